@@ -1,0 +1,68 @@
+# `make demo` and `make test` are all that a newcomer needs: both set everything up first. Repeated, the setup takes no time.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.gonogo-setup
+BUNDLE := $(VENV)/.gonogo-bundle
+PYTEST_WORKERS ?= 2
+# what the pages' scripts and styles are made of
+FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
+
+.PHONY: help setup demo up test lint bench lock clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 14
+
+setup: $(BUNDLE) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
+
+# The first of $(PYTHON), python3.12, python3.11, python3 that runs (a shim may exist and fail) and is 3.11 or 3.12.
+$(STAMP): requirements/dev-py311.txt requirements/dev-py312.txt pyproject.toml hatch_build.py
+	@set -euo pipefail; \
+	for python in $(PYTHON) python3.12 python3.11 python3; do \
+	  tag=$$("$$python" -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	  case $$tag in py311|py312) break ;; *) tag= ;; esac; \
+	done; \
+	if [ -z "$${tag:-}" ]; then echo "GoNoGo needs Python 3.11 or 3.12: apt-get install -y python3 python3-venv, or name one: make PYTHON=/path/to/python" >&2; exit 2; fi; \
+	version=$${tag/py3/3.}; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "$$python can't make virtual environments; run: apt-get install -y python$$version-venv" >&2; exit 2; fi; \
+	if ! [ -x $(BIN)/python ] || [ "$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null)" != "$$tag" ]; then \
+	  echo "making $(VENV) with $$python ($$version)"; "$$python" -m venv --clear $(VENV); fi; \
+	echo "installing the locked packages"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: -r requirements/dev-$$tag.txt; \
+	echo "installing gonogo and building the pages' scripts"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	touch $@ $(BUNDLE)
+
+# A change of the front end alone: build the scripts again, leave the packages.
+$(BUNDLE): $(STAMP) $(FRONT)
+	@if [ -n "$(filter-out $(STAMP),$?)" ]; then $(BIN)/python hatch_build.py; fi
+	@touch $@
+
+demo: setup ## start everything and show the pass that isn't (ARGS=--exit: then stop)
+	@$(BIN)/gonogo demo $(ARGS)
+
+up: setup ## run the service here until Ctrl-C
+	@$(BIN)/gonogo up $(ARGS)
+
+test: setup ## all tests; ARGS go to pytest
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(ARGS)
+
+lint: setup ## ruff, mypy --strict, the arrows between the packages
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup ## every speed figure with its ratio; ARGS choose
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312)
+	@set -euo pipefail; for python in $(or $(PYTHON311),python3.11) $(or $(PYTHON312),python3.12); do \
+	  folder=$$(mktemp -d); "$$python" -m venv $$folder; $$folder/bin/python -m pip install --quiet pip-tools; \
+	  $$folder/bin/python requirements/lock.py; rm -rf $$folder; done
+
+clean: ## remove what the targets above made (var/, the demo's database, too)
+	rm -rf $(VENV) var dist build dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

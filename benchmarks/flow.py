@@ -1,0 +1,144 @@
+"""The job flow without any kernel: dispatch latency and ingest throughput of `gonogo background`, over a real Redis.
+
+`python -m benchmarks.flow [DATABASE_URL ...]`: each database must be empty; without one, an SQLite file in a temporary folder.
+A simulated worker answers at once, so what is measured is what the service adds to the kernels' time.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+from pydantic import SecretStr
+from redis import ConnectionError as Refused
+from sqlalchemy import Engine
+
+from benchmarks.simulated import KEY, SimulatedWorker, new_job, row
+from cli import redis_server
+from service import background
+from settings import Settings
+from storage import jobs, schema
+from storage.engine import make_engine, reading, session
+from workers import queue
+
+LATENCIES = 40
+SEEDS = 1000
+BATCH = 100
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[None]:
+    """`gonogo background` in a process of its own would need a Python start; a thread does the same work."""
+    stop = threading.Event()
+    thread = threading.Thread(target=background.run, args=(settings, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> list[float]:
+    """Milliseconds from the start of the storing transaction until a worker has the chunk in hand, one job at a time."""
+    assert settings.broker_url is not None
+    redis = queue.redis_client(settings.broker_url)
+    found = []
+    with worker.app.connection_for_read() as connection, connection.SimpleQueue(worker.queues[0]) as chunks:
+        for _ in range(LATENCIES):
+            began = time.perf_counter()
+            with session(engine) as current:
+                job = jobs.create(current, new_job(1))
+            redis.lpush(queue.DOORBELL_KEY, "1")
+            message = chunks.get(timeout=20)
+            found.append(1000 * (time.perf_counter() - began))
+            message.ack()
+            worker.run(queue.unpack(message.payload[0][0]))
+            wait(engine, job.id)
+    redis.close()
+    return sorted(found)
+
+
+def throughput(engine: Engine, worker: SimulatedWorker) -> float:
+    """Milliseconds per seed (three outputs each) from the first published batch to the finished job."""
+    with session(engine) as current:
+        job = jobs.create(current, new_job(SEEDS))
+    chunk = worker.take()
+    rows = [row(seed, repeat) for seed, repeat in chunk["work"]]
+    began = time.perf_counter()
+    worker.start(chunk)
+    for number, low in enumerate(range(0, SEEDS, BATCH)):
+        worker.send(chunk, rows[low : low + BATCH], batch=number)
+    worker.finish(chunk, batches=SEEDS // BATCH)
+    wait(engine, job.id)
+    return 1000 * (time.perf_counter() - began) / SEEDS
+
+
+def wait(engine: Engine, job_id: str) -> None:
+    """Until the job is over."""
+    while True:
+        with reading(engine) as current:
+            job = jobs.get(current, job_id)
+        if job is not None and job.state.final:
+            return
+        time.sleep(0.005)
+
+
+def measure(database_url: str, broker_url: str) -> None:
+    """Print one line of figures per quantity."""
+    engine = make_engine(database_url)
+    schema.upgrade(engine)
+    settings = Settings(database_url=database_url, broker_url=broker_url, worker_key=SecretStr(KEY))
+    app = queue.make_app(broker_url)
+    worker = SimulatedWorker(app)
+    with running(settings), worker.alive():
+        time.sleep(2)
+        found = latencies(engine, settings, worker)
+        each = min(throughput(engine, worker) for _ in range(3))
+    app.close()
+    kind = engine.dialect.name
+    p50, p95 = statistics.median(found), found[int(0.95 * len(found))]
+    print(f"{kind:10}  stored to in hand  p50 {p50:6.1f} ms, p95 {p95:6.1f} ms   (goal: p50 < 150)")
+    print(f"{kind:10}  ingest             {each:6.2f} ms per seed of 3 outputs, {1000 / each:.0f} seeds/s   (goal: < 2 ms)")
+    engine.dispose()
+
+
+@contextmanager
+def private_redis(folder: Path) -> Iterator[str]:
+    """The embedded service's Redis; its URL."""
+    process = subprocess.Popen(redis_server.command(folder), stdout=subprocess.DEVNULL)
+    url = redis_server.url(folder)
+    try:
+        client = queue.redis_client(url)
+        while True:
+            try:
+                client.ping()
+                break
+            except Refused:
+                time.sleep(0.02)
+        client.close()
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main(urls: list[str]) -> None:
+    """Measure each database."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, private_redis(Path(folder)) as broker_url:
+        for url in urls or [f"sqlite:///{folder}/flow.sqlite"]:
+            measure(url, broker_url)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

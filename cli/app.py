@@ -1,0 +1,131 @@
+"""The table of subcommands, imported on demand: `gonogo --help` loads neither NumPy nor SQLAlchemy.
+
+Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure (no server, no database, no broker, `var/` in use).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+INFRASTRUCTURE = 3
+"""Exit code when a server, a database, a broker or a device is not there: nothing is said about a kernel."""
+
+
+class Entry(NamedTuple):
+    """Where a subcommand lives (`module:function` or `module:typer app`), its panel in the help, and its one line there."""
+
+    target: str
+    panel: str
+    line: str
+
+
+LOCAL, SERVER, RUN, ADMIN = "Local, no server", "Talk to a server", "Run the service", "Look after it"
+
+COMMANDS: dict[str, Entry] = {
+    "demo": Entry("cli.demo:demo", RUN, "Start everything and show the pass that isn't: two builds, one of them wrong and green."),
+    "up": Entry("cli.up:up", RUN, "Run the whole service here: SQLite, a private Redis, API, background, one emulator worker."),
+    "serve": Entry("cli.processes:serve", RUN, "Run the HTTP service (API and pages)."),
+    "background": Entry("cli.processes:background", RUN, "Run the dispatcher, the ingest of results, the reaper and the delivery."),
+    "worker": Entry("cli.processes:worker", RUN, "Run a device worker: takes chunks from its queue and runs kernels."),
+    "check": Entry("cli.check:check", LOCAL, "Run a test here and judge every seed."),
+    "judge": Entry("cli.judge:judge", LOCAL, "Judge stored .npy tensors against a test."),
+    "submit": Entry("cli.submit:submit", SERVER, "Submit a job; with --watch, wait for its verdict."),
+    "watch": Entry("cli.jobs:watch", SERVER, "Follow a job until it ends."),
+    "jobs": Entry("cli.jobs:jobs", SERVER, "List the newest jobs."),
+    "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
+    "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
+    "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
+    "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
+    "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
+    "token": Entry("cli.token:app", ADMIN, "Make and revoke bearer tokens."),
+}
+
+
+class Lazy(TyperGroup):
+    """A group that knows its commands' names and lines from COMMANDS and imports a command's module only to run it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table, which is the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """A stand-in with the help's line: what `gonogo --help` and completion need."""
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else TyperCommand(name=cmd_name, help=entry.line, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The real command, imported now. An unknown name is reported by the base class."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return name, stand_in if name is None or stand_in is None else load(name), rest
+
+
+def load(name: str) -> Any:
+    """Import a subcommand and make its click command."""
+    entry = COMMANDS[name]
+    module, _, attribute = entry.target.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name=name)(found)
+        found = single
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"gonogo {version('gonogo')}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=Lazy, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", callback=_version, is_eager=True),
+) -> None:
+    """A go/no-go gauge for numerical kernel tests: says of every green test whether the pass means anything."""
+
+
+def fail(problem: BaseException, code: int) -> NoReturn:
+    """Say one line on stderr (the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
+    if os.environ.get("GONOGO_LOG_LEVEL") == "debug":
+        import traceback
+
+        traceback.print_exception(problem)
+    print(f"gonogo: {problem}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def main() -> None:
+    """The console script: our own errors become one line and an exit code, never a traceback."""
+    folder = os.environ.get("GONOGO_NUMBA_CACHE_DIR")
+    if folder:  # numba reads its own variable when it is first imported, in this process or in a child
+        os.environ["NUMBA_CACHE_DIR"] = folder
+    try:
+        app()
+    except SystemExit:
+        raise
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(1) from None
+    except Exception as problem:
+        from gonogo.problems import InfrastructureError, JobError
+
+        if isinstance(problem, JobError):
+            fail(problem, 2)
+        if isinstance(problem, InfrastructureError):
+            fail(problem, INFRASTRUCTURE)
+        if type(problem).__name__ == "ValidationError" and getattr(problem, "title", "") == "Settings":
+            fail(problem, 2)
+        raise

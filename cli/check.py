@@ -1,0 +1,135 @@
+"""`gonogo check`: run a test here, with no server, and judge every seed."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli import local, show
+from gonogo.problems import FieldError
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+    from workers.executors.local import LocalRunner
+
+
+def check(
+    shape: str = typer.Option(..., help="Shape of x, such as 3,273,1,8462."),
+    build: str = typer.Option(..., help="What to run: for the emulator the name of a defect, or correct."),
+    kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
+    executor: str = typer.Option("emulator", help="How to run it: emulator, or a plug-in of GONOGO_EXECUTORS."),
+    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
+    repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
+    epsilon: float | None = typer.Option(None, help="Epsilon of the LayerNorm (default 1e-6)."),
+    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
+    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
+    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
+    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
+    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
+    numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    deadline: float | None = typer.Option(None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
+    fail_on: local.FailOn = local.FAIL_ON,
+    as_json: bool = local.JSON,
+) -> None:
+    """Run a test here and judge every seed.
+
+    Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure.
+    """
+    import settings
+    from gonogo.inputs import MAX_SEED
+    from gonogo.tests import TestSpec
+    from workers.executors import local as executors
+
+    tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+    data = {
+        "kernel": kernel,
+        "shape": local.shape_flag(shape),
+        "epsilon": epsilon,
+        "inputs": local.json_flag(inputs, "test.inputs"),
+        "numerics": local.json_flag(numerics, "test.numerics"),
+        "tolerance": {name: value for name, value in tolerance.items() if value is not None},
+    }
+    test = TestSpec.parse({name: value for name, value in data.items() if value is not None}, max_elements=settings.load().max_elements)
+    if seed_start + seeds > MAX_SEED:
+        raise FieldError("seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}")
+    if deadline is not None and not deadline > 0:
+        raise FieldError("deadline", deadline, "must be above 0 seconds")
+
+    with executors.runner(executor, build, deadline_s=deadline) as runner:
+        work = ((seed, repeat) for seed in range(seed_start, seed_start + seeds) for repeat in range(repeats))
+        rows, diagnosis = _judged(test, runner, work, seeds * repeats, quiet=as_json)
+    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
+    local.finish(local.summary(rows, diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+
+
+def _judged(
+    test: TestSpec, runner: LocalRunner, work: Iterator[tuple[int, int]], total: int, *, quiet: bool
+) -> tuple[list[local.Row], dict[str, Any] | None]:
+    """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't explain."""
+    from gonogo.inputs import generate, quantise
+
+    rows: list[local.Row] = []
+    worst: tuple[local.Row, Any, Any] | None = None
+    here = uuid.uuid4().hex  # the emulator runs in this process, which is a child of its own for every check
+    with show.progress(show.console(stderr=True)) as bars:
+        task = bars.add_task(runner.build, total=total, note="", visible=not quiet)
+        drawn: tuple[int, Any, Any] | None = None
+        for seed, repeat in work:
+            if drawn is None or drawn[0] != seed:
+                raw = generate(test, seed)
+                drawn = (seed, raw, quantise(test, raw))
+            row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2])
+            row["host_run"] = row["host_run"] or here
+            rows.append(row)
+            if outputs and local.worth_diagnosing(row) and (worst is None or local.severity(row) < local.severity(worst[0])):
+                worst = (row, drawn[2], outputs)
+            bars.update(task, advance=1)
+    if worst is None:
+        return rows, None
+    row, given, outputs = worst
+    return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs)}
+
+
+def _seed(test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any) -> tuple[local.Row, dict[str, Any]]:
+    """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds still run."""
+    from gonogo.judging import judge
+    from gonogo.problems import KernelOutputError
+    from gonogo.verdicts import POLICY
+    from workers.executors.base import ExecutorFailure, Stopped
+
+    row: local.Row = {
+        "seed": seed,
+        "repeat": repeat,
+        "verdict": "error",
+        "explanation": "unjudged",
+        "device": None,
+        "host_run": runner.host_run,
+        "position": runner.position,
+        "duration_ms": None,
+        "profile": runner.profile,
+        "policy": POLICY.version,
+        "outputs": {},
+    }
+    start = time.perf_counter()
+    try:
+        outputs = runner.run(test, given, seed=seed)
+        row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
+        judgement = judge(test, raw, given, outputs, profile=runner.profile, produced=runner.produced)
+    except Stopped:
+        raise
+    except ExecutorFailure as problem:
+        row |= {"verdict": problem.verdict, "message": str(problem), "duration_ms": round((time.perf_counter() - start) * 1e3, 3)}
+        if problem.log_tail:
+            print(problem.log_tail.rstrip(), file=sys.stderr)
+        return row, {}
+    except KernelOutputError as problem:
+        return row | {"message": str(problem)}, {}
+    row.update(judgement.to_json())
+    return row, outputs

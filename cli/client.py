@@ -1,0 +1,153 @@
+"""The command line's HTTP client: finds the server, sends the token, turns problem documents into our errors, follows a job's events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+import settings
+from gonogo.problems import InfrastructureError, JobError
+
+API = "/api/v1"
+ENDED = {"finished", "cancelled", "failed"}
+POLL_S = 1.0
+
+
+def server_url() -> str:
+    """GONOGO_URL, else the address of the `gonogo up` that runs in this folder. Raises InfrastructureError."""
+    config = settings.load()
+    if config.url:
+        return config.url.rstrip("/")
+    try:
+        record = json.loads((Path(config.var_dir) / "up.json").read_text())
+    except (FileNotFoundError, ValueError):
+        raise InfrastructureError("no server: start one here with `gonogo up`, or name one in GONOGO_URL") from None
+    return str(record["url"])
+
+
+class Client:
+    """One server's API. Raises InfrastructureError when it can't be reached or fails, JobError when it refuses (naming the field)."""
+
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        configured = settings.load().token
+        self.url = url or server_url()
+        secret = token or (configured.get_secret_value() if configured else None)
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=httpx.Timeout(30.0, connect=5.0), trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def call(self, method: str, path: str, *, body: Mapping[str, Any] | None = None, **parameters: Any) -> Any:
+        """One request; the decoded JSON of the answer."""
+        wanted = {name: value for name, value in parameters.items() if value is not None}
+        try:
+            answer = self._http.request(method, API + path, json=body, params=wanted)
+        except httpx.TransportError as problem:
+            raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
+        return self._checked(answer).json()
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        if answer.is_success:
+            return answer
+        answer.read()
+        said = explain(answer)
+        if answer.status_code >= 500 or answer.status_code == 429:
+            raise InfrastructureError(f"{self.url} answers {answer.status_code}: {said}")
+        raise JobError(said)
+
+    def lines(self, path: str, **parameters: Any) -> Iterator[str]:
+        """A streamed text answer, line by line (results as csv or ndjson)."""
+        try:
+            with self._http.stream("GET", API + path, params=parameters) as answer:
+                yield from self._checked(answer).iter_lines()
+        except httpx.TransportError as problem:
+            raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
+
+    def pages(self, path: str, *, most: int | None = None, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """Every item of a list, page by page, at most `most`."""
+        cursor: str | None = None
+        given = 0
+        while True:
+            page = self.call("GET", path, cursor=cursor, **parameters)
+            for item in page["items"]:
+                if most is not None and given >= most:
+                    return
+                yield item
+                given += 1
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+    def job(self, job: str) -> dict[str, Any]:
+        """GET /jobs/{id}."""
+        found: dict[str, Any] = self.call("GET", f"/jobs/{job}")
+        return found
+
+    def follow(self, job: str, *, patience_s: float = 60.0) -> Iterator[tuple[str, dict[str, Any]]]:
+        """A job's events (type, data) until it ended. A lost connection is taken up again where it broke off, for up to `patience_s`."""
+        last: str | None = None
+        lost_at: float | None = None
+        while True:
+            try:
+                for number, kind, data in self._events(job, last):
+                    last, lost_at = number or last, None
+                    yield kind, data
+                    if kind == "state" and data.get("state") in ENDED:
+                        return
+                if self.job(job)["state"] in ENDED:  # the stream may end before its last event is read
+                    return
+                time.sleep(POLL_S / 4)
+            except (InfrastructureError, httpx.TransportError) as problem:
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > patience_s:
+                    raise InfrastructureError(f"{self.url} was lost while following {job}: {problem}") from problem
+                time.sleep(POLL_S)
+
+    def _events(self, job: str, last: str | None) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+        with self._http.stream("GET", f"{API}/jobs/{job}/events", headers=headers, timeout=httpx.Timeout(60.0, connect=5.0)) as answer:
+            yield from parse_events(self._checked(answer).iter_lines())
+
+    def wait(self, job: str, *, patience_s: float = 60.0) -> dict[str, Any]:
+        """The job once it ended."""
+        for _ in self.follow(job, patience_s=patience_s):
+            pass
+        return self.job(job)
+
+
+def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
+    """Server-sent events of a text stream: (id, event, data as JSON). Comments and events without data are left out."""
+    number: str | None = None
+    kind, data = "message", ""
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "id":
+                number = value
+            elif name == "event":
+                kind = value
+            elif name == "data":
+                data = f"{data}\n{value}" if data else value
+        else:
+            if data:
+                yield number, kind, json.loads(data)
+            kind, data = "message", ""
+
+
+def explain(answer: httpx.Response) -> str:
+    """One line of an RFC 9457 problem document: its detail names each field, value and limit."""
+    try:
+        problem = answer.json()
+    except ValueError:
+        return answer.text[:200] or answer.reason_phrase
+    return str(problem.get("detail") or problem.get("title") or answer.reason_phrase)

@@ -1,0 +1,151 @@
+"""`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works and what to do if not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+import settings
+from cli import show
+from gonogo.problems import GonogoError
+
+LEAST_FREE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: ok True, False, or None for "not needed here"."""
+
+    part: str
+    ok: bool | None
+    words: str
+
+
+def python() -> Finding:
+    """The interpreter."""
+    return Finding("python", sys.version_info[:2] in {(3, 11), (3, 12)}, f"{platform.python_version()} at {sys.executable}")
+
+
+def unknown_variables() -> Finding:
+    """GONOGO_ variables that nobody reads: mostly typing mistakes."""
+    known = {f"{settings.PREFIX}{name.upper()}" for name in settings.Settings.model_fields} | set(settings.OUTSIDE_VARIABLES)
+    strange = sorted(name for name in os.environ if name.startswith(settings.PREFIX) and name not in known)
+    return Finding("settings", not strange, f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known")
+
+
+def compiled_code() -> Finding:
+    """Whether numba can keep its compiled code."""
+    if importlib.util.find_spec("numba") is None:
+        return Finding("numba", None, "not installed: NumPy does the work, more slowly")
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    import gonogo
+
+    places = [Path(folder)] if folder else [Path(gonogo.__file__).parent, Path.home()]
+    fits = any(os.access(place, os.W_OK) for place in places)
+    return Finding("numba", fits, "compiled code is kept on disk" if fits else "no folder is writable: set GONOGO_NUMBA_CACHE_DIR")
+
+
+def broker() -> Finding:
+    """The configured Redis, or a program for the embedded one."""
+    url = settings.load().broker_url
+    if url is None:
+        from cli.redis_server import program
+
+        return Finding("redis", True, f"embedded: {program()}")
+    from workers.queue import redis_client
+
+    with redis_client(url) as client:
+        version = client.info("server")["redis_version"]
+        policy = client.info("memory").get("maxmemory_policy")
+    fits = policy == "noeviction"
+    return Finding("redis", fits, f"{version}, {policy}" + ("" if fits else ": set maxmemory-policy noeviction, or messages are dropped"))
+
+
+def database() -> Finding:
+    """The configured database, or the embedded one's."""
+    if settings.load().database_url is None and not (Path(settings.load().var_dir) / "gonogo.sqlite").exists():
+        return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
+    from cli.place import engine
+    from storage import schema
+
+    with engine() as made:
+        state = schema.state(made)
+        words = f"{made.dialect.name}, schema: {state.value}"
+    fits = state in schema.READY
+    return Finding("database", fits, words if fits else f"{words}; run `gonogo db upgrade`")
+
+
+def disk() -> Finding:
+    """Free space where the embedded service writes."""
+    folder = Path(settings.load().var_dir).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    return Finding("disk", free >= LEAST_FREE_BYTES and os.access(folder, os.W_OK), f"{free / 2**30:.1f} GiB free in {folder}")
+
+
+def temporary() -> Finding:
+    """A unix socket's path may have 108 bytes at most."""
+    length = len(tempfile.gettempdir()) + len("/gonogo-12345678/redis.sock")
+    return Finding(
+        "temporary folder", length < 108, tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR")
+    )
+
+
+def server() -> Finding:
+    """The server that the other commands would talk to."""
+    from cli.client import Client, server_url
+
+    try:
+        url = server_url()
+    except GonogoError:
+        return Finding("server", None, "none configured, none running here")
+    with Client(url) as client:
+        client.call("GET", "/jobs", limit=1)
+    return Finding("server", True, url)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (python, unknown_variables, compiled_code, broker, database, disk, temporary, server)
+
+
+PARTS = ", ".join(each.__name__ for each in CHECKS)
+
+
+def findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
+    """Every check, or those that are named; one that raises is a finding, too."""
+    for check in CHECKS:
+        if parts and check.__name__ not in parts:
+            continue
+        try:
+            yield check()
+        except Exception as problem:  # whatever is broken here is what the doctor is for
+            yield Finding(check.__name__.replace("_", " "), False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
+
+
+def doctor(
+    part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {PARTS}."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
+    unknown = sorted(set(part) - {check.__name__ for check in CHECKS})
+    if unknown:
+        raise typer.BadParameter(f"no such part: {', '.join(unknown)}")
+    found = list(findings(part))
+    if as_json:
+        show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})
+    else:
+        out = show.console()
+        for each in found:
+            mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[each.ok]
+            out.print(f"{mark} [bold]{each.part:<17}[/] ", end="")
+            out.print(each.words, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if all(each.ok is not False for each in found) else 3)

@@ -1,0 +1,132 @@
+"""`gonogo watch, jobs, results, diagnose, cancel`: a server's jobs on the command line."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from cli import show
+from cli.client import Client
+
+JSON = typer.Option(False, "--json", help="Print JSON.")
+
+
+class FailOn(StrEnum):
+    """What makes the exit code 1."""
+
+    new = "new"
+    fail = "fail"
+    hollow = "hollow"
+    suspect = "suspect"
+    any = "any"
+
+
+class Format(StrEnum):
+    """Formats that the server streams."""
+
+    json = "json"
+    csv = "csv"
+    ndjson = "ndjson"
+
+
+def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
+    """Show a job's progress bar on stderr until it ends; the job."""
+    found = client.job(job)
+    with show.progress(show.console(stderr=True)) as bars:
+        task = bars.add_task(
+            f"{found.get('kernel')} {found.get('build')}", total=found.get("total"), completed=found.get("done") or 0, note=""
+        )
+        bars.update(task, visible=not quiet)
+        for kind, data in client.follow(job):
+            if kind == "progress":
+                bars.update(task, completed=data["done"], total=data["total"], note=show.counts(data.get("verdicts") or {}))
+            elif kind == "state":
+                bars.update(task, note=data.get("reason") or data["state"])
+    return client.job(job)
+
+
+def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) -> None:
+    """Print an ended job and exit with 0 or 1 (3 when the infrastructure failed it: nothing was said about the kernel)."""
+    diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
+    if as_json:
+        show.print_json(job | {"diagnosis": diagnosis, "url": f"{client.url}/jobs/{job['id']}"})
+    else:
+        out = show.console()
+        out.print(show.jobs_table([job], client.url))
+        if diagnosis and diagnosis.get("words"):
+            out.print(f"diagnosis: {diagnosis['words']}", markup=False)
+        if job.get("error"):
+            out.print(f"error: {job['error']}", markup=False)
+        out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)
+    if job["state"] != "finished":
+        raise typer.Exit(3 if job["state"] == "failed" else 1)
+    raise typer.Exit(int(show.failed(job.get("verdict"), fail_on)))
+
+
+def watch(
+    job: str = typer.Argument(help="The job's id."),
+    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="What makes the exit code 1."),
+    as_json: bool = JSON,
+) -> None:
+    """Follow a job until it ends, then say its verdict."""
+    with Client() as client:
+        report(client, follow(client, job, quiet=as_json), as_json, fail_on)
+
+
+def jobs(
+    state: str | None = typer.Option(None, help="Only jobs in this state."),
+    build: str | None = typer.Option(None, help="Only jobs of this build."),
+    test: str | None = typer.Option(None, help="Only jobs of this test's key."),
+    label: str | None = typer.Option(None, help="Only jobs with this label, name=value."),
+    limit: int = typer.Option(20, min=1, help="At most this many."),
+    as_json: bool = JSON,
+) -> None:
+    """List the newest jobs."""
+    with Client() as client:
+        items = list(client.pages("/jobs", most=limit, limit=min(limit, 100), state=state, build=build, test=test, label=label))
+        if as_json:
+            show.print_json({"items": items})
+        else:
+            show.console().print(show.jobs_table(items, client.url))
+
+
+def results(
+    job: str = typer.Argument(help="The job's id."),
+    form: Format | None = typer.Option(None, "--format", help="Stream all results as the server writes them."),
+    limit: int | None = typer.Option(None, min=1, help="At most this many seeds."),
+    as_json: bool = JSON,
+) -> None:
+    """Print every seed's numbers of a job."""
+    with Client() as client:
+        if form in {Format.csv, Format.ndjson}:
+            for line in client.lines(f"/jobs/{job}/results", format=form.value):
+                sys.stdout.write(line + "\n")
+            return
+        items = list(client.pages(f"/jobs/{job}/results", most=limit, limit=200))
+        if as_json or form is Format.json:
+            show.print_json({"items": items})
+        else:
+            show.console().print(show.results_table(items))
+
+
+def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
+    """Say what is wrong with a job's kernel: which term, and which tiles were summed."""
+    with Client() as client:
+        found = client.call("GET", f"/jobs/{job}/diagnosis")
+    if as_json:
+        show.print_json(found)
+    else:
+        show.console().print((found or {}).get("words") or "no diagnosis: nothing unexplained was seen", markup=False, soft_wrap=True)
+
+
+def cancel(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
+    """Cancel a job: a running kernel is stopped within seconds, results that are there stay."""
+    with Client() as client:
+        found = client.call("POST", f"/jobs/{job}:cancel")
+    if as_json:
+        show.print_json(found)
+    else:
+        show.console().print(f"{job} is {found['state']}")

@@ -1,0 +1,137 @@
+"""What a person sees of jobs: words and colours of verdicts, progress bars of running jobs, tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {
+    "pass": "green",
+    "pass_by_tolerance": "bold magenta",
+    "fail_by_tolerance": "yellow",
+    "fail": "bold red",
+    "suspect": "yellow",
+    "hang": "red",
+    "crash": "red",
+    "error": "red",
+}
+LEVELS: dict[str, frozenset[str]] = {
+    "fail": frozenset({"error", "crash", "hang", "fail"}),
+    "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
+    "suspect": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance", "fail_by_tolerance", "suspect", "no_information"}),
+}
+"""Verdicts at which --fail-on makes the exit code 1. `new` is `hollow` for a single job: it has no base to compare with, so all is new."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; without a terminal lines are not cut at 80 characters, so that a log keeps whole sentences."""
+    out = Console(stderr=stderr)
+    return out if out.is_terminal else Console(stderr=stderr, width=160)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout: pretty on a terminal, else on one line."""
+    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def verdict(name: str | None) -> Text:
+    """A verdict in its colour."""
+    return Text(name or "-", style=COLOURS.get(name or "", ""))
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """Verdict counts as "3 pass, 1 fail"."""
+    return ", ".join(f"{number} {name}" for name, number in found.items() if number) or "-"
+
+
+def failed(name: str | None, fail_on: str) -> bool:
+    """Whether a job with this verdict makes the exit code 1. A job without a verdict (cancelled, failed) always does."""
+    if name is None:
+        return True
+    if fail_on == "any":
+        return name != "pass"
+    return name in LEVELS["hollow" if fail_on == "new" else fail_on]
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A statistic in few characters; "-" for null."""
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}"
+
+
+def progress(out: Console) -> Progress:
+    """Progress bars for jobs; call `add_task(name, total=...)`. Where there is no terminal, nothing is drawn."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=out,
+        disable=not out.is_terminal,
+    )
+
+
+def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
+    """Jobs, one a line."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("job", "test", "build", "state", "seeds", "verdict", "counts"):
+        table.add_column(name, no_wrap=name == "job")
+    for job in items:
+        shape = "x".join(str(length) for length in (job.get("test") or {}).get("shape", []))
+        table.add_row(
+            Text(str(job["id"]), style=f"link {url}/jobs/{job['id']}"),
+            f"{job.get('kernel')} {shape}",
+            str(job.get("build")),
+            str(job.get("state")),
+            f"{job.get('done')}/{job.get('total')}",
+            verdict(job.get("verdict")),
+            counts(job.get("counts") or {}),
+        )
+    return table
+
+
+def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
+    """Seed results, one line an output."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in (
+        "seed",
+        "repeat",
+        "verdict",
+        "output",
+        "explanation",
+        "max |e|",
+        "tolerance ratio",
+        "budget ratio",
+        "1-PCC",
+        "ms",
+        "message",
+    ):
+        table.add_column(name, justify="right" if name in {"seed", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "ms"} else "left")
+    for item in items:
+        outputs = item.get("outputs") or {"": {}}
+        for position, (name, judged) in enumerate(outputs.items()):
+            first = position == 0
+            table.add_row(
+                str(item["seed"]) if first else "",
+                str(item["repeat"]) if first else "",
+                verdict(item["verdict"]) if first else "",
+                name,
+                str(judged.get("explanation") or "-"),
+                number(judged.get("max_abs")),
+                number(judged.get("tolerance_ratio")),
+                number(judged.get("budget_ratio")),
+                number(judged.get("pcc_deficit")),
+                number(item.get("duration_ms")) if first else "",
+                str(item.get("message") or "") if first else "",
+            )
+    return table

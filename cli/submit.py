@@ -1,0 +1,110 @@
+"""`gonogo submit`: jobs from flags, or from a file that holds one or several of them as the HTTP contract spells a job."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cli import show
+from cli.client import Client
+from cli.jobs import FailOn, follow, report
+from gonogo.problems import FieldError, JobError
+
+
+def parsed(field: str, text: str | None) -> Any:
+    """A flag's JSON value, None when it isn't given. Raises FieldError."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise FieldError(field, text, f"is not JSON ({problem})") from problem
+
+
+def shape_of(text: str) -> list[int]:
+    """ "3,273,1,8462" or "3x273x1x8462" as numbers. Raises FieldError."""
+    try:
+        return [int(part) for part in text.replace("x", ",").split(",")]
+    except ValueError as problem:
+        raise FieldError("test.shape", text, "must be whole numbers with commas between them") from problem
+
+
+def from_file(path: Path) -> list[dict[str, Any]]:
+    """The jobs of a JSON or TOML file: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
+    try:
+        text = path.read_text()
+        found: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError) as problem:
+        raise JobError(f"{path} can't be read: {problem}") from problem
+    jobs = found.get("jobs", [found]) if isinstance(found, dict) else found
+    if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+        raise JobError(f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`")
+    return jobs
+
+
+def submit(
+    file: Path | None = typer.Argument(None, help="JSON or TOML file with one job or several; flags are for one job without a file."),
+    kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
+    build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
+    executor: str = typer.Option("emulator", help="Executor of the target."),
+    arch: str = typer.Option("wormhole", help="Architecture of the target."),
+    board: str = typer.Option("n150", help="Board of the target."),
+    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
+    repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
+    epsilon: float | None = typer.Option(None, help="Epsilon of the LayerNorm."),
+    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
+    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
+    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
+    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
+    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
+    numerics: str | None = typer.Option(None, help="Numerics as JSON."),
+    priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
+    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
+    wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
+    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Submit a job to a server; with --watch, wait for its verdict."""
+    if file is not None:
+        jobs = from_file(file)
+    else:
+        if shape is None or not build:
+            raise typer.BadParameter("--shape and --build are needed (or a file)")
+        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        given = {"epsilon": epsilon, "inputs": parsed("test.inputs", inputs), "numerics": parsed("test.numerics", numerics)}
+        test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
+        test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+        common: dict[str, Any] = {
+            "test": test,
+            "target": {"executor": executor, "arch": arch, "board": board},
+            "seeds": {"start": seed_start, "count": seeds},
+            "repeats": repeats,
+        }
+        if priority is not None:
+            common["priority"] = priority
+        if label:
+            common["labels"] = dict(part.partition("=")[::2] for part in label)
+        jobs = [common | {"build": name} for name in build]
+    with Client() as client:
+        made = [client.call("POST", "/jobs", body=job) for job in jobs]
+        if not wait:
+            if as_json:
+                show.print_json(made[0] if len(made) == 1 else {"items": made})
+            else:
+                for job in made:
+                    show.console().print(f"{job['id']}  {client.url}/jobs/{job['id']}", soft_wrap=True, highlight=False)
+            return
+        worst = 0
+        for job in made:
+            try:
+                report(client, follow(client, job["id"], quiet=as_json), as_json, fail_on)
+            except typer.Exit as done:
+                worst = max(worst, done.exit_code)
+    raise typer.Exit(worst)

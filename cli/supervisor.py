@@ -1,0 +1,143 @@
+"""Keeps a few child processes alive: own sessions, restart with backoff, orderly stop. Knows nothing of what the children do."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+RESTARTS: Final = 5
+"""This many ends of one child within WINDOW_S are no bad luck any more: the supervisor gives up."""
+WINDOW_S: Final = 60.0
+FIRST_DELAY_S: Final = 0.2
+"""Delay before the first restart; doubled for each further one within the window."""
+TICK_S: Final = 0.1
+KEPT_LOG_BYTES: Final = 8 * 2**20
+"""A child's log that is larger when the child is first started is kept once as `.1` and begun anew."""
+
+
+class GaveUp(Exception):
+    """A child ended too often; the message names it and shows the end of its log."""
+
+
+def _ask_for_sigterm() -> None:
+    """In the child, Linux: SIGTERM when the supervisor dies, even by SIGKILL (PR_SET_PDEATHSIG = 1), so that nothing is left behind."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+@dataclass
+class Child:
+    """One process to keep alive. `stop_s` is its share of the stop's time before it is killed, with its whole process group."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    stop_s: float
+    pass_fds: tuple[int, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    ends: deque[float] = field(default_factory=lambda: deque(maxlen=RESTARTS))
+    due: float = 0.0
+
+    def start(self) -> None:
+        """Start it in a session of its own: a Ctrl-C on the terminal reaches the supervisor only, which stops the others in order."""
+        if not self.ends and self.log.exists() and self.log.stat().st_size > KEPT_LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                pass_fds=self.pass_fds,
+                preexec_fn=_ask_for_sigterm if sys.platform == "linux" else None,
+            )
+
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL to its process group: whatever it started goes with it."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def tail(self, lines: int = 15) -> str:
+        """The last lines of its log."""
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - 16384))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+
+
+class Supervisor:
+    """Runs children until told to stop. `children` are in the order of starting; they are stopped in the order of `stop_order`."""
+
+    def __init__(self, children: Sequence[Child], stop_order: Sequence[str], *, total_stop_s: float = 9.5) -> None:
+        self.children = {child.name: child for child in children}
+        self.stop_order = stop_order
+        self.total_stop_s = total_stop_s
+        self.stopping = False
+
+    def request_stop(self, *_: object) -> None:
+        """Signal handler: end `run` at its next tick."""
+        self.stopping = True
+
+    def start(self, name: str) -> None:
+        """Start one child for the first time."""
+        self.children[name].start()
+
+    def check(self) -> list[str]:
+        """Restart what ended and is due; the names of the children that ended since the last call. Raises GaveUp."""
+        now = time.monotonic()
+        ended = []
+        for child in self.children.values():
+            if child.process is None:
+                if child.ends and now >= child.due:
+                    child.start()
+                continue
+            code = child.process.poll()
+            if code is None:
+                continue
+            child.kill()  # what it may have left behind in its group
+            child.process = None
+            ended.append(f"{child.name} ended with {code}")
+            child.ends.append(now)
+            recent = [end for end in child.ends if now - end < WINDOW_S]
+            if len(recent) >= RESTARTS:
+                often = f"{child.name} ended {RESTARTS} times within {WINDOW_S:.0f} s, last with {code}"
+                raise GaveUp(f"{often}; its log {child.log} ends:\n{child.tail()}")
+            child.due = now + FIRST_DELAY_S * 2 ** (len(recent) - 1)
+        return ended
+
+    def run(self, say: Callable[[str], None], each: Callable[[], bool] | None = None) -> None:
+        """Watch the children until `request_stop` was called, or `each`, called every tick, says True. Raises GaveUp."""
+        while not self.stopping:
+            for message in self.check():
+                say(f"{message}; starting it again")
+            if each is not None and each():
+                return
+            time.sleep(TICK_S)
+
+    def stop(self) -> None:
+        """Stop all children in order: SIGTERM, its share of the time, SIGKILL to its group; never longer than `total_stop_s`."""
+        deadline = time.monotonic() + self.total_stop_s
+        for name in self.stop_order:
+            child = self.children[name]
+            if child.running() and child.process is not None:
+                child.process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(max(0.1, min(child.stop_s, deadline - time.monotonic())))
+            child.kill()

@@ -1,0 +1,134 @@
+"""What lists show of a job and of a flag: one line each, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dashboards import commands, urls, words
+from storage.encoding import timestamp
+from storage.jobs import Job
+from storage.overview import FlagRecord
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many seeds got a verdict, with its looks, and where its part of a bar of length 1 begins."""
+
+    verdict: str
+    label: str
+    sign: str
+    count: int
+    share: float
+    start: float
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """A job in a list: what, where, how far, what came out."""
+
+    id: str
+    url: str
+    kernel: str
+    shape: str
+    tolerance: str
+    build: str
+    queue: str
+    state: str
+    state_words: str
+    verdict: str | None
+    verdict_words: str
+    final: bool
+    done: int
+    total: int
+    counts: tuple[Count, ...]
+    waiting_reason: str | None
+    diagnosis: str
+    labels: Mapping[str, Any]
+    created_at: str | None
+    finished_at: str | None
+    age: str
+
+
+@dataclass(frozen=True)
+class FlagLine:
+    """An open finding: one sentence, and the job that shows it."""
+
+    id: str
+    kind: str
+    kind_words: str
+    verdict: str
+    state: str
+    sentence: str
+    diagnosis: str
+    kernel: str
+    shape: str
+    tolerance: str
+    build: str
+    jobs: int
+    job_url: str
+    updated_at: str | None
+    age: str
+
+
+def job_line(job: Job, now: datetime) -> JobLine:
+    """A job as a line of a list."""
+    return JobLine(
+        id=job.id,
+        url=urls.job(job.id),
+        kernel=job.kernel,
+        shape=words.shape(job.canonical.get("shape", ())),
+        tolerance=commands.tolerance_words(job.canonical.get("tolerance", {})),
+        build=job.build,
+        queue=job.queue,
+        state=job.state.value,
+        state_words=words.STATES.get(job.state, job.state.value),
+        verdict=job.verdict,
+        verdict_words=words.mark(job.verdict).label if job.verdict else "",
+        final=job.state.final,
+        done=job.done,
+        total=job.total,
+        counts=counts(job.counts, max(job.total, 1)),
+        waiting_reason=job.waiting_reason,
+        diagnosis=str((job.diagnosis or {}).get("words") or ""),
+        labels=job.labels,
+        created_at=timestamp(job.created_at),
+        finished_at=timestamp(job.finished_at),
+        age=words.ago((now - job.created_at).total_seconds()),
+    )
+
+
+def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
+    """Verdict counts, worst first, with their shares of `total`."""
+    found: list[Count] = []
+    start = 0.0
+    for verdict in words.ordered(stored):
+        looks, share = words.mark(verdict), stored[verdict] / total
+        if stored[verdict]:
+            found.append(Count(verdict, looks.label, looks.sign, stored[verdict], share, start))
+            start += share
+    return tuple(found)
+
+
+def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
+    said = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
+    diagnosed = flag.evidence.get("diagnosis")
+    return FlagLine(
+        id=flag.id,
+        kind=flag.kind,
+        kind_words=words.FLAGS.get(flag.kind, flag.kind.replace("_", " ")),
+        verdict=words.FLAG_VERDICTS.get(flag.kind, "suspect"),
+        state=flag.state,
+        sentence=str(said),
+        diagnosis=str(diagnosed or ""),
+        kernel=flag.kernel,
+        shape=words.shape(flag.test.get("shape", ())),
+        tolerance=commands.tolerance_words(flag.test.get("tolerance", {})),
+        build=flag.build,
+        jobs=flag.jobs,
+        job_url=urls.job(flag.last_job),
+        updated_at=timestamp(flag.updated_at),
+        age=words.ago((now - flag.updated_at).total_seconds()),
+    )

@@ -1,0 +1,179 @@
+"""The pages' router: HTML and its JSON twin from the same view, built assets, the API's documentation, and the error and login pages."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from dashboards import assets, charts, urls, views, words
+from settings import Settings
+from storage.encoding import encode, utcnow
+from storage.paging import BadCursor
+
+PAGE_LENGTH = 50
+PACK_FROM = 2_000
+"""Bytes; shorter answers fit into two packets as they are."""
+
+
+class Context(Protocol):
+    """What the composition root gives to the pages."""
+
+    @property
+    def settings(self) -> Settings:
+        """The service's settings."""
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A session that only reads."""
+
+    def csrf(self, request: Request) -> str:
+        """The CSRF token of the reader's session; "" where none is needed."""
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates: everything is escaped, an unknown name is an error."""
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(urls=urls, words=words, charts=charts, asset=_asset)
+    made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
+    return made
+
+
+def _asset(name: str) -> assets.Entry | None:
+    """An entry of the bundle; None where it was never built, so that a page still says what it can."""
+    try:
+        return assets.entry(name)
+    except assets.NotBuilt:
+        return None
+
+
+def _data(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the block or begin another."""
+    return Markup(encode(value).replace("<", "\\u003c"))
+
+
+def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page. `csrf` is "" unless given."""
+    text = environment().get_template(template).render({"csrf": "", "status": status, **values})
+    return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def login_page(*, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200) -> HTMLResponse:
+    """The form that turns a token into a session: POST /login with csrf_token, next and token."""
+    return render("login.html", status, csrf=csrf, next_url=next_url, error=error)
+
+
+def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
+    """A page for readers where a program would get a problem document."""
+    return render("error.html", status, title=title, detail=detail)
+
+
+def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER) -> APIRouter:
+    """All pages. They only read; whether the reader may is decided before (service/auth.py)."""
+    router = APIRouter(include_in_schema=False)
+
+    def page(request: Request, template: str, view: Any) -> Response:
+        return _packed(request, render(template, view=view, csrf=context.csrf(request)))
+
+    def twin(request: Request, view: Any) -> Response:
+        return _packed(request, Response(encode(asdict(view)), media_type="application/json", headers={"Cache-Control": "no-store"}))
+
+    def read_overview() -> views.OverviewView:
+        with context.reading() as session:
+            return views.overview(session, now())
+
+    def read_jobs(query: Mapping[str, str]) -> views.JobsView:
+        with context.reading() as session:
+            return views.jobs(session, query, query.get("cursor"), _limit(query.get("limit")), now())
+
+    def read_job(job_id: str, output: str | None) -> views.JobView | None:
+        with context.reading() as session:
+            return views.job(session, job_id, output, now())
+
+    @router.get("/overview.json")
+    def overview_twin(request: Request) -> Response:
+        return twin(request, read_overview())
+
+    @router.get(urls.OVERVIEW)
+    def overview(request: Request) -> Response:
+        return page(request, "overview.html", read_overview())
+
+    @router.get("/jobs.json")
+    def jobs_twin(request: Request) -> Response:
+        try:
+            return twin(request, read_jobs(request.query_params))
+        except BadCursor:
+            return _problem(400, "Bad cursor", "cursor: not one that this list gave")
+
+    @router.get(urls.JOBS)
+    def jobs(request: Request) -> Response:
+        try:
+            return page(request, "jobs.html", read_jobs(request.query_params))
+        except BadCursor:
+            return error_page(400, "This list has no such page", "The address holds a cursor that no list of jobs gave.")
+
+    @router.get("/jobs/{job_id}.json")
+    def job_twin(request: Request, job_id: str, output: str | None = None) -> Response:
+        view = read_job(job_id, output)
+        return _problem(404, "No such job", f"job {job_id} does not exist") if view is None else twin(request, view)
+
+    @router.get("/jobs/{job_id}")
+    def job(request: Request, job_id: str, output: str | None = None) -> Response:
+        view = read_job(job_id, output)
+        if view is None:
+            return error_page(404, "No such job", f"There is no job {job_id}. It may have been on another server.")
+        return page(request, "job.html", view)
+
+    @router.get(urls.DOCS)
+    def docs(request: Request) -> HTMLResponse:
+        return render("docs.html", csrf=context.csrf(request))
+
+    @router.get(urls.STATIC + "/{name}")
+    def asset(request: Request, name: str) -> Response:
+        return assets.serve(name, request, static)
+
+    @router.get("/favicon.ico")
+    def favicon(request: Request) -> Response:
+        return assets.serve("favicon.svg", request, static)
+
+    return router
+
+
+def _packed(request: Request, response: Response) -> Response:
+    """The response in gzip where the browser takes it and it is worth it: tables of numbers shrink to a fifth.
+
+    That the length then hints at the text is no way to the CSRF token: the cookie is SameSite=Strict, so no other site gets such a page.
+    """
+    response.headers["Vary"] = "Accept-Encoding"
+    if len(response.body) > PACK_FROM and "gzip" in assets.accepted(request.headers.get("accept-encoding", "")):
+        response.body = gzip.compress(bytes(response.body), compresslevel=5, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+    return response
+
+
+def _limit(text: str | None) -> int:
+    """How long a list is: what was asked for within 1 and 200, else PAGE_LENGTH."""
+    return min(200, max(1, int(text))) if text and text.isascii() and text.isdigit() and len(text) < 6 else PAGE_LENGTH
+
+
+def _problem(status: int, title: str, detail: str) -> Response:
+    """A problem document (RFC 9457), as the API gives them."""
+    return Response(encode({"title": title, "status": status, "detail": detail}), status_code=status, media_type="application/problem+json")

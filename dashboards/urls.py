@@ -1,0 +1,75 @@
+"""Every URL of the pages and of the API that a page links to, made in one place. Paths only: a page works under any host name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+API = "/api/v1"
+STATIC = "/static"
+OVERVIEW = "/"
+JOBS = "/jobs"
+LOGIN = "/login"
+LOGOUT = "/logout"
+DOCS = "/docs"
+OPENAPI = f"{API}/openapi.json"
+SUBMIT = f"{API}/jobs"
+
+
+def overview(*, twin: bool = False) -> str:
+    """The overview, or its JSON twin."""
+    return "/overview.json" if twin else OVERVIEW
+
+
+def jobs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of jobs; filters that are empty or None are left out."""
+    return (f"{JOBS}.json" if twin else JOBS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
+    """A job's page, for one of its outputs."""
+    return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
+
+
+def events(job_id: str) -> str:
+    """The stream of a job's events (SSE)."""
+    return f"{API}/jobs/{_part(job_id)}/events"
+
+
+def cancel(job_id: str) -> str:
+    """POST: cancels a job."""
+    return f"{API}/jobs/{_part(job_id)}:cancel"
+
+
+def resubmit(job_id: str) -> str:
+    """POST: submits the same job again; the answer has the new id."""
+    return f"{API}/jobs/{_part(job_id)}:resubmit"
+
+
+def results(job_id: str, form: str | None = None) -> str:
+    """A job's results per seed, as JSON pages or streamed whole (csv, ndjson)."""
+    return f"{API}/jobs/{_part(job_id)}/results" + _query({"format": form})
+
+
+def diagnosis(job_id: str) -> str:
+    """A job's diagnosis as JSON."""
+    return f"{API}/jobs/{_part(job_id)}/diagnosis"
+
+
+def artifact(job_id: str, artifact_id: str) -> str:
+    """One artifact."""
+    return f"{API}/jobs/{_part(job_id)}/artifacts/{_part(artifact_id)}"
+
+
+def static(name: str) -> str:
+    """A built asset, by its (hashed) file name."""
+    return f"{STATIC}/{quote(name)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _query(values: Mapping[str, str | None]) -> str:
+    given = {name: value for name, value in values.items() if value}
+    return f"?{urlencode(given)}" if given else ""

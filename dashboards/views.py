@@ -1,0 +1,236 @@
+"""Read models of the pages: what a page shows, as frozen dataclasses made from stored rows. A page and its JSON twin share them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from dashboards import commands, diagnoses, plots, urls, words
+from dashboards.diagnoses import DiagnosisView
+from dashboards.lines import FlagLine, JobLine, flag_line, job_line
+from dashboards.plots import SeedPlot
+from storage import artifacts as stored_artifacts
+from storage import jobs as stored_jobs
+from storage import overview as reads
+from storage.encoding import timestamp
+from storage.evidence import check_line
+from storage.jobs import Job, JobFilter
+from storage.overview import MarkRecord, SeedRecord
+
+WORST_SEEDS = 12
+_OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
+FILTERS = ("state", "verdict", "build", "test", "label")
+
+
+@dataclass(frozen=True)
+class OverviewView:
+    """The overview: what runs, what came out, what needs someone."""
+
+    running: tuple[JobLine, ...]
+    recent: tuple[JobLine, ...]
+    flagged: tuple[FlagLine, ...]
+    empty: bool
+    start: str
+    at: str | None
+
+
+@dataclass(frozen=True)
+class JobsView:
+    """A page of the list of jobs; `next_url` leads on, or is None."""
+
+    items: tuple[JobLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    start: str
+    at: str | None
+
+
+@dataclass(frozen=True)
+class OutputLine:
+    """One output in a table of seeds: its verdict and the numbers that people look at; evidence over 1 is not explained."""
+
+    output: str
+    verdict: str
+    explanation: str | None
+    tolerance_ratio: float | None
+    budget_ratio: float | None
+    evidence: float | None
+    max_abs: float | None
+    nonfinite: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """A (seed, repeat) in the table of the worst; its worst output comes first."""
+
+    seed: int
+    repeat: int
+    verdict: str
+    device: str | None
+    duration_ms: float | None
+    message: str | None
+    outputs: tuple[OutputLine, ...]
+
+
+@dataclass(frozen=True)
+class ArtifactLine:
+    """An artifact to download; size in bytes."""
+
+    id: str
+    url: str
+    kind: str
+    seed: int
+    repeat: int
+    output: str
+    size: int
+
+
+@dataclass(frozen=True)
+class JobView:
+    """Everything of a job's page."""
+
+    job: JobLine
+    verdict: str | None  # before the job has one: the worst so far
+    sentence: str
+    error: str | None
+    test: Mapping[str, Any]
+    test_key: str
+    facts: tuple[tuple[str, str], ...]
+    outputs: tuple[str, ...]
+    plot: SeedPlot | None
+    diagnosis: DiagnosisView | None
+    worst: tuple[SeedLine, ...]
+    artifacts: tuple[ArtifactLine, ...]
+    attempts: tuple[Mapping[str, Any], ...]
+    check: str
+    resubmit_of: str | None
+    last_event: int
+    links: Mapping[str, str]
+    at: str | None
+
+
+def overview(session: Session, now: datetime) -> OverviewView:
+    """The overview at a moment."""
+    running = reads.latest_jobs(session, reads.OPEN_STATES, 20)
+    recent = reads.latest_jobs(session, reads.FINAL_STATES, 15)
+    flagged = reads.open_flags(session)
+    return OverviewView(
+        running=tuple(job_line(job, now) for job in running),
+        recent=tuple(job_line(job, now) for job in recent),
+        flagged=tuple(flag_line(flag, now) for flag in flagged),
+        empty=not running and not recent,
+        start=commands.START,
+        at=timestamp(now),
+    )
+
+
+def jobs(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> JobsView:
+    """A page of jobs that match the filters (FILTERS; empty values don't count). Raises storage.paging.BadCursor."""
+    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
+    page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
+    return JobsView(
+        items=tuple(job_line(job, now) for job in page.items),
+        filters=given,
+        next=page.next,
+        next_url=urls.jobs(given, cursor=page.next) if page.next else None,
+        start=commands.START,
+        at=timestamp(now),
+    )
+
+
+def job(session: Session, job_id: str, output: str | None, now: datetime) -> JobView | None:
+    """A job's page, its plot for one output (without one: the worst); None when there is no such job."""
+    found = stored_jobs.get(session, job_id)
+    if found is None:
+        return None
+    outputs = reads.outputs(session, job_id)
+    chosen = plots.choose(outputs, output)
+    verdict = found.verdict or next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    worst = reads.worst_seeds(session, job_id, WORST_SEEDS)
+    seed = worst[0].seed if worst else commands.first_seeds(found)[0]
+    return JobView(
+        job=job_line(found, now),
+        verdict=verdict,
+        sentence=words.sentence(verdict),
+        error=found.error,
+        test=found.canonical,
+        test_key=found.test_key,
+        facts=_facts(found),
+        outputs=tuple(each.output for each in outputs),
+        plot=plots.read(session, found, chosen) if found.done else None,
+        diagnosis=diagnoses.read(session, found),
+        worst=tuple(_seed(seed) for seed in worst),
+        artifacts=tuple(
+            ArtifactLine(url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT})
+            for each in stored_artifacts.list_(session, job_id)
+        ),
+        attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
+        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen),
+        resubmit_of=found.resubmit_of,
+        last_event=found.last_event,
+        links={
+            "self": urls.job(job_id),
+            "twin": urls.job(job_id, twin=True),
+            "events": urls.events(job_id),
+            "cancel": urls.cancel(job_id),
+            "resubmit": urls.resubmit(job_id),
+            "csv": urls.results(job_id, "csv"),
+            "ndjson": urls.results(job_id, "ndjson"),
+            "diagnosis": urls.diagnosis(job_id),
+        },
+        at=timestamp(now),
+    )
+
+
+def _seed(seed: SeedRecord) -> SeedLine:
+    order = words.ordered({mark.verdict for mark in seed.outputs.values()})
+    lines = tuple(
+        sorted((_output(mark) for mark in seed.outputs.values()), key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)))
+    )
+    return SeedLine(seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines)
+
+
+def _output(mark: MarkRecord) -> OutputLine:
+    numbers = mark.statistics
+    return OutputLine(
+        mark.output,
+        mark.verdict,
+        mark.explanation,
+        numbers.get("tolerance_ratio"),
+        numbers.get("budget_ratio"),
+        plots.evidence(mark),
+        numbers.get("max_abs"),
+        mark.nonfinite,
+    )
+
+
+def _attempts(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that run, and the last few that went wrong: the others say nothing to a reader."""
+    wrong = [each for each in attempts if not each["open"] and each["state"] in {"error", "lost", "handed_back"}]
+    return [each for each in attempts if each["open"]] + wrong[-5:]
+
+
+def _facts(job: Job) -> tuple[tuple[str, str], ...]:
+    """What was asked for, in words: defaults are left out, as in the test's canonical form."""
+    test = job.canonical
+    facts = [("kernel", job.kernel), ("shape", words.shape(test.get("shape", ())))]
+    facts.append(("tolerance", commands.tolerance_words(test.get("tolerance", {}))))
+    facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
+    facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
+    facts += [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]
+    facts += [("build", job.build), ("runs on", job.queue.replace(".", " · ")), ("seeds", commands.seeds_words(job))]
+    if job.context != "isolated":
+        facts.append(("context", commands.plain(job.context)))
+    if job.labels:
+        facts.append(("labels", ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items()))))
+    if job.commit:
+        facts.append(("commit", commands.plain(job.commit)))
+    facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
+    if job.started_at and job.finished_at:
+        facts.append(("took", words.duration((job.finished_at - job.started_at).total_seconds())))
+    return tuple(facts)

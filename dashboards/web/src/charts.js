@@ -1,0 +1,126 @@
+// Draws the page's charts: options come as JSON from dashboards/charts.py, functions and colours are put in here.
+import { init, use } from 'echarts/core';
+import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
+import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent } from 'echarts/components';
+import { CanvasRenderer } from 'echarts/renderers';
+import { colour, onThemeChange, painted } from './theme.js';
+
+use([BarChart, CustomChart, LineChart, ScatterChart, DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, CanvasRenderer]);
+
+const drawn = new Map(); // element -> { chart, text }
+
+/** Draws, or brings up to date, every `[data-chart]` figure from the JSON block whose id it names. */
+export function drawAll() {
+  for (const figure of document.querySelectorAll('[data-chart]')) {
+    const text = document.getElementById(figure.dataset.chart)?.textContent ?? '';
+    const old = drawn.get(figure);
+    if (!text || old?.text === text || !figure.checkVisibility()) continue; // in a closed <details>: drawn when it opens
+    const chart = old?.chart ?? start(figure.querySelector('.canvas'));
+    chart.setOption(finished(JSON.parse(text)), { notMerge: true, lazyUpdate: false });
+    figure.dataset.marks = String(marks(chart));
+    drawn.set(figure, { chart, text });
+  }
+  for (const [figure, { chart }] of drawn) {
+    if (!figure.isConnected) {
+      chart.dispose();
+      drawn.delete(figure);
+    }
+  }
+}
+
+function start(element) {
+  const chart = init(element, null, { renderer: 'canvas' });
+  new ResizeObserver(() => chart.resize()).observe(element);
+  return chart;
+}
+
+function marks(chart) {
+  return (chart.getOption().series ?? []).filter((series) => series.type === 'scatter' && series.dimensions).reduce((sum, series) => sum + series.data.length, 0);
+}
+
+const number = (value) => {
+  if (value === null || value === undefined || Number.isNaN(value)) return '–';
+  const size = Math.abs(value);
+  return size !== 0 && (size >= 1e5 || size < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+};
+
+// What a chart's JSON may ask for by name. A mark's data row is [x, y, ...], named by the series' `dimensions`.
+const FORMATTERS = {
+  row: ({ seriesName, value, dimensionNames, data }) => {
+    const row = Array.isArray(value) ? value : data.value;
+    const lines = row.flatMap((item, place) => {
+      const name = dimensionNames?.[place] ?? '_';
+      if (name.startsWith('_')) return []; // where it's drawn, not what it is
+      return [`${name}: ${typeof item === 'string' || Number.isInteger(item) ? item : number(item)}`];
+    });
+    return [seriesName, ...lines].join('\n');
+  },
+  number,
+  power: (value) => {
+    const exponent = Math.round(Math.log10(value));
+    const short = exponent >= -3 && exponent <= 4;
+    return short ? number(value) : `1e${exponent}`;
+  },
+};
+
+const RENDERERS = {
+  // data row: [x, low, high]: a whisker with caps
+  whisker: (_, api) => {
+    const x = api.value(0);
+    const high = api.coord([x, api.value(2)]);
+    const low = api.coord([x, api.value(1)]);
+    const half = Math.min(4, api.size([1, 0])[0] * 0.3);
+    const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: { stroke: colour('ink'), lineWidth: 1, opacity: 0.75 } });
+    return {
+      type: 'group',
+      children: [
+        line(high[0], high[1], low[0], low[1]),
+        line(high[0] - half, high[1], high[0] + half, high[1]),
+        line(low[0] - half, low[1], low[0] + half, low[1]),
+      ],
+    };
+  },
+  // data row: [from, to, low, high]: one box of a band of many seeds
+  band: (_, api) => {
+    const [x, y] = api.coord([api.value(0), api.value(3)]);
+    const [x2, y2] = api.coord([api.value(1), api.value(2)]);
+    return { type: 'rect', shape: { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) }, style: { fill: colour('band'), opacity: 0.55 } };
+  },
+};
+
+/** Chart options ready for ECharts: functions by name, colours by theme, fonts and tooltips as the page's. */
+function finished(options) {
+  const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
+  const font = getComputedStyle(document.body).fontFamily;
+  const result = painted(withFunctions(options));
+  return {
+    animation: !still,
+    animationDuration: 250,
+    textStyle: { fontFamily: font, color: colour('ink') },
+    ...result,
+    tooltip: {
+      renderMode: 'richText', // its HTML would need inline styles, which the content security policy forbids
+      confine: true,
+      backgroundColor: colour('raised'),
+      borderColor: colour('line-strong'),
+      textStyle: { color: colour('ink'), fontSize: 12, fontFamily: font },
+      ...result.tooltip,
+    },
+  };
+}
+
+function withFunctions(value, key = '') {
+  if (typeof value === 'string') {
+    if (key === 'formatter' && Object.hasOwn(FORMATTERS, value)) return FORMATTERS[value];
+    if (key === 'renderItem' && Object.hasOwn(RENDERERS, value)) return RENDERERS[value];
+    return value;
+  }
+  if (Array.isArray(value)) return value.map((item) => withFunctions(item, key));
+  if (value !== null && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, withFunctions(item, name)]));
+  return value;
+}
+
+onThemeChange(() => {
+  for (const entry of drawn.values()) entry.text = '';
+  drawAll();
+});

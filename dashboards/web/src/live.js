@@ -1,0 +1,85 @@
+// The job's event stream. One connection per job and browser: the tab that holds the lock reads it and tells the others
+// (a browser opens at most 6 connections to a host); a hidden tab holds none.
+
+const AGAIN_MS = 5000;
+const TYPES = ['progress', 'verdict', 'state'];
+
+/**
+ * Follows a job's events while the tab is visible.
+ * @param {string} url the stream's address
+ * @param {number} last the number of the last event that the page knows
+ * @param {(type: string, data: object) => void} told called for every event, whichever tab read it
+ * @param {() => void} opened called when following (again) began: what was missed has to be fetched
+ * @returns {() => void} stops for good
+ */
+export function follow(url, last, told, opened) {
+  const channel = 'BroadcastChannel' in window ? new BroadcastChannel(`gonogo:${url}`) : null;
+  let release = null;
+  let ended = false;
+
+  function tell({ type, data, number }) {
+    last = Math.max(last, number);
+    told(type, data);
+  }
+
+  if (channel) channel.onmessage = ({ data }) => tell(data);
+
+  function read() {
+    return new Promise((done) => {
+      const source = new EventSource(`${url}?after=${last}`);
+      source.onopen = opened;
+      for (const type of TYPES) {
+        source.addEventListener(type, (event) => {
+          const message = { type, data: JSON.parse(event.data), number: Number(event.lastEventId) || 0 };
+          channel?.postMessage(message);
+          tell(message);
+        });
+      }
+      release = () => {
+        source.close();
+        done();
+      };
+      source.onerror = () => {
+        // A lost connection comes back by itself. Closed for good means: the job is over (204), or something in between refused
+        if (source.readyState !== EventSource.CLOSED) return;
+        stop();
+        opened();
+        setTimeout(start, AGAIN_MS);
+      };
+    });
+  }
+
+  async function start() {
+    if (ended || release || document.hidden) return;
+    const waiting = new AbortController();
+    release = () => waiting.abort();
+    try {
+      // Web Locks exist on loopback and https only; elsewhere each visible tab reads for itself.
+      if (channel && navigator.locks) await navigator.locks.request(`gonogo:${url}`, { signal: waiting.signal }, read);
+      else await read();
+    } catch (error) {
+      if (error.name !== 'AbortError') throw error;
+    }
+  }
+
+  function stop() {
+    release?.();
+    release = null;
+  }
+
+  function turned() {
+    if (document.hidden) return stop();
+    opened();
+    return start();
+  }
+
+  document.addEventListener('visibilitychange', turned);
+  addEventListener('pagehide', stop);
+  start();
+  return () => {
+    ended = true;
+    document.removeEventListener('visibilitychange', turned);
+    stop();
+    channel?.close();
+  };
+}

@@ -1,0 +1,134 @@
+"""How verdicts and states are said and drawn: a label and a shape each, so that nothing hangs on colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gonogo.verdicts import WORST_FIRST, Verdict
+from storage.states import FlagKind, JobState
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A verdict's looks: what it's called, its one-character sign in text, and its outline in a box of 16 x 16 (an SVG path)."""
+
+    label: str
+    sign: str
+    path: str
+
+
+_CROSS = "M3.2 1.2 8 6 12.8 1.2 14.8 3.2 10 8 14.8 12.8 12.8 14.8 8 10 3.2 14.8 1.2 12.8 6 8 1.2 3.2Z"
+_RING = "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1ZM8 3A5 5 0 1 0 8 13A5 5 0 1 0 8 3Z"
+_HALF = "M8 1A7 7 0 0 0 8 15ZM8 1A7 7 0 0 1 8 15V13.1A5.1 5.1 0 0 0 8 2.9Z"
+_DASH = "M2 6.8H14V9.2H2Z"
+_SQUARE = "M2 2H14V14H2ZM6.9 4.2V8.9H9.1V4.2ZM6.9 10.3V12.3H9.1V10.3Z"
+
+MARKS: dict[Verdict, Mark] = {
+    Verdict.pass_: Mark("pass", "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
+    Verdict.pass_by_tolerance: Mark("pass by tolerance", "◐", _HALF),
+    Verdict.fail_by_tolerance: Mark("fail by tolerance", "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
+    Verdict.fail: Mark("fail", "✕", _CROSS),
+    Verdict.suspect: Mark("suspect", "▲", "M8 1.4 15 14.4H1Z"),
+    Verdict.no_information: Mark("no information", "○", _RING),
+    Verdict.unjudged: Mark("unjudged", "–", _DASH),
+    Verdict.skipped: Mark("skipped", "–", _DASH),
+    Verdict.absent: Mark("absent", "–", _DASH),
+    Verdict.hang: Mark("hang", "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
+    Verdict.crash: Mark("crash", "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
+    Verdict.error: Mark("error", "!", _SQUARE),
+}
+
+STATES: dict[str, str] = {
+    JobState.queued: "waits for a worker",
+    JobState.running: "running",
+    JobState.cancelling: "is being cancelled",
+    JobState.finished: "finished",
+    JobState.cancelled: "cancelled",
+    JobState.failed: "could not be run",
+}
+
+FLAGS: dict[str, str] = {
+    FlagKind.passes_by_tolerance: "passes by tolerance",
+    FlagKind.tolerance_too_tight: "tolerance too tight",
+    FlagKind.flaky: "flaky",
+    FlagKind.nondeterministic: "not deterministic",
+    FlagKind.device_dependent: "depends on the device",
+    FlagKind.context_dependent: "depends on what ran before",
+    FlagKind.latent_flake: "will flake",
+    FlagKind.fix_masked: "fix only masked",
+    FlagKind.blunt_test: "blunt test",
+    FlagKind.hangs: "hangs",
+}
+
+FLAG_VERDICTS: dict[str, str] = {
+    FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
+    FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
+    FlagKind.hangs: Verdict.hang,
+}
+"""The verdict whose looks a flag takes; every other kind looks like `suspect`."""
+
+
+def mark(verdict: str | None) -> Mark:
+    """The looks of a verdict by its word; a word from a newer version is shown as it is."""
+    try:
+        return MARKS[Verdict(verdict or "")]
+    except ValueError:
+        return Mark(str(verdict or "no verdict yet"), "–", _DASH)
+
+
+def sentence(verdict: str | None) -> str:
+    """What a verdict means, in one sentence."""
+    try:
+        return Verdict(verdict or "").sentence
+    except ValueError:
+        return ""
+
+
+def ordered(counts: Iterable[str]) -> list[str]:
+    """Verdict words, worst first; unknown ones last."""
+    rank = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+    return sorted(counts, key=lambda word: (rank.get(word, len(rank)), word))
+
+
+def shape(test_shape: Iterable[int]) -> str:
+    """A shape as people write it: 3×273×1×8462."""
+    return "×".join(str(size) for size in test_shape)
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """ "1 seed", "2,000 seeds"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A statistic for reading: 3 significant digits, powers of ten where they are shorter; an en dash for none."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        text = f"{value:.{digits}g}"
+        return f"{float(text):,.0f}" if "e" in text else text
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in at most two units: "42 s", "3 min 5 s", "2 h 10 min", "4 d"."""
+    whole = int(max(0.0, seconds))
+    for size, unit, smaller, lesser in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit} {rest} {lesser}" if rest and whole < 10 * size else f"{whole // size} {unit}"
+    return f"{whole} s" if whole >= 1 else f"{max(0.0, seconds):.1g} s" if seconds > 0 else "0 s"
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in one unit: "just now", "3 min ago"."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago" if seconds >= 10 else "just now"

@@ -1,0 +1,118 @@
+"""Builds: the software under test, their order, and what they promise (a budget profile, the outputs they produce)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gonogo import fields
+from gonogo.problems import FieldError
+
+PROFILES = ("tt-train", "generic", "fp32", "ttnn", "torch")
+"""Budget profiles that a build may name: one dataflow's budget must not judge another's kernel."""
+
+EMULATOR = "emulator"
+MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Build:
+    """A tt-metal commit, a ttnn version, a container image, an emulated defect.
+
+    Nothing in it is executable: what a name means (interpreter, environment, command) stands in the worker host's own
+    builds file. Builds of one `line` (a branch, say) are ordered by `sequence`.
+    """
+
+    name: str
+    executor: str
+    line: str = "default"
+    sequence: int = 0
+    commit: str | None = None
+    profile: str | None = None
+    """The budget profile of its kernels; None: the test's numerics decide."""
+    outputs: tuple[str, ...] | None = None
+    """The outputs it produces; None = all. The others are `not produced`, an undeclared missing one is an `error`."""
+
+    @classmethod
+    def parse(cls, data: object, path: str = "build") -> Build:
+        """From a JSON object. Raises FieldError for an unknown field, an empty name, a profile that doesn't exist."""
+        given = fields.mapping(data, path)
+        fields.known(given, ("name", "executor", "line", "sequence", "commit", "profile", "outputs"), path)
+        words = {name: _text(given.get(name, otherwise), fields.join(path, name)) for name, otherwise in _TEXTS.items()}
+        profile = given.get("profile")
+        return cls(
+            **words,
+            sequence=fields.integer(given.get("sequence", 0), fields.join(path, "sequence"), least=0, most=2**53),
+            commit=None if given.get("commit") is None else _text(given["commit"], fields.join(path, "commit")),
+            profile=None if profile is None else fields.choice(profile, PROFILES, fields.join(path, "profile")),
+            outputs=_outputs(given.get("outputs"), fields.join(path, "outputs")),
+        )
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Sorts builds: by line, then sequence; the name only makes ties definite."""
+        return (self.line, self.sequence, self.name)
+
+    def produces(self, output: str) -> bool:
+        """Whether the build is meant to give this output."""
+        return self.outputs is None or output in self.outputs
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types; Build.parse gives the same build back."""
+        return {
+            "name": self.name,
+            "executor": self.executor,
+            "line": self.line,
+            "sequence": self.sequence,
+            "commit": self.commit,
+            "profile": self.profile,
+            "outputs": None if self.outputs is None else list(self.outputs),
+        }
+
+
+_TEXTS: Mapping[str, str | None] = {"name": None, "executor": None, "line": "default"}
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME:
+        raise FieldError(path, value, "must be text", limit=f"1 to {MAX_NAME} characters")
+    return value
+
+
+def _outputs(value: object, path: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not value:
+        raise FieldError(path, value, "must be a list of output names, or null for all")
+    return tuple(sorted({_text(each, path) for each in value}))
+
+
+def ordered(builds: Iterable[Build]) -> list[Build]:
+    """Builds by (line, sequence)."""
+    return sorted(builds, key=lambda build: build.order)
+
+
+EMULATOR_BUILDS = (
+    "correct", "last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate", "wrong-epsilon",
+    "unbiased-variance", "gamma-shifted-tile", "mask-missing", "mean-not-subtracted", "mean-last-tile-missing",
+    "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register", "power-of-two-outliers", "nan-tile", "hang", "crash",
+)  # fmt: skip
+"""The names in gonogo.tensix.defects.DEFECTS, in that order (a test compares them): whoever only needs the names, as the API
+process, must not load the emulator with numba and SciPy behind it."""
+
+
+@cache
+def emulator_builds() -> Mapping[str, Build]:
+    """Name -> build of each named defect of the emulator, `correct` included, in the order in which they are declared."""
+    return {
+        name: Build(name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train")
+        for sequence, name in enumerate(EMULATOR_BUILDS)
+    }
+
+
+def emulator_build(name: str, path: str = "build") -> Build:
+    """The emulator's build of that name; FieldError with the list of names for another."""
+    builds = emulator_builds()
+    return builds[fields.choice(name, tuple(builds), path)]

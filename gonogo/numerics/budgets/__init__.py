@@ -1,0 +1,7 @@
+"""Budgets: how far from the float64 reference a right kernel of a known dataflow may be, element by element."""
+
+from __future__ import annotations
+
+from gonogo.numerics.budgets.profiles import PROFILES, BackwardTerms, ForwardTerms, backward_terms, forward_terms
+
+__all__ = ["PROFILES", "BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]

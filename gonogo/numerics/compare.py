@@ -1,0 +1,255 @@
+"""The comparison of one output with what is expected of it: every stored statistic, as plain NumPy (the definition).
+
+The fused path (fused.py) makes the same statistics in one pass over the rows; tests hold it to this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics import directions
+from gonogo.numerics.budgets.expectation import Array, Expectation, binade, output_step
+
+NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
+"""The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
+
+OUTLIER_BUDGETS = 3.0
+"""An outlier is beyond so many budgets,"""
+OUTLIER_RATIO = 2.0**-6
+"""and within this part of a power of two times the reference: the Wormhole HiFi4 + fp32-accumulate erratum."""
+
+EXACT_ULPS = 4096
+
+SMALLEST_NORMAL = 2.0**-126
+
+Statistics = dict[str, Any]
+
+
+def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
+    """16 hex digits: BLAKE2b-64 of the shape and the C-order little-endian float32 bytes; NaNs one pattern, -0 kept."""
+    array = np.ascontiguousarray(output, dtype="<f4")
+    if np.isnan(array).any():
+        array = array.copy()
+        array[np.isnan(array)] = np.frombuffer(b"\x00\x00\xc0\x7f", dtype="<f4")[0]
+    hasher = hashlib.blake2b(np.asarray(shape, dtype="<i8").tobytes(), digest_size=8)
+    hasher.update(memoryview(array.reshape(-1)).cast("B"))
+    return hasher.hexdigest()
+
+
+def rounded(reference: Array, unit: float, block: bool) -> Array:
+    """The golden value: the reference rounded to nearest even in the output's format."""
+    grid = 2 * output_step(reference, unit, block)
+    safe = np.where(grid > 0, grid, 1.0)
+    return np.asarray(np.where(grid > 0, np.rint(reference / safe) * safe, reference))
+
+
+def golden_of(expected: Expectation) -> directions.Golden:
+    """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of what stored intermediates make of it."""
+    even = rounded(expected.reference, expected.out, expected.out_block)
+    found = [even, ties_away(expected.reference, even, expected)]
+    if expected.bias is not None:
+        predicted = expected.reference + expected.bias
+        even = rounded(predicted, expected.out, expected.out_block)
+        found += [even, ties_away(predicted, even, expected)]
+    return tuple(each - expected.reference for each in found)
+
+
+def ties_away(values: Array, even: Array, expected: Expectation) -> Array:
+    """The values rounded with ties away from zero, from those rounded to even."""
+    step = output_step(values, expected.out, expected.out_block)
+    return np.asarray(np.where((np.abs(even - values) == step) & (step > 0), values + np.copysign(step, values), even))
+
+
+def pcc_deficit(raw: Array, error: Array) -> float | None:
+    """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error, centred,
+    1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| + |b|). None where undefined (constants)."""
+    b = raw - raw.flat[0]
+    n = raw.size
+    d1, b1 = error.sum(), b.sum()
+    dd, bb, bd = (error**2).sum() - d1**2 / n, (b**2).sum() - b1**2 / n, (b * error).sum() - b1 * d1 / n
+    return pcc_from_sums(n, float(dd), float(bb), float(bd), float(np.abs(raw).max()))
+
+
+def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
+    """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor under which b is constant."""
+    floor = n * (largest * 2.0**-50) ** 2
+    aa = bb + 2 * bd + dd
+    if not bb > floor or not aa > floor:
+        return None
+    a, b = aa**0.5, bb**0.5
+    gap = (2 * bd + dd) / (a + b)
+    return float(max(0.0, (dd - gap**2) / (2 * a * b)))
+
+
+def percentile_99(distances: Array) -> float:
+    """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096 on six digits of it."""
+    whole = np.ceil(np.sort(distances, axis=None))
+    return coarse(float(whole[max(0, -(-99 * whole.size // 100) - 1)]))
+
+
+def coarse(whole: float) -> float:
+    """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32 bins an octave."""
+    if whole < EXACT_ULPS:
+        return whole
+    bits = np.float64(whole).view(np.int64) >> 47 << 47
+    return float(np.int64(bits).view(np.float64))
+
+
+def statistics(
+    output: NDArray[np.float32], expected: Expectation, raw: Array, *, allclose: tuple[float, float] | None, shape: tuple[int, ...]
+) -> Statistics:
+    """Every statistic of 3-numerics.md of one output.
+
+    output, raw: the shape of expected.reference (rows, N). Tolerances, errors, PCC and ULP compare with `raw`; budget_ratio, chi,
+    mismatch, outliers and the directions with the quantised reference, over informative rows. `shape` is the output's own (for the
+    digest). null where a metric is undefined or infinite; `nonfinite` counts values that are not finite where the reference is.
+    """
+    out = np.asarray(output, np.float64)
+    finite = np.isfinite(out)
+    result: Statistics = {"count": int(out.size), "digest": digest(output, shape)}
+    result.update(_nonfinite(out, finite))
+    if out.size == 0 or not finite.any():
+        return result | _blank(expected)
+    result.update(_against_raw(out, raw, finite, expected, allclose))
+    result.update(_against_budget(out, expected, finite))
+    return result
+
+
+def _nonfinite(out: Array, finite: NDArray[np.bool_]) -> Statistics:
+    if finite.all():
+        return {"nonfinite": 0, "nonfinite_kinds": None}
+    kinds = {"nan": int(np.isnan(out).sum()), "+inf": int((out == np.inf).sum()), "-inf": int((out == -np.inf).sum())}
+    row, column = np.argwhere(~finite)[0]
+    return {"nonfinite": int((~finite).sum()), "nonfinite_kinds": {k: v for k, v in kinds.items() if v}, "worst_index": [int(row), int(column)]}
+
+
+def _against_raw(out: Array, raw: Array, finite: NDArray[np.bool_], expected: Expectation, allclose: tuple[float, float] | None) -> Statistics:
+    error, reference = (out - raw)[finite], raw[finite]
+    size = np.abs(error)
+    norm = float(np.sqrt((reference**2).sum()))
+    grid = 2 * expected.out * np.maximum(binade(rounded(raw, expected.out, expected.out_block)), SMALLEST_NORMAL)[finite]
+    distance = np.abs(out[finite] - rounded(raw, expected.out, expected.out_block)[finite]) / grid
+    result: Statistics = {
+        "max_abs": float(size.max()), "mean_abs": float(size.mean()), "rms": float(np.sqrt((error**2).mean())),
+        "rel_frobenius": _ratio(float(np.sqrt((error**2).sum())), norm), "pcc_deficit": pcc_deficit(reference, error),
+        "ulp_max": float(distance.max()), "ulp_p99": percentile_99(distance),
+        "needed_atol": {f"{rtol:g}": max(0.0, float((size - rtol * np.abs(reference)).max())) for rtol in NEEDED_RTOLS},
+        "tolerance_ratio": None, "tolerance_ratio_quantised": None,
+    }  # fmt: skip
+    if allclose is not None:
+        rtol, atol = allclose
+        result["tolerance_ratio"] = _largest_ratio(size, atol + rtol * np.abs(reference))
+        quantised = expected.reference[finite]
+        result["tolerance_ratio_quantised"] = _largest_ratio(np.abs(out[finite] - quantised), atol + rtol * np.abs(quantised))
+    return result
+
+
+def _against_budget(out: Array, expected: Expectation, finite: NDArray[np.bool_]) -> Statistics:
+    informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    keep = informative & finite.all(axis=1)
+    result: Statistics = {"rows_left_out": int((~informative).sum())}
+    usable = finite & informative[:, None]
+    if not usable.any():
+        return _blank(expected) | result
+    error = np.where(finite, out, 0.0) - expected.reference
+    size = np.abs(error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(usable, np.where(size == 0, 0.0, size / expected.bound), -1.0)
+        standard = np.where(size == 0, 0.0, error**2 / expected.variance)[usable]
+        multiple = np.log2(np.abs(out / expected.reference))
+        power = np.rint(multiple)
+        outlier = usable & (ratio > OUTLIER_BUDGETS) & (power != 0) & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
+    worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    golden = rounded(expected.reference, expected.out, expected.out_block)
+    result |= {
+        "budget_ratio": float(ratio.max()), "over_budget_fraction": float((ratio > 1).sum() / usable.sum()),
+        "chi": float(np.sqrt(standard.mean())), "mismatch_fraction": float((out != golden)[usable].sum() / usable.sum()),
+        "outliers": int(outlier.sum()),
+    }  # fmt: skip
+    if finite.all():
+        result["worst_index"] = [int(worst[0]), int(worst[1])]
+    golden_errors = golden_of(expected)
+    for direction in expected.directions:
+        chosen = keep if direction.axis != "tiles" else np.ones(1, bool)
+        if not chosen.any() or (direction.axis == "tiles" and not finite.all()):
+            result |= scores_of(direction.name, None)
+            continue
+        result |= scores_of(direction.name, directions.scores(restrict(expected, chosen), restrict_direction(direction, chosen), error[chosen], tuple(each[chosen] for each in golden_errors)))
+    return result
+
+
+def restrict(expected: Expectation, keep: NDArray[np.bool_]) -> Expectation:
+    """The expectation of some of its rows."""
+    if keep.all():
+        return expected
+    def rows(a: Array) -> Array:
+        return a[keep] if a.shape[0] == keep.size else a
+
+    return replace(
+        expected, reference=rows(expected.reference), bound=rows(expected.bound), noise=rows(expected.noise),
+        shared=tuple(replace(s, variance=rows(s.variance), pattern=rows(s.pattern)) for s in expected.shared),
+        bias=None if expected.bias is None else rows(expected.bias), trend=tuple(rows(t) for t in expected.trend),
+        spread=None if expected.spread is None else rows(expected.spread),
+        allowance=tuple(rows(each) for each in expected.allowance),
+        keyed=tuple(replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed),
+    )  # fmt: skip
+
+
+def restrict_direction(direction: directions.Direction, keep: NDArray[np.bool_]) -> directions.Direction:
+    """The direction on some of the rows."""
+    if direction.axis == "tiles" or direction.weights.shape[0] != keep.size or keep.all():
+        return direction
+    floor = direction.floor[keep] if isinstance(direction.floor, np.ndarray) else direction.floor
+    return replace(direction, weights=direction.weights[keep], floor=floor)
+
+
+def scores_of(name: str, found: directions.Scores | None) -> Statistics:
+    if found is None:
+        return {f"{name}_z": None, f"{name}_z_max": None, f"{name}_count": 0}
+    return {
+        f"{name}_z": found.rms,
+        f"{name}_z_max": found.largest,
+        f"{name}_count": found.count,
+    }
+
+
+def _blank(expected: Expectation) -> Statistics:
+    names = ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
+    result: Statistics = dict.fromkeys(names)
+    result |= {"outliers": 0, "rows_left_out": 0}
+    for direction in expected.directions:
+        result |= scores_of(direction.name, None)
+    return result
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    if denominator == 0:
+        return 0.0 if numerator == 0 else math.inf
+    return numerator / denominator
+
+
+def _largest_ratio(numerator: Array, denominator: Array) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(numerator == 0, 0.0, numerator / denominator)
+    return float(ratios.max(initial=0.0))
+
+
+def storable(statistics: Mapping[str, Any]) -> Statistics:
+    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in `nonfinite_statistics`."""
+    result: Statistics = {}
+    infinite: dict[str, str] = {}
+    for name, value in statistics.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(plain, float) and not math.isfinite(plain):
+            infinite[name] = "nan" if math.isnan(plain) else "inf"
+            plain = None
+        result[name] = plain
+    result["nonfinite_statistics"] = infinite or None
+    return result

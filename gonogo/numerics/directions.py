@@ -1,0 +1,133 @@
+"""Directions: rounding is noise, a wrong term has a direction. Slopes of the error and their standard deviations.
+
+The slope of e on a direction w is sum(w e) / sum(w^2); over its standard deviation it is z, in which sum(w^2) cancels:
+    z = sum(w e) / sqrt(var),
+    var = sum over groups of (sum over the group |w| sqrt(noise))^2      each element's own error; equal references share one
+        + sum_k variance_k (sum w pattern_k)^2                            errors shared by the row
+        + sum over keys of (sum over the key w amplitude)^2               errors that equal inputs, or equal grids, share (Keyed)
+        + excess of (sum w e0)^2 and (sum w bias)^2                       what a perfectly rounded output, and the rounding of the
+                                                                          stored intermediates, show beyond chance by themselves
+and sum(w e) counts only as far as it lies outside the hull of 0 and the allowances' projections;
+with e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a column rows are independent, but for identical rows, for trends and for
+spreads (see expectation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, excess
+
+
+Golden = tuple[Array, ...]
+"""Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a bias is known."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The z of one direction: over its rows, columns or tiles; `count` of those that say something."""
+
+    rms: float | None
+    largest: float | None
+    count: int
+    z: Array
+
+    @classmethod
+    def of(cls, numerator: Array, variance: Array, valid: Array) -> Scores:
+        """z where `valid`; 0/0 says nothing, x/0 is infinite."""
+        used = valid & ~((variance <= 0) & (numerator == 0)) & np.isfinite(numerator)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(used, numerator / np.sqrt(variance), np.nan)
+        count = int(used.sum())
+        if count == 0:
+            return cls(None, None, 0, z)
+        scores = np.abs(z[used])
+        return cls(float(np.sqrt(np.mean(scores**2))), float(scores.max()), count, z)
+
+
+def grouped(reference: Array, amounts: Array) -> Array:
+    """Sum over groups of equal |reference| of (sum of amounts)^2, for one row; amounts (..., N)."""
+    _, group = np.unique(np.abs(reference), return_inverse=True)
+    flat = amounts.reshape(-1, amounts.shape[-1])
+    return np.array([(np.bincount(group, weights=each) ** 2).sum() for each in flat]).reshape(amounts.shape[:-1])
+
+
+def identical_rows(reference: Array) -> Array:
+    """For each row the index of the first row that equals it bit for bit."""
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(np.ascontiguousarray(row).tobytes(), i) for i, row in enumerate(reference)], dtype=np.intp)
+
+
+def outside(projection: Array, allowances: Sequence[Array]) -> Array:
+    """How far each projection lies outside the hull of 0 and the allowances', signed."""
+    zero = np.zeros_like(projection)
+    lowest, highest = np.min([zero, *allowances], axis=0), np.max([zero, *allowances], axis=0)
+    return np.asarray(np.maximum(projection - highest, 0.0) + np.minimum(projection - lowest, 0.0))
+
+
+def keyed(w: Array, errors: Keyed) -> Array:
+    """Variance per row of errors that the elements with one key share."""
+    variance = np.zeros(w.shape[0])
+    for row, (key, amounts) in enumerate(zip(errors.key, w * errors.amplitude, strict=True)):
+        some = ~np.isnan(key)
+        if some.any():
+            _, group = np.unique(key[some], return_inverse=True)
+            variance[row] = (np.bincount(group, weights=amounts[some]) ** 2).sum()
+    return variance
+
+
+def along_rows(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+    """One slope per row."""
+    w = direction.weights
+    own = np.array([grouped(f, np.abs(a) * np.sqrt(v)) for f, a, v in zip(expected.reference, w, expected.noise, strict=True)])
+    return _along(expected, direction, own, error, golden_errors)
+
+
+def along_tiles(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+    """Several directions on the single row of an output: one per row of the weights."""
+    own = grouped(expected.reference[0], np.abs(direction.weights) * np.sqrt(expected.noise[0]))
+    return _along(expected, direction, own, error, golden_errors)
+
+
+def _along(expected: Expectation, direction: Direction, own: Array, error: Array, golden_errors: Golden) -> Scores:
+    w = direction.weights
+    variance = own + excess(np.max([(w * each).sum(axis=1) ** 2 for each in golden_errors], axis=0), own)
+    for shared in expected.shared:
+        variance = variance + shared.variance[:, 0] * (w * shared.pattern).sum(axis=1) ** 2
+    for each in expected.keyed:
+        variance = variance + keyed(w, each)
+    for factor in expected.factors:
+        variance = variance + ((w @ factor.T) ** 2).sum(axis=1)
+    if expected.bias is not None:
+        variance = variance + excess((w * expected.bias).sum(axis=1) ** 2, own)
+    numerator = outside((w * error).sum(axis=1), [(w * each).sum(axis=1) for each in expected.allowance])
+    return Scores.of(numerator, variance, (w**2).sum(axis=1) > direction.floor)
+
+
+def along_columns(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+    """One slope per column: independent rows, groups of identical rows coherent."""
+    w = np.broadcast_to(direction.weights, error.shape)
+    amounts = np.abs(w) * np.sqrt(expected.variance)
+    first = identical_rows(expected.reference)
+    together = np.zeros_like(amounts)
+    np.add.at(together, first, amounts)
+    own = (together**2).sum(axis=0)
+    variance = own + excess(np.max([(w * each).sum(axis=0) ** 2 for each in golden_errors], axis=0), own)
+    for trend in expected.trend:
+        variance = variance + (w * trend).sum(axis=0) ** 2
+    if expected.spread is not None:
+        variance = variance + (np.abs(w) * expected.spread).sum(axis=0) ** 2
+    numerator = outside((w * error).sum(axis=0), [(w * each).sum(axis=0) for each in expected.allowance])
+    return Scores.of(numerator, variance, (w**2).sum(axis=0) > direction.floor)
+
+
+def scores(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+    """The z of `direction`. Rows (of the matrix) that hold a non-finite error must have been left out by the caller."""
+    if direction.axis == "column":
+        return along_columns(expected, direction, error, golden_errors)
+    if direction.axis == "tiles":
+        return along_tiles(expected, direction, error, golden_errors)
+    return along_rows(expected, direction, error, golden_errors)

@@ -1,0 +1,70 @@
+"""From a test and its arrays to the statistics of every output: the one place that knows which kernel has which budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics import compare, layernorm
+from gonogo.numerics.budgets import backward, backward_terms, forward, forward_terms
+from gonogo.numerics.budgets.expectation import Array, Expectation
+from gonogo.numerics.budgets.profiles import BLOCK_FORMATS
+from gonogo.numerics.fused import backward as fused_backward
+from gonogo.numerics.fused import forward as fused_forward
+from gonogo.numerics.jit import HAVE_NUMBA
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
+    """The expectation of every output of a kernel of that profile (None: generic) on what the device was given."""
+    if test.kernel == "layernorm_fw":
+        return forward.expectations(given, test.epsilon, forward_terms(test, profile))
+    terms = backward_terms(test, profile)
+    return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
+
+
+def statistics_plain(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
+    """The definition: NumPy only. `outputs` are matrices (see judging.matrix)."""
+    wanted = expectations(test, given, profile)
+    references = layernorm.reference(test, raw)
+    allclose = _allclose(test)
+    result = {}
+    for name, output in outputs.items():
+        raw_matrix = references[name].reshape(output.shape)
+        result[name] = compare.storable(compare.statistics(output, wanted[name], raw_matrix, allclose=allclose[name], shape=_shape(name, output)))
+    return result
+
+
+def statistics(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
+    """The same by the fused path where it can: numba is there, every output is finite, no block format is put out."""
+    if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS or not all(np.isfinite(output).all() for output in outputs.values()):
+        return statistics_plain(test, raw, given, outputs, profile)
+    found = {name: {"digest": compare.digest(output, _shape(name, output))} for name, output in outputs.items()}
+    if test.kernel == "layernorm_fw":
+        fused = fused_forward.statistics(raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test))
+    else:
+        terms = backward_terms(test, profile)
+        known = backward.given_moments(given, test.epsilon, terms)
+        fused = fused_backward.statistics(raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test))
+    return {name: compare.storable(fused[name] | found[name]) for name in outputs}
+
+
+def _moments(arrays: Arrays, epsilon: float) -> tuple[Array, Array]:
+    if "mean" in arrays:
+        return np.asarray(arrays["mean"], np.float64), np.asarray(arrays["rstd"], np.float64)
+    return layernorm.moments(arrays["x"], epsilon)
+
+
+def _allclose(test: TestSpec) -> dict[str, tuple[float, float] | None]:
+    return {name: tolerance.allclose if (tolerance := test.tolerance_for(name)) is not None else None for name in test.outputs}
+
+
+def _shape(name: str, output: NDArray[np.float32]) -> tuple[int, ...]:
+    return output.shape if name in ("y", "dx") else output.shape[1:]

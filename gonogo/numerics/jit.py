@@ -1,0 +1,27 @@
+"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a function alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+try:
+    import numba
+except ImportError:  # numba is an accelerator, never a requirement: NumPy is the definition
+    numba = None
+
+HAVE_NUMBA: bool = numba is not None
+
+
+def jit(function: F) -> F:
+    """Compile a per-block loop: nogil (several host threads run it at once), cached on disk, IEEE semantics.
+
+    Never `parallel=True` (numba's workqueue layer aborts the process when entered from several threads) and never
+    `fastmath` (it would change the arithmetic that is the subject here). `error_model="numpy"`: x/0 is inf, as in NumPy.
+    """
+    if numba is None:
+        return function
+    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return compiled

@@ -1,0 +1,1 @@
+"""Alembic migrations; `storage.schema.upgrade` runs them."""

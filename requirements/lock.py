@@ -1,0 +1,41 @@
+"""Makes this interpreter's locks, run-pyXYZ.txt and dev-pyXYZ.txt, from pyproject.toml: exact versions with hashes, no registry's address.
+
+`make lock` calls it once per supported interpreter. The requirements are read here rather than by the build backend, which would build the
+whole front end to tell them. The dev lock holds the run lock's versions and more, so that what is tested is what runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
+OPTIONS = """--quiet --strip-extras --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+--no-emit-trusted-host --no-emit-options --allow-unsafe --resolver=backtracking --upgrade"""
+
+
+def wanted(extra: str) -> set[str]:
+    """The requirements of an extra and of the bare project, with references to our own extras followed."""
+    found = set(PROJECT["project"]["dependencies"])
+    for line in PROJECT["project"]["optional-dependencies"][extra]:
+        own = re.fullmatch(r"gonogo\[(\w+)\]", line)
+        found |= wanted(own[1]) if own else {line}
+    return found
+
+
+def lock(extra: str, name: str, *constraints: Path) -> Path:
+    """Write one lock; `constraints` are locks whose versions it must keep."""
+    target = HERE / f"{name}-py{sys.version_info.major}{sys.version_info.minor}.txt"
+    command = [sys.executable, "-m", "piptools", "compile", *OPTIONS.split(), "-o", str(target), "-"]
+    lines = sorted(wanted(extra)) + [f"-c {path}" for path in constraints]
+    environment = {key: value for key, value in os.environ.items() if key != "PIP_FIND_LINKS"}
+    subprocess.run(command, input="\n".join(lines), text=True, check=True, env=environment)
+    return target
+
+
+lock("dev", "dev", lock("all", "run"))

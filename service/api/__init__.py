@@ -1,0 +1,14 @@
+"""The API under /api/v1: one router and its schemas per noun."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+PREFIX = "/api/v1"
+
+
+def routers() -> list[APIRouter]:
+    """Every router of the API, in the order of the documentation."""
+    from service.api import artifacts, audit, builds, diagnosis, events, flags, jobs, results, subjects, tests, tokens, workers
+
+    return [noun.router for noun in (jobs, results, artifacts, events, diagnosis, tests, subjects, flags, builds, workers, tokens, audit)]

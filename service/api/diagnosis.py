@@ -1,0 +1,34 @@
+"""The diagnosis of a job: which term is wrong, and which tiles were summed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+from pydantic import BaseModel
+
+from service.api.answers import answer, make_router
+from service.api.jobs import found
+from service.context import Ctx, Reader
+from storage import evidence
+from storage.states import JobState
+
+router = make_router("jobs")
+
+
+class DiagnosisOut(BaseModel):
+    """`diagnosis` holds the words, and the terms with their coefficients, errors and tiles; null while no seed was diagnosed."""
+
+    job: str
+    state: JobState
+    verdict: str | None
+    diagnosis: dict[str, Any] | None
+
+
+@router.get("/jobs/{job_id}/diagnosis", responses={200: {"model": DiagnosisOut}}, response_class=Response, summary="Which term is wrong")
+def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
+    """Of the seed that shows most; while the job runs, of the seeds that have come so far."""
+    with context.reading() as session:
+        job = found(session, job_id)
+        what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
+    return answer({"job": job.id, "state": job.state.value, "verdict": job.verdict, "diagnosis": what})

@@ -1,0 +1,133 @@
+"""From the body of a job to what storage creates: the checks that need the domain, the settings or the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.builds import EMULATOR, Build, emulator_builds
+from gonogo.problems import FieldError
+from gonogo.tests import TestSpec
+from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SeedRange
+from settings import Settings
+from storage import builds, queue_reads
+from storage.jobs import NewJob
+
+OWN_EXECUTORS = frozenset({EMULATOR, "ttnn", "torch", "gtest", "pytest"})
+"""Parts of GoNoGo, whose builds must be known. Any other name is a plug-in's, which is given the build's name to make sense of."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A body whose every field is checked, but for what only the database knows."""
+
+    body: JobIn
+    test: TestSpec
+    seeds: tuple[int, ...]
+    context: str | dict[str, Any]
+
+
+def check(body: JobIn, settings: Settings) -> Submission:
+    """Everything that can be said without the database. Raises FieldError."""
+    test = _test(body.test, settings, "test")
+    context: str | dict[str, Any] = "isolated"
+    if isinstance(body.context, Prepared):
+        before = [_test(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
+        context = {"name": body.context.name, "before": before}
+    return Submission(body, test, _seeds(body, settings.max_seeds), context)
+
+
+def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
+    """The job to create: its build and executor must be known and fit together. Raises FieldError."""
+    body, test = submission.body, submission.test
+    build = _build(session, body, settings)
+    if build.outputs is not None and not any(build.produces(output) for output in test.outputs):
+        reason = f"produces nothing that {test.kernel} has ({', '.join(test.outputs)})"
+        raise FieldError("build", build.name, reason, limit="a build with one of them; this one has " + ", ".join(build.outputs))
+    request = body.model_dump(mode="json", exclude={"test", "context"})
+    return NewJob(
+        test_key=test.key,
+        subject_key=test.subject_key,
+        kernel=test.kernel,
+        canonical=test.canonical(),
+        elements=test.elements,
+        build=build.name,
+        build_line=build.line,
+        build_sequence=build.sequence,
+        executor=body.target.executor,
+        arch=body.target.arch,
+        board=body.target.board,
+        seeds=submission.seeds,
+        repeats=body.repeats,
+        context=submission.context,
+        priority=body.priority,
+        queue_deadline_s=body.queue_deadline_s,
+        labels=body.labels,
+        commit=None if body.commit is None else body.commit.model_dump(),
+        owner=owner,
+        request=request,
+        chunk_seconds=settings.chunk_seconds,
+    )
+
+
+def plugins(settings: Settings) -> set[str]:
+    """The names of the executor plug-ins in GONOGO_EXECUTORS."""
+    return {entry.partition("=")[0].strip() for entry in settings.executors.split(",") if "=" in entry}
+
+
+def _test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
+    try:
+        return TestSpec.parse(data, max_elements=settings.max_elements, path=path)
+    except FieldError as error:
+        if error.limit == f"{settings.max_elements} elements":  # the domain knows no settings
+            raise FieldError(error.field, error.value, error.reason, limit=f"{error.limit} (GONOGO_MAX_ELEMENTS)") from None
+        raise
+
+
+def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
+    if isinstance(body.seeds, SeedRange):
+        count = body.seeds.count
+        if body.seeds.start + count - 1 > MAX_SEED:
+            raise FieldError("seeds", {"start": body.seeds.start, "count": count}, "the last seed is too large", limit=f"<= {MAX_SEED}")
+    else:
+        count = len(body.seeds)
+    # before the range is unrolled: a count of 10**15 must not cost memory
+    if count * body.repeats > limit:
+        field = "seeds.count" if isinstance(body.seeds, SeedRange) else "seeds"
+        reason = f"{count} seeds x {body.repeats} repeats are too many results"
+        raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
+    if isinstance(body.seeds, SeedRange):
+        return tuple(range(body.seeds.start, body.seeds.start + count))
+    seen: set[int] = set()
+    for number, seed in enumerate(body.seeds):
+        if seed in seen:
+            raise FieldError(f"seeds.{number}", seed, "is there twice; for the same seed again use repeats", limit="distinct seeds")
+        seen.add(seed)
+    return tuple(body.seeds)
+
+
+def _build(session: Session, body: JobIn, settings: Settings) -> Build:
+    """The build of that name on that executor. Registered ones first: a name means one thing, whoever asks."""
+    name, executor = body.build, body.target.executor
+    registered = builds.get(session, name)
+    known = emulator_builds().get(name)
+    if registered is not None:
+        known = replace(
+            Build.parse({field: registered[field] for field in ("name", "executor", "line", "sequence", "commit", "profile", "outputs")})
+        )
+    if known is not None:
+        if known.executor == executor:
+            return known
+        if executor in OWN_EXECUTORS or registered is not None:
+            raise FieldError("target.executor", executor, f"build {name!r} is of another executor", limit=known.executor)
+    built, served = queue_reads.executors(session)
+    executors = OWN_EXECUTORS | plugins(settings) | built | served
+    if executor not in executors:
+        raise FieldError("target.executor", executor, "unknown executor", limit="one of " + ", ".join(sorted(executors)))
+    if executor in (plugins(settings) | served) - OWN_EXECUTORS:
+        return Build(name=name, executor=executor, line=executor)
+    if executor == EMULATOR:
+        raise FieldError("build", name, "unknown build", limit="one of " + ", ".join(emulator_builds()))
+    raise FieldError("build", name, "unknown build", limit=f"a build registered for {executor} (GET /api/v1/builds?executor={executor})")

@@ -1,0 +1,97 @@
+"""create_app(): the one composition root of the HTTP side."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+
+import settings as configuration
+from dashboards import pages
+from service import login, openapi, problems
+from service.api import PREFIX, health, routers
+from service.auth import Keys
+from service.context import Context
+from service.doorbell import Doorbell
+from service.edge import Edge, FailureLimits
+from service.events import Hub, closing_on_signals
+from service.metrics import Metrics
+from settings import Settings
+from storage import engine as engines
+from storage import event_reads, metric_reads
+from storage import events as stored_events
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The API and the pages. Connects to nothing yet: database and broker may come up later.
+
+    Raises ValueError when GONOGO_DATABASE_URL, or outside embedded mode GONOGO_SECRET_KEY, is missing.
+    """
+    settings = settings or configuration.load()
+    context = make_context(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        with closing_on_signals(context.hub.close):
+            yield
+        context.hub.close()
+        context.doorbell.close()
+        context.engine.dispose()
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.context = context
+    openapi.install(app)
+    all_routers = [*routers(), health.router, login.router, pages.make_router(context)]
+    for router in all_routers:
+        app.include_router(router)
+    problems.install(app, max_body_bytes=settings.max_body_bytes, routes=[route for router in all_routers for route in router.routes])
+    # the last one added is the outermost
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
+    app.add_middleware(Edge, context=context, limits=FailureLimits())
+    return app
+
+
+def make_context(settings: Settings) -> Context:
+    """Wire the parts together."""
+    if settings.database_url is None:
+        raise ValueError("GONOGO_DATABASE_URL is not set")
+    if settings.secret_key is not None:
+        secret = settings.secret_key.get_secret_value()
+    elif settings.embedded:
+        secret = secrets.token_hex(32)  # nobody logs in on loopback; tokens would not outlive the process
+    else:
+        raise ValueError("GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it")
+    engine = engines.make_engine(settings.database_url)
+
+    def positions(job_ids: Collection[str]) -> dict[str, event_reads.Position]:
+        with engines.reading(engine) as session:
+            return event_reads.positions(session, job_ids)
+
+    def read(job_id: str, after: int) -> list[dict[str, Any]]:
+        with engines.reading(engine) as session:
+            return stored_events.after(session, job_id, after)
+
+    def look() -> metric_reads.Numbers:
+        with engines.reading(engine) as session:
+            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
+
+    hub = Hub(positions, read)
+    return Context(
+        settings=settings,
+        engine=engine,
+        keys=Keys(secret),
+        doorbell=Doorbell(settings.broker_url),
+        hub=hub,
+        metrics=Metrics(look, lambda: hub.streams),
+    )

@@ -1,0 +1,76 @@
+"""`gonogo background`: dispatcher, ingest, reaper and delivery in one process; any number of copies may run."""
+
+from __future__ import annotations
+
+import threading
+
+from service.background import delivery, dispatcher, ingest
+from service.background.consumer import Consumer, recover
+from service.background.core import AWAY, Core, log, open_core
+from service.background.reaper import Reaper
+from service.background.roles import Role
+from settings import Settings
+from storage import leases, schema
+
+STOP_S = 5.0
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Work until `stop` is set, then finish what is in hand and return within a few seconds.
+
+    Broker and database may be away at the start, and at any time after it. Raises ValueError when a setting is missing.
+    """
+    core = open_core(settings, stop)
+    ingest.register(core)
+    if _ready(core):
+        _work(core)
+    core.close()
+    log.info("background stopped", holder=core.holder)
+
+
+def _ready(core: Core) -> bool:
+    """Wait for a migrated database; False when told to stop first. (Before that, every message would look like one to be dropped.)"""
+    delay = 0.1
+    while not core.stop.is_set():
+        try:
+            found = schema.state(core.engine)
+            if found in schema.READY:
+                return True
+            problem = f"the schema is {found}: run `gonogo db upgrade`"
+        except AWAY as away:
+            problem = str(away).splitlines()[0]
+        log.warning("waiting for the database", error=problem)
+        core.stop.wait(delay)
+        delay = min(2 * delay, 5.0)
+    return False
+
+
+def _work(core: Core) -> None:
+    recover(core)
+    reaper = Reaper(core)
+    roles = [
+        Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
+        Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
+        Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
+        Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
+    ]
+    consumer = Consumer(core)
+    for thread in (consumer, *roles):
+        thread.start()
+    log.info("background runs", holder=core.holder)
+    core.stop.wait()
+    consumer.shut_down(STOP_S)
+    for role in roles:
+        role.join(STOP_S)
+    try:
+        core.session(lambda session: leases.release(session, core.holder))
+    except AWAY as problem:
+        log.warning("leases not given back; they end by themselves", error=str(problem))
+
+
+def _pause(core: Core) -> None:
+    core.stop.wait(core.settings.poll_s)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,91 @@
+"""Prometheus metrics: HTTP requests as they happen, the state of the service from the database at each scrape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from storage.metric_reads import Numbers
+
+BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+MAX_AGE_S = 2.0
+"""Scrapes closer together than this share one look at the database."""
+
+
+class Metrics:
+    """A registry of its own, so that two apps in one process (tests) don't share counters."""
+
+    def __init__(self, look: Callable[[], Numbers], streams: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("gonogo_http_requests", "Requests answered", ("method", "route", "status"), registry=self.registry)
+        self.seconds = Histogram("gonogo_http_request_seconds", "Time to answer", ("route",), buckets=BUCKETS, registry=self.registry)
+        self._service = _Service(look, streams)
+        self.registry.register(self._service)
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request; `route` is the template, and an unknown method counts as "other" (clients may invent any)."""
+        known = method if method in {"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"} else "other"
+        self.requests.labels(known, route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def forget(self) -> None:
+        """Make the next scrape look at the database, however soon it comes."""
+        self._service.forget()
+
+    def expose(self) -> bytes:
+        """The text that Prometheus scrapes. Raises what the look at the database raises."""
+        return generate_latest(self.registry)
+
+
+class _Service:
+    """Collects the gauges of the service."""
+
+    def __init__(self, look: Callable[[], Numbers], streams: Callable[[], int]) -> None:
+        self._look, self._streams = look, streams
+        self._lock, self._seen, self._at = Lock(), None, 0.0  # type: Lock, Numbers | None, float
+
+    def describe(self) -> list[Metric]:
+        """Nothing: the database isn't asked at registration."""
+        return []
+
+    def forget(self) -> None:
+        """Drop the last look."""
+        with self._lock:
+            self._seen = None
+
+    def collect(self) -> Iterator[Metric]:
+        """One look, as metric families."""
+        with self._lock:
+            if self._seen is None or time.monotonic() - self._at > MAX_AGE_S:
+                self._seen, self._at = self._look(), time.monotonic()
+            seen = self._seen
+        yield _family("gonogo_jobs", "Jobs by state", ("state",), {(k,): v for k, v in seen.jobs.items()})
+        yield _family("gonogo_seeds", "Stored (seed, repeat) results by verdict", ("verdict",), {(k,): v for k, v in seen.seeds.items()})
+        yield _family("gonogo_chunks", "Chunks that are not closed, by queue and state", ("queue", "state"), seen.chunks)
+        yield _family(
+            "gonogo_queue_age_seconds",
+            "Age of the oldest waiting job of a queue",
+            ("queue",),
+            {(k,): v for k, v in seen.queue_age_s.items()},
+        )
+        yield _family("gonogo_workers", "Device workers by state", ("state",), {(k,): v for k, v in seen.workers.items()})
+        yield _family("gonogo_flags", "Flags that are not resolved, by kind", ("kind",), {(k,): v for k, v in seen.flags.items()})
+        yield GaugeMetricFamily("gonogo_outbox_pending", "Letters of the outbox that are not delivered", value=seen.outbox)
+        yield GaugeMetricFamily("gonogo_outbox_age_seconds", "Age of the oldest letter that is not delivered", value=seen.outbox_age_s)
+        yield GaugeMetricFamily(
+            "gonogo_ingest_lag_seconds", "Since when the results of a finished attempt have been on their way", value=seen.ingest_lag_s
+        )
+        yield GaugeMetricFamily("gonogo_event_streams", "Open event streams of this process", value=self._streams())
+
+
+def _family(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
+    """One gauge; `values` is keyed by its labels' values."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(list(key), value)
+    return family

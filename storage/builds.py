@@ -1,0 +1,66 @@
+"""Builds that an administrator registered. The emulator's own builds are code: `gonogo.builds`; callers look there as well."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from storage.encoding import timestamp, utcnow
+from storage.paging import Page
+from storage.tables import BuildRow
+
+
+class BuildExists(ValueError):
+    """Another build has this name; what a name means never changes."""
+
+
+def add(
+    session: Session,
+    *,
+    name: str,
+    executor: str,
+    line: str,
+    sequence: int,
+    commit: str | None = None,
+    profile: str | None = None,
+    outputs: list[str] | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """Register a build; the same one again is no error. Raises BuildExists when the name stands for another."""
+    fields = {"executor": executor, "line": line, "sequence": sequence, "commit": commit, "profile": profile, "outputs": outputs}
+    row = session.get(BuildRow, name)
+    if row is None:
+        row = BuildRow(name=name, created_at=now or utcnow(), **fields)
+        session.add(row)
+        session.flush()
+    elif {field: getattr(row, field) for field in fields} != fields:
+        raise BuildExists(name)
+    return _build(row)
+
+
+def get(session: Session, name: str) -> dict[str, Any] | None:
+    """{"name", "executor", "line", "sequence", "commit", "profile", "outputs", "created_at"}, or None."""
+    row = session.get(BuildRow, name)
+    return None if row is None else _build(row)
+
+
+def list_(
+    session: Session, *, executor: str | None = None, line: str | None = None, limit: int = 100, cursor: str | None = None
+) -> Page[dict[str, Any]]:
+    """Builds in the order of their names."""
+    query = select(BuildRow).order_by(BuildRow.name).limit(limit + 1)
+    if executor is not None:
+        query = query.where(BuildRow.executor == executor)
+    if line is not None:
+        query = query.where(BuildRow.line == line)
+    if cursor is not None:
+        query = query.where(BuildRow.name > cursor)
+    return Page.cut([_build(row) for row in session.scalars(query)], limit, lambda item: str(item["name"]))
+
+
+def _build(row: BuildRow) -> dict[str, Any]:
+    names = ("name", "executor", "line", "sequence", "commit", "profile", "outputs")
+    return {**{name: getattr(row, name) for name in names}, "created_at": timestamp(row.created_at)}

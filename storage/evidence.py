@@ -1,0 +1,118 @@
+"""What a closed job's numbers show: the diagnosis to put on its page, and the flags to open with their evidence."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo.tolerances import for_output
+from gonogo.verdicts import Explanation, Verdict
+from storage.flags import Finding
+from storage.states import FlagKind
+from storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
+
+SHOWN = ("tolerance_ratio", "budget_ratio", "chi", "row_z", "xhat_z", "scale_z", "max_abs", "rms", "pcc_deficit")
+
+_EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
+_SENTENCES = {
+    FlagKind.passes_by_tolerance: "Green only because the tolerance is loose: rounding does not explain the error.",
+    FlagKind.tolerance_too_tight: "Red though right: rounding explains the error, the tolerance is tighter than the formats allow.",
+}
+
+
+def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
+    """The diagnosis of the seed that shows most: unexplained before explained, worse verdicts first, then the largest budget_ratio.
+
+    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, or None while no seed was diagnosed.
+    """
+    diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
+    found = session.execute(diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")).all()
+    if not found:
+        return None
+    table = SeedResultRow
+    facts: dict[tuple[int, int], tuple[str, str, float]] = {}
+    query = (
+        select(table.seed, table.repeat, table.seed_verdict, table.seed_explanation, func.max(func.coalesce(table.budget_ratio, 0.0)))
+        .where(table.job_id == job_id, table.seed.in_({row.seed for row in found}))
+        .group_by(table.seed, table.repeat, table.seed_verdict, table.seed_explanation)
+    )
+    for seed, repeat, verdict, explanation, ratio in session.execute(query):
+        facts[seed, repeat] = (verdict, explanation or Explanation.unjudged.value, ratio)
+
+    def order(row: Any) -> tuple[int, int, float, int, int]:
+        verdict, explanation, ratio = facts.get((row.seed, row.repeat), (Verdict.pass_.value, Explanation.explained.value, 0.0))
+        return (_EXPLAINED_RANK[explanation], Verdict(verdict).rank, -ratio, row.seed, row.repeat)
+
+    best = min(found, key=order)
+    content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
+    fact = facts.get((best.seed, best.repeat), (None, None))
+    return {"seed": best.seed, "repeat": best.repeat, "verdict": fact[0], "explanation": fact[1], **content}
+
+
+def findings(session: Session, job: JobRow) -> list[Finding]:
+    """The flags that the seeds of a job call for."""
+    pairs = {Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance, Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight}
+    return [_finding(session, job, verdict, kind) for verdict, kind in pairs.items() if job.counts.get(verdict.value)]
+
+
+def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind) -> Finding:
+    table = SeedResultRow
+    hollow = kind is FlagKind.passes_by_tolerance
+    size = func.coalesce(table.budget_ratio if hollow else table.tolerance_ratio, 0.0)
+    query = select(table).where(table.job_id == job.id, table.seed_verdict == verdict.value)
+    if hollow:
+        query = query.where(table.explanation == Explanation.unexplained.value)
+    row = session.scalars(query.order_by(size.desc(), table.seed, table.repeat, table.output).limit(1)).first()
+    canonical = session.get_one(TestSpecRow, job.test_key).canonical
+    proof: dict[str, Any] = {
+        "sentence": _SENTENCES[kind],
+        "job": job.id,
+        "build": job.build,
+        "seeds": job.counts[verdict.value],
+        "of": job.done,
+        "tolerance": canonical.get("tolerance", {}),
+        "diagnosis": (job.diagnosis or {}).get("words"),
+    }
+    if row is not None:
+        proof |= {"seed": row.seed, "repeat": row.repeat, "output": row.output, "profile": row.profile, "policy": row.policy}
+        proof["statistics"] = {name: getattr(row, name) for name in SHOWN}
+        proof["needed_atol"] = (row.statistics or {}).get("needed_atol")
+        proof["check"] = check_line(canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output)
+        proof["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
+    return Finding(
+        kind=kind,
+        test_key=job.test_key,
+        build_line=job.build_line,
+        arch=job.arch,
+        board=job.board,
+        subject_key=job.subject_key,
+        kernel=job.kernel,
+        build=job.build,
+        job=job.id,
+        evidence=proof,
+    )
+
+
+def check_line(canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str) -> str:
+    """The shell command that runs one seed of a test again on the reader's own machine.
+
+    Of a tolerance that differs between outputs it takes the one of the output in question: the command has no flags for the others.
+    """
+    words = ["gonogo", "check", "--kernel", canonical["kernel"], "--shape", ",".join(str(n) for n in canonical["shape"]), "--build", build]
+    if executor != "emulator":
+        words += ["--executor", executor]
+    words += ["--seeds", "1", "--seed-start", str(seed)]
+    if "epsilon" in canonical:
+        words += ["--epsilon", repr(canonical["epsilon"])]
+    tolerance = for_output(canonical.get("tolerance", {}), output)
+    for name, value in (tolerance.to_json() if tolerance else {}).items():
+        words += [f"--{name}", repr(value)]
+    for name in ("inputs", "numerics"):
+        if canonical.get(name):
+            words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
+    return shlex.join(words)

@@ -1,0 +1,217 @@
+"""What the pages read beside the nouns' own queries: open flags, and a job's seeds as marks, bands and worst rows. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, case, func, select
+from sqlalchemy.orm import Session
+
+from gonogo.verdicts import WORST_FIRST
+from storage import jobs
+from storage.jobs import Job
+from storage.results import COLUMNS
+from storage.states import FlagState, JobState
+from storage.tables import FlagRow, SeedResultRow, TestSpecRow
+
+OPEN_STATES = tuple(state for state in JobState if not state.final)
+FINAL_STATES = tuple(state for state in JobState if state.final)
+OPEN_FLAGS = (FlagState.open, FlagState.reopened, FlagState.acknowledged)
+_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+_MARK = ("seed", "repeat", "output", "verdict", "explanation", "device", "statistics", "nonfinite", *COLUMNS)
+_NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
+
+
+@dataclass(frozen=True)
+class FlagRecord:
+    """A finding about a test, with its evidence as ingest wrote it."""
+
+    id: str
+    kind: str
+    state: str
+    test_key: str
+    kernel: str
+    build: str
+    jobs: int
+    last_job: str
+    owner: str | None
+    reason: str | None
+    opened_at: datetime
+    updated_at: datetime
+    evidence: Mapping[str, Any]
+    test: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """One output of a job: how many seeds got which verdict for it, and its largest budget ratio and chi."""
+
+    output: str
+    counts: Mapping[str, int]
+    budget_ratio: float | None
+
+
+@dataclass(frozen=True)
+class MarkRecord:
+    """One output of one (seed, repeat), with every stored statistic."""
+
+    seed: int
+    repeat: int
+    output: str
+    verdict: str
+    explanation: str | None
+    device: str | None
+    statistics: Mapping[str, Any]
+    nonfinite: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BandRecord:
+    """Many seeds in one: the smallest, mean and largest value of a statistic over the seeds of [first, last]."""
+
+    first: int
+    last: int
+    seeds: int
+    low: float
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SeedRecord:
+    """One (seed, repeat) with all its outputs; `message` says what happened where there are no numbers."""
+
+    seed: int
+    repeat: int
+    verdict: str
+    explanation: str | None
+    device: str | None
+    position: int | None
+    duration_ms: float | None
+    message: str | None
+    outputs: Mapping[str, MarkRecord]
+
+
+def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
+    """The latest jobs in any of the states, newest first."""
+    found = [job for state in states for job in jobs.list_(session, jobs.JobFilter(state=state.value), limit=limit).items]
+    return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
+
+
+def open_flags(session: Session, limit: int = 20) -> list[FlagRecord]:
+    """Findings that aren't resolved: hollow tests first, then the latest."""
+    hollow = case((FlagRow.kind == "passes_by_tolerance", 0), else_=1)
+    query = (
+        select(FlagRow, TestSpecRow.canonical)
+        .join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
+        .where(FlagRow.state.in_(OPEN_FLAGS))
+        .order_by(hollow, FlagRow.updated_at.desc(), FlagRow.id)
+        .limit(limit)
+    )
+    names = [name for name in FlagRecord.__dataclass_fields__ if name != "test"]
+    return [FlagRecord(**{name: getattr(flag, name) for name in names}, test=test) for flag, test in session.execute(query)]
+
+
+def outputs(session: Session, job_id: str) -> list[OutputRecord]:
+    """The outputs that a job has numbers for, by name, each with its verdict counts."""
+    query = (
+        select(SeedResultRow.output, SeedResultRow.verdict, func.count(), func.max(SeedResultRow.budget_ratio))
+        .where(SeedResultRow.job_id == job_id, SeedResultRow.output != "")
+        .group_by(SeedResultRow.output, SeedResultRow.verdict)
+        .order_by(SeedResultRow.output)
+    )
+    counts: dict[str, dict[str, int]] = {}
+    budget: dict[str, float | None] = {}
+    for output, verdict, count, ratio in session.execute(query):
+        counts.setdefault(output, {})[verdict] = count
+        known = [value for value in (budget.get(output), ratio) if value is not None]
+        budget[output] = max(known, default=None)
+    return [OutputRecord(output, counts[output], budget[output]) for output in counts]
+
+
+def mark_count(session: Session, job_id: str, output: str) -> int:
+    """How many (seed, repeat) have a row for the output, or no numbers at all."""
+    return session.scalar(select(func.count()).select_from(SeedResultRow).where(*_marks_of(job_id, output))) or 0
+
+
+def marks(session: Session, job_id: str, output: str, limit: int) -> list[MarkRecord]:
+    """The worst `limit` (seed, repeat) of a job for an output, in order of seed; those without numbers have output ''."""
+    # columns, not whole rows: five thousand of them are read while someone waits
+    query = select(*(getattr(SeedResultRow, name) for name in _MARK)).where(*_marks_of(job_id, output))
+    rows = session.execute(query.order_by(*_worst_first(SeedResultRow.verdict)).limit(limit))
+    return sorted((_mark(row) for row in rows), key=lambda mark: (mark.seed, mark.repeat))
+
+
+def bands(session: Session, job_id: str, output: str, statistic: str, count: int) -> list[BandRecord]:
+    """All seeds of a job in at most `count` groups of neighbours, with the range of a statistic that has a column."""
+    column = getattr(SeedResultRow, statistic)
+    of_output = (SeedResultRow.job_id == job_id, SeedResultRow.output == output, column > 0)
+    ends = session.execute(select(func.min(SeedResultRow.seed), func.max(SeedResultRow.seed)).where(*of_output)).one()
+    low: int | None = ends[0]
+    high: int | None = ends[1]
+    if low is None or high is None:
+        return []
+    width = (high - low) // count + 1
+    bucket = (SeedResultRow.seed - low) // width
+    query = (
+        select(bucket, func.count(), func.min(column), func.avg(column), func.max(column))
+        .where(*of_output)
+        .group_by(bucket)
+        .order_by(bucket)
+    )
+    return [
+        BandRecord(low + int(place) * width, min(high, low + (int(place) + 1) * width - 1), seeds, least, mean, most)
+        for place, seeds, least, mean, most in session.execute(query)
+    ]
+
+
+def worst_seeds(session: Session, job_id: str, limit: int) -> list[SeedRecord]:
+    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by its largest budget ratio, then by seed."""
+    rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
+    ratio = func.max(func.coalesce(SeedResultRow.budget_ratio, _NO_BUDGET))
+    keys = session.execute(
+        select(SeedResultRow.seed, SeedResultRow.repeat)
+        .where(SeedResultRow.job_id == job_id)
+        .group_by(SeedResultRow.seed, SeedResultRow.repeat, rank)
+        .order_by(rank, ratio.desc(), SeedResultRow.seed, SeedResultRow.repeat)
+        .limit(limit)
+    ).all()
+    if not keys:
+        return []
+    rows = session.scalars(select(SeedResultRow).where(SeedResultRow.job_id == job_id, SeedResultRow.seed.in_({seed for seed, _ in keys})))
+    found: dict[tuple[int, int], list[SeedResultRow]] = {}
+    for row in rows:
+        found.setdefault((row.seed, row.repeat), []).append(row)
+    return [_seed(sorted(found[seed, repeat], key=lambda row: row.output)) for seed, repeat in keys]
+
+
+def _marks_of(job_id: str, output: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return SeedResultRow.job_id == job_id, SeedResultRow.output.in_({output, ""})
+
+
+def _worst_first(verdict: Any) -> tuple[Any, ...]:
+    ratio = func.coalesce(SeedResultRow.budget_ratio, _NO_BUDGET)
+    return case(_RANK, value=verdict, else_=len(_RANK)), ratio.desc(), SeedResultRow.seed, SeedResultRow.repeat
+
+
+def _mark(row: SeedResultRow | Row[Any]) -> MarkRecord:
+    statistics = {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
+    return MarkRecord(row.seed, row.repeat, row.output, row.verdict, row.explanation, row.device, statistics, dict(row.nonfinite or {}))
+
+
+def _seed(rows: list[SeedResultRow]) -> SeedRecord:
+    first = rows[0]
+    return SeedRecord(
+        first.seed,
+        first.repeat,
+        first.seed_verdict,
+        first.seed_explanation,
+        first.device,
+        first.position,
+        first.duration_ms,
+        first.message,
+        {row.output: _mark(row) for row in rows if row.output},
+    )

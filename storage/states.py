@@ -1,0 +1,82 @@
+"""The states of jobs, chunks, attempts, workers and flags, a sentence each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job is on its way; the last three are final."""
+
+    queued = "queued"  # stored; no chunk has been started by a worker yet
+    running = "running"  # at least one chunk was started
+    cancelling = "cancelling"  # someone asked to cancel it; attempts that run are being told
+    finished = "finished"  # every (seed, repeat) has a result; the verdict says which
+    cancelled = "cancelled"  # ended on request; seeds without a result stay without
+    failed = "failed"  # could not be run (its queue deadline passed); says nothing about the kernel
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can happen to the job any more."""
+        return self in {JobState.finished, JobState.cancelled, JobState.failed}
+
+
+class ChunkState(StrEnum):
+    """Where a chunk, the unit that one attempt runs, is; the last two are closed."""
+
+    waiting = "waiting"  # in the database only; the dispatcher may choose it
+    sent = "sent"  # its current attempt is on its way to a worker
+    running = "running"  # a worker said that it started the current attempt
+    done = "done"  # every (seed, repeat) of it has a result
+    lost = "lost"  # closed without all its results by the kernel: cancelled, failed, or given up after its last attempt
+
+
+CLOSED_CHUNK = (ChunkState.done, ChunkState.lost)
+
+
+class AttemptState(StrEnum):
+    """What became of one attempt of a chunk; attempts are never used twice."""
+
+    sent = "sent"  # stored, and published to the queue as soon as the broker takes it
+    running = "running"  # a worker started it and sends heartbeats
+    reported = "reported"  # the worker said "finished", but batches that it sent are still on their way
+    done = "done"  # over, everything that the worker sent is stored
+    lost = "lost"  # no heartbeat, or its message vanished; late results of it are still taken
+    cancelled = "cancelled"  # stopped on request
+    handed_back = "handed_back"  # the worker stopped or its device fell ill; not counted against the chunk
+    error = "error"  # the worker could not run it
+
+
+OPEN_ATTEMPT = (AttemptState.sent, AttemptState.running, AttemptState.reported)
+
+
+class WorkerState(StrEnum):
+    """What a worker does, from its last heartbeat."""
+
+    idle = "idle"  # lives, runs nothing
+    busy = "busy"  # runs an attempt
+    offline = "offline"  # no heartbeat for longer than the timeout
+
+
+class FlagState(StrEnum):
+    """The life of a finding."""
+
+    open = "open"  # nobody has looked at it
+    acknowledged = "acknowledged"  # someone owns it
+    resolved = "resolved"  # over
+    reopened = "reopened"  # came back after it was resolved
+
+
+class FlagKind(StrEnum):
+    """What a flag says about a test."""
+
+    passes_by_tolerance = "passes_by_tolerance"  # green, though rounding does not explain the error
+    tolerance_too_tight = "tolerance_too_tight"  # red, though rounding explains the error
+    flaky = "flaky"  # same build, sometimes red
+    nondeterministic = "nondeterministic"  # same seed and device, other digests
+    device_dependent = "device_dependent"  # same seed, other digests on another device
+    context_dependent = "context_dependent"  # depends on what ran before
+    latent_flake = "latent_flake"  # predicted to fail now and then
+    fix_masked = "fix_masked"  # turned green, and the error signature stayed
+    blunt_test = "blunt_test"  # known-wrong kernels pass
+    hangs = "hangs"  # some seed never ended

@@ -1,0 +1,124 @@
+"""The OpenAPI document is true: schemathesis sends every operation what it allows and what it forbids, and checks the answers by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+import seeded
+from api import JOB, Api, in_process, make_settings
+from fastapi.routing import APIRoute
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode, checks
+from servers import RedisServer
+
+from service.api import health, routers
+from service.app import create_app
+
+# The stream of events never ends while its job is alive; tests/integration/test_api_events.py looks after it.
+STREAM = "/api/v1/jobs/{job_id}/events"
+# What a `test` may be is checked by the domain, not by the schema, so a body that the schema allows may still be refused.
+NOT_MEANT = ("positive_data_acceptance",)
+EXAMPLES = 30
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Api]:
+    """A service with a little of everything in it."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('openapi') / 'gonogo.sqlite'}"
+    with in_process(url, embedded=False, hosts=("localhost", "testserver"), broker_url=redis_server.url) as api:
+        with api.context.session() as session:
+            seeded.finished(session)
+        yield api
+
+
+@pytest.fixture(scope="module")
+def schema(service: Api) -> Any:
+    return schemathesis.openapi.from_asgi("/api/v1/openapi.json", service.client.app, headers=service.token("admin"))
+
+
+@pytest.fixture(scope="module")
+def header(service: Api) -> dict[str, str]:
+    return service.token("admin")
+
+
+def operations() -> list[tuple[str, str]]:
+    """Path and method of every operation; the app is only asked for its document."""
+    document = create_app(make_settings("sqlite:///never-opened")).openapi()
+    return [(path, method) for path, methods in document["paths"].items() for method in methods if path != STREAM]
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["allowed", "forbidden"])
+@pytest.mark.parametrize(("path", "method"), operations())
+def test_every_operation_keeps_to_the_document(path: str, method: str, mode: GenerationMode, schema: Any, header: dict[str, str]) -> None:
+    operation = schema[path][method]
+
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: Any) -> None:
+        case.call_and_validate(headers=header, excluded_checks=[getattr(checks, name) for name in NOT_MEANT])
+
+    try:
+        run()
+    except Unsatisfiable:
+        assert mode is GenerationMode.NEGATIVE  # an operation without parameters and body forbids nothing
+
+
+def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: Any, header: dict[str, str]) -> None:
+    """Generated ids are those of nothing; here they are real."""
+    get = service.client.get
+    (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
+    (flag,) = get("/api/v1/flags", headers=header).json()["items"]
+    (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
+    real = {
+        "job_id": job["id"],
+        "artifact_id": artifact["id"],
+        "flag_id": flag["id"],
+        "key": job["test_key"],
+        "subject_key": job["subject_key"],
+    }
+    asked = 0
+    for path, method in operations():
+        if method == "get" and "{" in path:
+            wanted = {name: value for name, value in real.items() if f"{{{name}}}" in path}
+            case = schema[path][method].Case(path_parameters=wanted)
+            answer = case.call_and_validate(headers=header, excluded_checks=[getattr(checks, name) for name in NOT_MEANT])
+            assert answer.status_code == 200, path
+            asked += 1
+    assert asked >= 8
+
+
+def test_every_route_is_in_the_document_and_says_how_it_fails(service: Api) -> None:
+    document = service.client.get("/api/v1/openapi.json", headers=service.token("read")).json()
+    routes = {
+        (route.path, method.lower())
+        for router in [*routers(), health.router]
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    }
+    described = {(path, method) for path, operations in document["paths"].items() for method in operations}
+    assert described == routes
+    for path, method in described:
+        operation = document["paths"][path][method]
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+        assert operation["summary"]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_the_example_of_the_contract_is_a_valid_job(service: Api) -> None:
+    body = {
+        **JOB,
+        "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+        "reference": None,
+        "repeats": 1,
+        "context": "isolated",
+        "priority": 5,
+        "queue_deadline_s": 86400,
+        "labels": {"suite": "nightly"},
+        "commit": {"repository": "org/name", "sha": "0123456789abcdef", "pull_request": 1},
+    }
+    assert service.client.post("/api/v1/jobs", json=body, headers=service.token("submit")).status_code == 202

@@ -1,0 +1,144 @@
+"""Bad luck with real processes: whatever is killed, flushed or restarted in mid job, the job ends with every seed stored exactly once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+from running import Process, Service, every_seed_once, family, gone, submit, until
+from servers import PostgresServer, RedisServer
+
+from cli.client import Client
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+SEEDS = 30
+SLOW: dict[str, Any] = {"build": "slow", "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"}}
+"""A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its middle."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, private_postgres: PostgresServer, private_redis: RedisServer) -> Iterator[Service]:
+    """A running service on PostgreSQL and Redis of its own, with one worker of the slow plug-in."""
+    executors = "troublesome=troublesome:Troublesome"
+    service = Service(tmp_path, private_postgres.url(), private_redis.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2")
+    service.workers.clear()
+    try:
+        service.add_worker("troublesome")
+        service.start_all_but_workers()
+        yield service
+    finally:
+        service.close()
+
+
+def middle_of(client: Client, job: str) -> None:
+    """Wait until some of the job's seeds are stored, but not all."""
+
+    def some() -> bool:
+        found = client.job(job)
+        assert found["state"] in {"queued", "running"}, found
+        return int(found["done"]) >= 3
+
+    until(some, what="the first results")
+
+
+def kill_worker(place: Service, *_: Any) -> None:
+    children = family(place.workers[0].pid)[1:]
+    place.workers[0].kill()
+    until(lambda: gone(children), 15, "the killed worker's kernel host to end")
+    place.add_worker("troublesome")
+
+
+def kill_background(place: Service, *_: Any) -> None:
+    place.background.kill()
+    time.sleep(0.5)  # results pile up meanwhile
+    place.background.start()
+
+
+def flush_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+
+
+def restart_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
+    server.stop()
+    time.sleep(1.0)
+    server.start()
+
+
+def restart_postgres(place: Service, postgres: PostgresServer, _redis: RedisServer) -> None:
+    postgres.stop()
+    time.sleep(1.0)
+    postgres.start()
+
+
+def restart_api(place: Service, *_: Any) -> None:
+    place.api.kill()
+    place.api.start()
+    place.wait_ready()
+
+
+MISFORTUNES: list[Callable[..., None]] = [kill_worker, kill_background, flush_redis, restart_redis, restart_postgres, restart_api]
+
+
+@pytest.mark.parametrize("misfortune", MISFORTUNES, ids=lambda function: function.__name__)
+def test_every_seed_is_stored_exactly_once(
+    misfortune: Callable[..., None], place: Service, private_postgres: PostgresServer, private_redis: RedisServer
+) -> None:
+    with place.client() as client:
+        job = submit(client, SEEDS, **SLOW)
+        middle_of(client, job)
+        misfortune(place, private_postgres, private_redis)
+        place.wait_ready()
+        ended = client.wait(job)
+        assert ended["state"] == "finished", f"{ended}\n{place.logs()}"
+        items = every_seed_once(client, job, range(SEEDS))
+        assert {item["verdict"] for item in items} == {"pass"}, place.logs()
+        assert (ended["verdict"], ended["counts"], ended["done"]) == ("pass", {"pass": SEEDS}, SEEDS)
+
+
+def test_a_running_job_is_cancelled_within_five_seconds_and_leaves_no_process(place: Service) -> None:
+    with place.client() as client:
+        job = submit(client, 1, build="stubborn-hang", target=SLOW["target"])
+        until(lambda: client.job(job)["state"] == "running", what="the kernel to run")
+        until(lambda: len(family(place.workers[0].pid)) > 2, what="the kernel's own child")
+        kernels = family(place.workers[0].pid)[1:]
+        before = time.monotonic()
+        client.call("POST", f"/jobs/{job}:cancel")
+        until(lambda: client.job(job)["state"] == "cancelled", 20, what="the cancel")
+        took = time.monotonic() - before
+        assert took < 5.0, f"{took:.1f} s"
+        until(lambda: gone(kernels), 5, "the kernel's processes to be gone")
+        # and the worker goes on
+        assert client.wait(submit(client, 2, build="fine", target=SLOW["target"]))["verdict"] == "pass"
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_work_to_the_next(place: Service) -> None:
+    with place.client() as client:
+        job = submit(client, SEEDS, **SLOW)
+        middle_of(client, job)
+        first = place.workers[0]
+        left = family(first.pid)
+        second = place.add_worker("troublesome")
+        first.stop()
+        until(lambda: gone(left), 10, "the stopped worker's processes to end")
+        assert client.wait(job)["verdict"] == "pass"
+        every_seed_once(client, job, range(SEEDS))
+        assert psutil.pid_exists(second.pid)
+
+
+def test_a_job_waits_for_its_worker_and_says_so(place: Service) -> None:
+    with place.client() as client:
+        stopped: Process = place.workers[0]
+        stopped.stop()
+        job = submit(client, 2, **SLOW)
+        until(lambda: client.job(job)["waiting_reason"], 20, "the job to say why it waits")
+        assert "troublesome.wormhole.n150" in client.job(job)["waiting_reason"]
+        stopped.start()
+        assert client.wait(job)["verdict"] == "pass"
+        assert client.job(job)["waiting_reason"] is None

@@ -1,0 +1,186 @@
+"""A real Chromium against the real app on an ephemeral port, with a database that tests fill through the storage functions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
+from pydantic import SecretStr
+from sqlalchemy.orm import Session
+
+from dashboards.build import BuildFailed, build
+from service.app import create_app
+from settings import Settings
+from storage import engine as engines
+from storage import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+@pytest.fixture(scope="session")
+def bundle() -> None:
+    """The browser's part of the pages, built from today's sources."""
+    try:
+        build(ROOT)
+    except BuildFailed as problem:
+        pytest.skip(f"node: {problem}")
+
+
+@pytest.fixture(scope="session")
+def browser(bundle: None) -> Iterator[Browser]:
+    """One headless Chromium for all tests: Debian's, or the one that GONOGO_CHROMIUM names."""
+    program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("chromium: not installed (apt-get install chromium)")
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium's sandbox refuses to run as root
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield started
+        started.close()
+
+
+@dataclass
+class Server:
+    """The app, served; `writing()` is a transaction on its database, as ingest would use."""
+
+    url: str
+    app: FastAPI
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """A write transaction."""
+        return engines.session(self.app.state.context.engine)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A read transaction."""
+        return engines.reading(self.app.state.context.engine)
+
+    @property
+    def streams(self) -> int:
+        """How many event streams are open."""
+        return int(self.app.state.context.hub.streams)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts the app with some settings on a fresh SQLite database."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(**changes: Any) -> Server:
+        url = f"sqlite:///{tmp_path / 'gonogo.sqlite'}"
+        engine = engines.make_engine(url)
+        schema.upgrade(engine)
+        engine.dispose()
+        app = create_app(Settings(database_url=url, var_dir=str(tmp_path), **{"embedded": True, **changes}))
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2))
+        thread = threading.Thread(target=server.run, name="uvicorn")
+        thread.start()
+        running.append((server, thread))
+        wait_until(lambda: server.started, "the app did not start")
+        port = server.servers[0].sockets[0].getsockname()[1]
+        return Server(f"http://127.0.0.1:{port}", app)
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture
+def server(serve: Callable[..., Server]) -> Server:
+    """The app as `gonogo up` runs it: no login on loopback."""
+    return serve()
+
+
+@pytest.fixture
+def guarded(serve: Callable[..., Server]) -> Server:
+    """The app as it runs in production: nobody gets in without a token."""
+    return serve(embedded=False, secret_key=SecretStr("k" * 40))
+
+
+@dataclass
+class Watch:
+    """What went wrong in any page of the test; `fine()` says that nothing did."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def on_console(self, message: ConsoleMessage) -> None:
+        """Errors and warnings, violations of the content security policy among them."""
+        if message.type in {"error", "warning"}:
+            self.problems.append(f"console {message.type}: {message.text}")
+
+    def on_error(self, error: Error) -> None:
+        """An exception that nobody caught."""
+        self.problems.append(f"exception: {error}")
+
+    def on_request(self, request: Request) -> None:
+        """A request that leaves the host."""
+        if urlsplit(request.url).hostname not in {"127.0.0.1", None} or urlsplit(request.url).scheme not in {"http", "data", "blob"}:
+            self.problems.append(f"left the host: {request.url}")
+
+    def fine(self) -> None:
+        """Fails the test if there was any problem."""
+        assert not self.problems, self.problems
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    """Watches every page that `open_page` opens; the test fails at its end if anything was wrong."""
+    watching = Watch()
+    yield watching
+    watching.fine()
+
+
+@pytest.fixture
+def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserContext]]:
+    """A fresh browser profile (cookies, channels) whose pages are all watched."""
+    contexts: list[BrowserContext] = []
+
+    def make(*, scheme: str = "light", size: tuple[int, int] = DESKTOP, **options: Any) -> BrowserContext:
+        made = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)  # type: ignore[arg-type]
+        made.set_default_timeout(10_000)
+
+        def observe(page: Page) -> None:
+            page.on("console", watch.on_console)
+            page.on("pageerror", watch.on_error)
+            page.on("request", watch.on_request)
+
+        made.on("page", observe)
+        contexts.append(made)
+        return made
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def page(open_context: Callable[..., BrowserContext]) -> Page:
+    """A watched page at desktop size."""
+    return open_context().new_page()
+
+
+def wait_until(condition: Callable[[], bool], otherwise: str, deadline_s: float = 10.0) -> None:
+    """Looks until the condition holds; fails after the deadline."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    """`wait_until`, for tests."""
+    return wait_until

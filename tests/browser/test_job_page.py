@@ -1,0 +1,173 @@
+"""The job page in a real browser: it moves without a reload, shows what the API says, and its buttons work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import seeded
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from storage import jobs
+
+ALIVE = "window.opened = (window.opened ?? 0) + 1"
+
+
+def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=6)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.evaluate(ALIVE)
+    expect(page.locator("#progress-text")).to_have_text("0 of 6 seeds")
+    expect(page.locator("#state")).to_have_text("waits for a worker")
+
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True)
+    expect(page.locator("#progress-text")).to_have_text("2 of 6 seeds")
+    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "2")
+    expect(page.locator("#banner")).to_contain_text("pass by tolerance so far")
+    expect(page.locator("#diagnosis figure").filter(visible=True)).to_have_count(2)
+
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2, 6)])
+        seeded.finish(session, job.id)
+    expect(page.locator("#state")).to_have_text("finished")
+    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "6")
+    expect(page.locator("#banner")).to_contain_text("s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)")
+    expect(page.locator("#cancel")).to_have_count(0)
+    assert page.evaluate("window.opened") == 1, "the page was loaded again"
+
+
+def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=40)
+        rows = [seeded.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) for seed in range(38)]
+        seeded.report(
+            session, job.id, [*rows, seeded.unwell(38, "hang", "no answer within 600 s"), seeded.unwell(39, "crash", "signal 11")]
+        )
+        seeded.finish(session, job.id)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()["items"]
+    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", str(len(results)))
+    for verdict, shown in (("hang", "hang"), ("pass_by_tolerance", "pass by tolerance"), ("pass", "pass")):
+        number = sum(result["verdict"] == verdict for result in results)
+        expect(page.locator("#counts")).to_contain_text(f"{number} {shown}")
+
+
+def test_ten_thousand_seeds_send_few_marks_and_say_how_many_there_are(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=10_000)
+        seeded.report(session, job.id, [seeded.row(seed, wrong=seed % 9 == 0) for seed in range(10_000)])
+        seeded.finish(session, job.id)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    figure = page.locator("[data-chart=chart-seeds]")
+    expect(figure).to_have_attribute("data-marks", re.compile(r"\d+"))
+    assert 1000 < int(figure.get_attribute("data-marks") or 0) <= 5000
+    expect(page.locator("#seeds-words")).to_contain_text("10,000 seeds")
+
+
+def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(server, open_context: Callable[..., BrowserContext], wait) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=4)
+    context = open_context()
+    first, second = context.new_page(), context.new_page()
+    for tab in (first, second):
+        tab.goto(f"{server.url}/jobs/{job.id}")
+    wait(lambda: server.streams == 1, "no tab listens")
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+    for tab in (first, second):
+        expect(tab.locator("#progress-text")).to_have_text("1 of 4 seeds")
+    assert server.streams == 1, "each tab reads for itself"
+
+    for tab in (first, second):
+        hide(tab, True)
+    wait(lambda: server.streams == 0, "a hidden tab listens")
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(1, wrong=True)])
+    hide(second, False)
+    expect(second.locator("#progress-text")).to_have_text("2 of 4 seeds")
+    wait(lambda: server.streams == 1, "the tab that came back does not listen")
+
+
+def test_what_ended_behind_a_hidden_tab_is_shown_when_it_comes_back(server, page: Page, wait) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=2)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    wait(lambda: server.streams == 1, "the tab does not listen")
+    hide(page, True)
+    wait(lambda: server.streams == 0, "a hidden tab listens")
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(2)])
+        seeded.finish(session, job.id)
+    expect(page.locator("#state")).to_have_text("waits for a worker")
+    hide(page, False)
+    expect(page.locator("#state")).to_have_text("finished")
+    expect(page.locator("#progress-text")).to_have_text("2 of 2 seeds")
+
+
+def test_the_page_goes_on_after_a_stream_that_was_refused(server, page: Page, watch) -> None:
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.fulfill(status=503, body="away") if len(refused) == 1 else route.continue_()
+
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=2)
+    page.route("**/events?*", refuse)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    expect(page.locator("#progress-text")).to_have_text("0 of 2 seeds")
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(0, wrong=False)])
+    expect(page.locator("#progress-text")).to_have_text("1 of 2 seeds", timeout=20_000)
+    assert len(refused) == 2
+    watch.problems = [problem for problem in watch.problems if "503" not in problem]
+
+
+def test_cancel_and_resubmit(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=3)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.get_by_role("button", name="cancel").click()
+    expect(page.locator("#state")).to_have_text("cancelled")
+    with server.reading() as session:
+        assert jobs.get(session, job.id).state == "cancelled"
+
+    page.get_by_role("button", name="resubmit").click()
+    expect(page).not_to_have_url(f"{server.url}/jobs/{job.id}")
+    expect(page.get_by_role("link", name="an earlier one")).to_have_attribute("href", f"/jobs/{job.id}")
+    expect(page.locator("#state")).to_have_text("waits for a worker")
+
+
+def test_terms_that_are_right_are_folded_away_and_drawn_when_opened(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.finished(session, seeds=1)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    wrong, right = (page.locator(f"[data-chart=chart-term-{name}]") for name in ("1", "right-1"))
+    expect(wrong.locator("canvas")).to_be_visible()
+    expect(right).to_be_hidden()
+    page.get_by_text("1 term is as it should be").click()
+    expect(right.locator("canvas")).to_be_visible()
+    expect(right).to_contain_text("gamma of dx: as it should be")
+
+
+def test_another_output_is_a_link_away(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.finished(session, seeds=3)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.get_by_role("link", name="dgamma", exact=True).click()
+    expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dgamma")
+    expect(page.locator("#seeds-words")).to_contain_text("dgamma: 3 seeds")
+    expect(page.locator("#seeds-words")).to_contain_text("every seed shown is explained")
+
+
+def hide(tab: Page, hidden: bool) -> None:
+    """What the browser does when another tab comes to the front."""
+    tab.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        hidden,
+    )

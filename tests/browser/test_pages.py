@@ -1,0 +1,165 @@
+"""Every page in a real browser: no error, nothing leaves the host, it fits the screen, hostile text stays text, keys suffice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import seeded
+from playwright.sync_api import BrowserContext, Page, expect
+
+from service.auth import issue_token
+
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>{{7*7}}\u202egnp.exe"
+MAX_FIRST_LOAD = 350 * 1000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_fits_and_is_quiet(server, open_context: Callable[..., BrowserContext], scheme: str, size: str) -> None:
+    with server.writing() as session:
+        job = seeded.finished(session, labels={"suite": "a-very-long-name-" * 12})
+        seeded.finished(session, wrong=False)
+        seeded.submit(session)
+    page = open_context(scheme=scheme, size=SIZES[size]).new_page()
+    for path in ("/", "/jobs", "/jobs?state=failed", f"/jobs/{job.id}", f"/jobs/{job.id}?output=dbeta", "/login"):
+        page.goto(server.url + path)
+        expect(page.locator("main")).to_be_visible()
+        if path.startswith("/jobs/"):
+            expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "8")
+        wide, screen = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= screen, f"{path} is {wide} px wide on a screen of {screen}"
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 26)"
+    assert dark == (scheme == "dark")
+
+
+def test_a_beginner_is_told_how_to_start(server, page: Page) -> None:
+    for path in ("/", "/jobs"):
+        page.goto(server.url + path)
+        expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+        expect(page.locator("#start")).to_have_text("gonogo demo")
+
+
+def test_hostile_text_stays_text(server, page: Page) -> None:
+    said: list[str] = []
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    with server.writing() as session:
+        job = seeded.submit(session, build=HOSTILE, labels={"suite": HOSTILE, HOSTILE: "x"}, owner=HOSTILE)
+        rows = [seeded.row(seed, wrong=True) for seed in range(7)]
+        seeded.report(session, job.id, [*rows, seeded.unwell(7, "error", HOSTILE)])
+        seeded.finish(session, job.id)
+    for path in ("/", "/jobs", f"/jobs?build={HOSTILE.replace('&', '%26').replace('#', '%23')}", f"/jobs/{job.id}"):
+        page.goto(server.url + path)
+        expect(page.locator("main")).to_contain_text("<img src=x onerror=alert(1)>")
+        assert page.locator("main img").count() == 0
+    assert said == []
+
+
+def test_the_pages_explain_what_is_not_there(server, page: Page, watch) -> None:
+    page.goto(f"{server.url}/jobs/01890000-0000-7000-8000-000000000000")
+    expect(page.get_by_role("heading", name="No such job")).to_be_visible()
+    page.goto(f"{server.url}/nowhere")
+    expect(page.get_by_role("heading", name="Not Found")).to_be_visible()
+    page.goto(f"{server.url}/jobs?cursor=nonsense")
+    expect(page.locator("main")).to_contain_text("no such page")
+    watch.problems = [problem for problem in watch.problems if "Failed to load resource" not in problem]  # Chromium logs each 404
+
+
+def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> None:
+    with server.writing() as session:
+        for _ in range(3):
+            seeded.finished(session, seeds=1)
+        seeded.finished(session, seeds=1, wrong=False)
+    page.goto(f"{server.url}/jobs")
+    page.get_by_label("verdict").select_option("pass_by_tolerance")
+    page.get_by_label("build").fill("tt-train-2025")
+    page.get_by_role("button", name="show").click()
+    expect(page).to_have_url(re.compile("verdict=pass_by_tolerance&build=tt-train-2025"))
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.goto(f"{server.url}/jobs?limit=3")
+    page.get_by_role("link", name="older jobs").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_the_overview_follows_running_jobs(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=2)
+    page.goto(server.url)
+    expect(page.locator("#overview")).to_contain_text("0 of 2")
+    with server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True)
+        seeded.finish(session, job.id)
+    expect(page.locator(".flag")).to_contain_text("s1 is subtracted twice in all 265 tiles", timeout=15_000)
+    expect(page.locator("#overview")).to_contain_text("Nothing waits or runs.")
+
+
+def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    seen = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate("[document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]")
+        if name and name in {"cancel", "resubmit", "Jobs", "copy"}:
+            seen.add(name)
+            assert outline == "solid", f"the focus on {name} is not visible"
+    assert seen == {"cancel", "resubmit", "Jobs", "copy"}
+
+
+def test_the_first_load_is_light(server, open_context: Callable[..., BrowserContext]) -> None:
+    with server.writing() as session:
+        job = seeded.finished(session, seeds=64)
+    page = open_context().new_page()
+    sizes: dict[str, int] = {}
+    page.on("requestfinished", lambda request: sizes.update({request.url: request.sizes()["responseBodySize"]}))
+    page.goto(f"{server.url}/jobs/{job.id}", wait_until="networkidle")
+    assert any("charts" in url for url in sizes)
+    assert sum(sizes.values()) <= MAX_FIRST_LOAD, sizes
+
+
+def test_the_api_documents_itself(server, page: Page) -> None:
+    page.goto(f"{server.url}/docs")
+    expect(page.locator("#swagger-ui")).to_contain_text("/api/v1/jobs/{job_id}", timeout=20_000)
+    operation = page.locator(".opblock-summary-control").first
+    operation.click()
+    expect(operation).to_have_attribute("aria-expanded", "true")
+
+
+def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -> None:
+    with guarded.writing() as session:
+        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
+        job = seeded.submit(session)
+    page.goto(f"{guarded.url}/jobs/{job.id}")
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.get_by_label("token").fill(token)
+    page.get_by_role("button", name="log in").click()
+    expect(page).to_have_url(f"{guarded.url}/jobs/{job.id}")
+    page.get_by_role("button", name="cancel").click()
+    expect(page.locator("#state")).to_have_text("cancelled")
+    page.get_by_role("button", name="log out").click()
+    expect(page).to_have_url(f"{guarded.url}/login")
+
+
+def test_a_wrong_token_is_said_to_be_wrong(guarded, page: Page, watch) -> None:
+    page.goto(f"{guarded.url}/login")
+    page.get_by_label("token").fill("gng_nonsense")
+    page.get_by_role("button", name="log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("not valid")
+    watch.problems = [problem for problem in watch.problems if "401" not in problem]  # Chromium logs the status
+
+
+def test_a_reader_is_told_why_it_may_not_cancel(guarded, page: Page, watch) -> None:
+    with guarded.writing() as session:
+        token = issue_token(session, "reader", ["read"], keys=guarded.app.state.context.keys)
+        job = seeded.submit(session)
+    page.goto(f"{guarded.url}/login?next=/jobs/{job.id}")
+    page.get_by_label("token").fill(token)
+    page.get_by_role("button", name="log in").click()
+    page.get_by_role("button", name="cancel").click()
+    expect(page.get_by_role("alert")).to_contain_text("submit")
+    watch.problems = [problem for problem in watch.problems if "403" not in problem]

@@ -1,0 +1,126 @@
+"""Shared fixtures: real Redis and PostgreSQL, a fresh database per test, settings that don't leak, and skips that a CI may forbid."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from servers import Missing, PostgresServer, RedisServer, administer
+from sqlalchemy import make_url
+
+hypothesis_settings.register_profile(
+    "gonogo", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("gonogo")
+
+REQUIRED = {part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",") if part.strip()}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed") is a failure: green must not be hollow."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        part = reason.removeprefix("Skipped: ").split(":")[0].strip().lower()
+        if part in REQUIRED:
+            report.outcome = "failed"
+            report.longrepr = f"{part} is named in GONOGO_REQUIRE, so this may not be skipped: {reason}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No GONOGO_ variable of the caller's shell reaches a test, and no test's settings the next one."""
+    import settings
+
+    for name in [name for name in os.environ if name.startswith("GONOGO_") and name not in settings.OUTSIDE_VARIABLES]:
+        monkeypatch.delenv(name)
+    settings.load.cache_clear()
+    yield
+    settings.load.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One Redis for this test process; tests that restart or kill it take `private_redis`."""
+    try:
+        server = RedisServer()
+    except Missing as problem:
+        pytest.skip(str(problem))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """URL of an empty Redis database: GONOGO_TEST_BROKER_URL, else this test process's own server."""
+    url = os.environ.get("GONOGO_TEST_BROKER_URL") or str(request.getfixturevalue("redis_server").url)
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@pytest.fixture
+def private_redis() -> Iterator[RedisServer]:
+    """A running Redis of this test alone: stop(), start(), kill it."""
+    try:
+        server = RedisServer()
+    except Missing as problem:
+        pytest.skip(str(problem))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One PostgreSQL for this test process; tests that restart it take `private_postgres`."""
+    try:
+        server = PostgresServer()
+    except Missing as problem:
+        pytest.skip(str(problem))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a fresh, empty PostgreSQL database on GONOGO_TEST_DATABASE_URL's server, else on this test process's own."""
+    admin = os.environ.get("GONOGO_TEST_DATABASE_URL") or str(request.getfixturevalue("postgres_server").url())
+    name = f"gonogo_test_{uuid.uuid4().hex}"
+    administer(admin, f"CREATE DATABASE {name}")
+    yield make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+    administer(admin, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL of this test alone: stop(), start(), kill it."""
+    try:
+        server = PostgresServer()
+    except Missing as problem:
+        pytest.skip(str(problem))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """URL of an SQLite file that doesn't exist yet."""
+    return f"sqlite:///{tmp_path / 'gonogo.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of an empty database: the test runs once on SQLite and once on PostgreSQL."""
+    return str(request.getfixturevalue(f"{request.param}_url"))

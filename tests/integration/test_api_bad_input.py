@@ -1,0 +1,217 @@
+"""Bad input: each wrong request is a problem document that names field, value and limit, and stores nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from api import JOB, Api, in_process
+
+TEST = JOB["test"]
+LAST_SEED = 2**53 - 1
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url, max_elements=10_000, max_seeds=1000) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One app for what never reaches the database."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('bad') / 'gonogo.sqlite'}"
+    with in_process(url, max_elements=10_000, max_seeds=1000, max_body_bytes=4096) as made:
+        yield made
+
+
+def problem(answer: Any, status: int = 422) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    assert {"type", "title", "status", "detail"} <= set(document)
+    assert document["status"] == status
+    return document
+
+
+BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
+    # body's changes, field, what limit or detail must say
+    ({"colour": "red"}, "colour", "unknown field"),
+    ({"test": {**TEST, "colour": "red"}}, "test.colour", "unknown field"),
+    ({"test": {**TEST, "kernel": "softmax"}}, "test.kernel", "layernorm_fw, layernorm_bw"),
+    ({"test": {"kernel": "layernorm_bw"}}, "test.shape", "required"),
+    ({"test": {**TEST, "shape": [32, 0]}}, "test.shape", ">= 1"),
+    ({"test": {**TEST, "shape": [1000, 11]}}, "test.shape", "10000 elements (GONOGO_MAX_ELEMENTS)"),
+    ({"test": {**TEST, "shape": [2**60, 2**60]}}, "test.shape", ""),
+    ({"test": {**TEST, "tolerance": {"rtol": -1e-3, "atol": 0.5}}}, "test.tolerance.rtol", ">= 0"),
+    ({"test": {**TEST, "tolerance": {"rtol": "x"}}}, "test.tolerance.rtol", "number"),
+    ({"test": {**TEST, "epsilon": 0}}, "test.epsilon", "> 0"),
+    ({"test": {**TEST, "numerics": {"input": "int8"}}}, "test.numerics.input", "bf16"),
+    ({"test": None}, "test", "must be an object"),
+    ({"test": []}, "test", "must be an object"),
+    ({"build": "tt-train-1999"}, "build", "tt-train-2025"),
+    ({"build": ""}, "build", ""),
+    ({"build": "rm -rf /"}, "build", "pattern"),
+    ({"build": 7}, "build", "must be text"),
+    ({"target": {"executor": "abacus"}}, "target.executor", "emulator"),
+    ({"target": {"executor": "ttnn"}}, "target.executor", "emulator"),
+    ({"target": {"board": "../../etc"}}, "target.board", "pattern"),
+    ({"target": {"chip": "x"}}, "target.chip", "unknown field"),
+    ({"target": {"executor": "ttnn"}, "build": "v0.60"}, "build", "registered for ttnn"),
+    ({"seeds": {"start": 0, "count": 0}}, "seeds.count", ">= 1"),
+    ({"seeds": {"start": -1, "count": 1}}, "seeds.start", ">= 0"),
+    ({"seeds": {"count": 1, "step": 2}}, "seeds.step", "unknown field"),
+    ({"seeds": {"start": 0, "count": 1001}}, "seeds.count", "1000 (GONOGO_MAX_SEEDS)"),
+    ({"seeds": {"start": 0, "count": 501}, "repeats": 2}, "seeds.count", "1000 (GONOGO_MAX_SEEDS)"),
+    ({"seeds": {"start": 0, "count": 10**15}}, "seeds.count", "1000"),
+    ({"seeds": {"start": LAST_SEED, "count": 2}}, "seeds", str(LAST_SEED)),
+    ({"seeds": [1, 5, 9, 5]}, "seeds.3", "twice"),
+    ({"seeds": []}, "seeds", "at least 1"),
+    ({"seeds": [2**53]}, "seeds.0", str(LAST_SEED)),
+    ({"seeds": [1.5]}, "seeds.0", "integer"),
+    ({"seeds": [True]}, "seeds.0", "integer"),
+    ({"seeds": "all"}, "seeds", "object"),
+    ({"seeds": {"count": "4"}}, "seeds.count", "integer"),
+    ({"repeats": 0}, "repeats", ">= 1"),
+    ({"priority": 10}, "priority", "<= 9"),
+    ({"priority": -1}, "priority", ">= 0"),
+    ({"queue_deadline_s": 0}, "queue_deadline_s", ">= 1"),
+    ({"queue_deadline_s": 1e300}, "queue_deadline_s", "<="),
+    ({"context": "grouped"}, "context", "isolated"),
+    ({"context": {"name": "x", "before": []}}, "context.before", "at least 1"),
+    ({"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}}, "context.before.0.kernel", "layernorm_fw"),
+    ({"labels": {"a b": "c"}}, "labels.a b", "pattern"),
+    ({"labels": {"a": 1}}, "labels.a", "text"),
+    ({"labels": {f"l{n}": "x" for n in range(33)}}, "labels", "at most 32"),
+    ({"labels": {"a": "x" * 201}}, "labels.a", "at most 200"),
+    ({"commit": {"repository": "org/name", "sha": "HEAD"}}, "commit.sha", "pattern"),
+    ({"reference": "other"}, "reference", "null"),
+    ({"labels": {"a": "nul\0"}}, "labels.a", "NUL"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "said"), BAD_JOBS, ids=[f"{n}-{case[1]}" for n, case in enumerate(BAD_JOBS)])
+def test_a_wrong_field_of_a_job_is_named(lone: Api, changes: dict[str, Any], field: str, said: str) -> None:
+    for path in ("/api/v1/jobs", "/api/v1/jobs:validate"):
+        document = problem(lone.client.post(path, json={**JOB, **changes}))
+        assert document["field"] == document["errors"][0]["field"] == field
+        assert said in f"{document['detail']} {document['limit']}"
+        assert field in document["detail"]
+        assert set(document["errors"][0]) == {"field", "value", "limit", "message"}
+    assert not any(lone.rows().values())
+
+
+@pytest.mark.parametrize("name", ["test", "build", "seeds"])
+def test_a_missing_field_is_named(lone: Api, name: str) -> None:
+    document = problem(lone.client.post("/api/v1/jobs", json={key: value for key, value in JOB.items() if key != name}))
+    assert document["field"] == name
+    assert "required" in document["detail"]
+
+
+def test_nothing_is_stored_by_refused_jobs_on_either_database(api: Api) -> None:
+    before = api.rows()
+    for changes, _, _ in BAD_JOBS[::4]:
+        assert api.client.post("/api/v1/jobs", json={**JOB, **changes}, headers={"Idempotency-Key": "k"}).status_code == 422
+    assert api.rows() == before
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_are_refused_with_their_place(lone: Api, literal: str) -> None:
+    text = json.dumps({**JOB, "test": {**TEST, "tolerance": {"rtol": 1e-3, "atol": 0.123}}}).replace("0.123", literal)
+    document = problem(lone.client.post("/api/v1/jobs", content=text, headers={"Content-Type": "application/json"}))
+    assert document["field"] == "test.tolerance.atol"
+    assert "finite" in document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 422),
+        (b"{", 422),
+        (b"[1]", 422),
+        (b"null", 422),
+        (b'{"test": "\\ud800"}', 422),
+        (b'{"\\u0000": 1}', 422),
+        (b"\xff\xfe", 400),
+        (b"[" * 4000, 400),
+        (b'{"build": ' + b"9" * 4000 + b"}", 422),
+    ],
+)
+def test_a_body_that_is_no_job_is_a_problem(lone: Api, body: bytes, status: int) -> None:
+    answer = lone.client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    if status == 400 and answer.status_code == 422:  # newer parsers of JSON take deeper nesting
+        status = 422
+    problem(answer, status)
+
+
+def test_a_body_of_another_type_is_refused(lone: Api) -> None:
+    problem(lone.client.post("/api/v1/jobs", content=b"a=1", headers={"Content-Type": "text/plain"}), 415)
+
+
+def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone: Api) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield from [b" " * 1024] * 5
+
+    for content in (b" " * 4097, pieces()):
+        document = problem(lone.client.post("/api/v1/jobs", content=content, headers={"Content-Type": "application/json"}), 413)
+        assert document["field"] == "body"
+        assert "4096 bytes (GONOGO_MAX_BODY_BYTES)" in document["detail"]
+    assert lone.client.post("/api/v1/jobs", content=json.dumps({**JOB, "colour": 1}).ljust(4096)).status_code != 413
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "said"),
+    [
+        ("/jobs?limit=0", "limit", ">= 1"),
+        ("/jobs?limit=501", "limit", "<= 500"),
+        ("/jobs?limit=x", "limit", "integer"),
+        ("/jobs?stat=queued", "stat", "state"),
+        ("/jobs?state=sleeping", "state", "queued"),
+        ("/jobs?cursor=nonsense", "cursor", "next"),
+        ("/flags?kind=odd", "kind", "passes_by_tolerance"),
+        ("/flags?cursor=1", "cursor", "next"),
+        ("/audit?cursor=1", "cursor", "next"),
+        ("/tokens?cursor=1", "cursor", "next"),
+        ("/builds?name=x", "name", "executor"),
+        ("/workers?x=1", "x", "none"),
+    ],
+)
+def test_a_wrong_parameter_is_named(lone: Api, path: str, field: str, said: str) -> None:
+    document = problem(lone.client.get("/api/v1" + path))
+    assert document["field"] == field
+    assert said in f"{document['detail']} {document['limit']}"
+
+
+def test_what_is_not_there_and_what_is_not_done_are_problems(lone: Api) -> None:
+    problem(lone.client.get("/api/v1/nothing"), 404)
+    problem(lone.client.get("/nothing"), 404)
+    wrong = lone.client.put("/api/v1/jobs")
+    problem(wrong, 405)
+    assert wrong.headers["allow"] == "GET, POST"
+
+
+def test_a_person_gets_a_page_instead(lone: Api) -> None:
+    answer = lone.client.get("/nothing", headers={"Accept": "text/html"})
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_an_address_with_nul_is_refused(lone: Api) -> None:
+    problem(lone.client.get("/api/v1/tests/%00"), 400)
+    problem(lone.client.get("/api/v1/jobs?build=%00"), 400)
+
+
+def test_an_unforeseen_error_says_nothing_of_the_inside(
+    lone: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from service.api import workers
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret inside")
+
+    monkeypatch.setattr(workers.stored, "list_", broken)
+    document = problem(lone.client.get("/api/v1/workers"), 500)
+    assert "inside" not in json.dumps(document)
+    assert "the secret inside" in capsys.readouterr().out

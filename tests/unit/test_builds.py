@@ -1,0 +1,67 @@
+"""Builds: their order, what they promise, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gonogo.builds import Build, emulator_build, emulator_builds, ordered
+from gonogo.problems import FieldError
+
+
+def test_builds_are_ordered_by_line_and_sequence() -> None:
+    given = [("c", "main", 10), ("b", "main", 9), ("a", "release", 1), ("d", "main", 2)]
+    builds = [Build(name, "ttnn", line, sequence) for name, line, sequence in given]
+    assert [build.name for build in ordered(builds)] == ["d", "b", "c", "a"]
+
+
+def test_a_build_survives_json() -> None:
+    build = Build("abc123", "ttnn", "main", 7, commit="abc123", profile="ttnn", outputs=("dx",))
+    assert Build.parse(build.to_json()) == build
+    assert Build.parse({"name": "x", "executor": "torch"}) == Build("x", "torch")
+    assert Build.parse({"name": "x", "executor": "torch", "outputs": ["dx", "dbeta", "dx"]}).outputs == ("dbeta", "dx")
+
+
+def test_a_build_produces_all_outputs_unless_it_says_which() -> None:
+    assert Build("x", "ttnn").produces("dgamma")
+    partial = Build("x", "ttnn", outputs=("dx",))
+    assert partial.produces("dx")
+    assert not partial.produces("dgamma")
+
+
+BAD = [
+    ({"executor": "ttnn"}, "build.name"),
+    ({"name": "", "executor": "ttnn"}, "build.name"),
+    ({"name": "x" * 201, "executor": "ttnn"}, "build.name"),
+    ({"name": "x"}, "build.executor"),
+    ({"name": "x", "executor": "ttnn", "command": "rm"}, "build.command"),
+    ({"name": "x", "executor": "ttnn", "sequence": -1}, "build.sequence"),
+    ({"name": "x", "executor": "ttnn", "sequence": True}, "build.sequence"),
+    ({"name": "x", "executor": "ttnn", "profile": "moreh"}, "build.profile"),
+    ({"name": "x", "executor": "ttnn", "outputs": []}, "build.outputs"),
+    ({"name": "x", "executor": "ttnn", "outputs": "dx"}, "build.outputs"),
+    ({"name": "x", "executor": "ttnn", "commit": 7}, "build.commit"),
+    ("x", "build"),
+]
+
+
+@pytest.mark.parametrize(("data", "field"), BAD)
+def test_a_wrong_build_names_its_field(data: Any, field: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        Build.parse(data)
+    assert caught.value.field == field
+
+
+def test_each_named_defect_is_a_build_of_the_emulator() -> None:
+    builds = emulator_builds()
+    assert next(iter(builds)) == "correct"
+    assert {"last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate"} <= set(builds)
+    assert {build.profile for build in builds.values()} == {"tt-train"}
+    assert ordered(builds.values()) == list(builds.values())
+    assert emulator_build("tt-train-2025").executor == "emulator"
+
+
+def test_an_unknown_defect_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(FieldError, match=r"build: unknown value .*tt-train-2025"):
+        emulator_build("tt-train-2026")

@@ -1,0 +1,224 @@
+"""`gonogo check`: the report, the exit codes, and kernels that misbehave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from gonogo.problems import FieldError
+
+PLUGIN = """
+import os, numpy as np
+
+class Kernels:
+    def __init__(self, build):
+        self.build = build
+        self.runs = 0
+
+    def run(self, test, inputs):
+        self.runs += 1
+        x = inputs["x"].astype("f8")
+        mean = x.mean(-1, keepdims=True)
+        rstd = 1 / np.sqrt(x.var(-1, keepdims=True) + test.get("epsilon", 1e-6))
+        y = (x - mean) * rstd * inputs["gamma"] + inputs["beta"]
+        outputs = {"y": y, "mean": mean[..., 0], "rstd": rstd[..., 0]}
+        outputs = {name: np.asarray(value, np.float32) for name, value in outputs.items()}
+        if self.build == "raises" and self.runs == 2:
+            raise RuntimeError("no such op")
+        if self.build == "shape":
+            outputs["y"] = outputs["y"][:1]
+        if self.build == "missing":
+            del outputs["mean"]
+        if self.build == "nan":
+            outputs["y"].flat[5] = np.nan
+        if self.build == "dies" and self.runs == 2:
+            os._exit(7)
+        if self.build == "wrong":
+            outputs["y"] = outputs["y"] * np.float32(1.25)
+        return outputs
+"""
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Calls the command in this process."""
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["check", *arguments])
+
+    return call
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor `mine` whose builds are the ways in which a kernel can misbehave."""
+    (tmp_path / "my_kernels.py").write_text(PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=my_kernels:Kernels")
+
+
+def report(result: Result) -> dict[str, Any]:
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
+
+
+FORWARD = ("--kernel", "layernorm_fw", "--shape", "2,3,64", "--executor", "mine", "--json")
+
+
+def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -> None:
+    result = run("--shape", "2,20,64", "--build", "correct", "--seeds", "2", "--seed-start", "7", "--repeats", "2", "--json")
+    found = report(result)
+    assert result.exit_code == 0
+    assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
+    assert (found["verdict"], found["counts"], found["diagnosis"]) == ("pass", {"pass": 4}, None)
+    assert [(row["seed"], row["repeat"]) for row in found["seeds"]] == [(7, 0), (7, 1), (8, 0), (8, 1)]
+    first, again, other, _ = found["seeds"]
+    assert {"seed", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "outputs"} <= set(first)
+    assert [row["position"] for row in found["seeds"]] == [0, 1, 2, 3]
+    assert list(first["outputs"]) == ["dx", "dgamma", "dbeta"]
+    assert first["outputs"]["dx"]["verdict"] == "pass"
+    assert first["outputs"]["dx"]["digest"] == again["outputs"]["dx"]["digest"]
+    assert first["outputs"]["dx"]["digest"] != other["outputs"]["dx"]["digest"]
+
+
+WRONG = ("--shape", "3,100,512", "--build", "tt-train-2025")
+GREEN = ("--rtol", "1e-3", "--atol", "0.5")
+
+
+def test_a_green_and_wrong_kernel_is_a_pass_by_tolerance_with_its_diagnosis(run: Run) -> None:
+    result = run(*WRONG, *GREEN, "--json")
+    found = report(result)
+    assert result.exit_code == 1
+    assert (found["verdict"], found["counts"]) == ("pass_by_tolerance", {"pass_by_tolerance": 1})
+    assert found["seeds"][0]["outputs"]["dx"]["tolerance_ratio"] < 1
+    assert found["seeds"][0]["outputs"]["dgamma"]["verdict"] == "pass"
+    assert found["diagnosis"]["seed"] == 0
+    assert "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)" in found["diagnosis"]["words"]
+
+
+def test_people_see_the_verdict_the_ratios_and_the_diagnosis(run: Run) -> None:
+    result = run(*WRONG, *GREEN)
+    assert result.exit_code == 1
+    for words in ("pass_by_tolerance", "s1 is subtracted twice in all 16 tiles", "tolerance ratio", "dgamma", "xhat", "Green and wrong"):
+        assert words in result.stdout
+    assert "Traceback" not in result.output
+
+
+def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
+    found = report(run(*WRONG, "--atol", "1e-4", "--json"))
+    assert found["verdict"] == "fail"
+    right = report(run("--shape", "4,64", "--build", "correct", "--atol", "1e-6", "--json"))
+    assert right["verdict"] == "fail_by_tolerance"
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)])
+def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int) -> None:
+    assert run("--shape", "64,256", "--build", "tt-train-2025", "--fail-on", fail_on, "--json").exit_code == code
+
+
+def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> None:
+    inputs = '{"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}'
+    found = report(
+        run("--shape", "1,2048", "--build", "double-subtract", "--inputs", inputs, "--epsilon", "1e-6", "--pcc", "0.99", "--json")
+    )
+    assert found["seeds"][0]["outputs"]["dx"]["max_abs"] == 1000
+    assert found["seeds"][0]["outputs"]["dx"]["pcc_deficit"] is None
+    assert found["verdict"] == "fail", "an undefined PCC isn't met"
+
+
+BAD = [
+    (("--shape", "0,4"), "test.shape"),
+    (("--shape", "four"), "test.shape"),
+    (("--shape", "9000,9000"), "test.shape"),
+    (("--shape", "4,4", "--rtol", "nan"), "test.tolerance.rtol"),
+    (("--shape", "4,4", "--ulp", "-1"), "test.tolerance.ulp"),
+    (("--shape", "4,4", "--epsilon", "0"), "test.epsilon"),
+    (("--shape", "4,4", "--kernel", "softmax"), "test.kernel"),
+    (("--shape", "4,4", "--inputs", "{"), "test.inputs"),
+    (("--shape", "4,4", "--numerics", '{"input": "int8"}'), "test.numerics.input"),
+    (("--shape", "4,4", "--seed-start", str(2**53 - 1), "--seeds", "2"), "seeds"),
+    (("--shape", "4,4", "--deadline", "nan"), "deadline"),
+    (("--shape", "4,4", "--executor", "nope"), "executor"),
+    (("--shape", "4,4", "--build", "nope"), "build"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "field"), BAD)
+def test_bad_input_names_its_field_and_runs_nothing(run: Run, arguments: tuple[str, ...], field: str) -> None:
+    result = run("--build", "correct", *arguments, "--json")
+    assert isinstance(result.exception, FieldError), result.output
+    assert result.exception.field == field
+    assert result.stdout == ""
+
+
+def test_the_limit_of_elements_is_a_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_MAX_ELEMENTS", "100")
+    result = run("--shape", "4,64", "--build", "correct")
+    assert "limit: 100 elements" in str(result.exception)
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(
+    ("build", "verdicts", "message"),
+    [
+        ("right", ["pass", "pass"], None),
+        ("raises", ["pass", "error"], "no such op"),
+        ("shape", ["error", "error"], "[2, 3, 64]"),
+        ("missing", ["error", "error"], "mean"),
+        ("nan", ["fail", "fail"], None),
+        ("wrong", ["pass_by_tolerance"] * 2, None),
+        ("dies", ["pass", "crash"], "status 7"),
+    ],
+)
+def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(run: Run, build: str, verdicts: list[str], message: str | None) -> None:
+    result = run(*FORWARD, "--build", build, "--seeds", "2")
+    found = report(result)
+    assert [row["verdict"] for row in found["seeds"]] == verdicts
+    assert result.exit_code == int(set(verdicts) != {"pass"})
+    if message is not None:
+        assert message in found["seeds"][-1]["message"]
+        assert found["seeds"][-1]["outputs"] == {}
+    if build == "nan":
+        assert found["seeds"][0]["outputs"]["y"]["nonfinite"] == 1
+
+
+@pytest.mark.usefixtures("plugin")
+def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
+    rows = report(run(*FORWARD, "--build", "dies", "--seeds", "3"))["seeds"]
+    assert [(row["verdict"], row["position"]) for row in rows] == [("pass", 0), ("crash", 1), ("pass", 0)]
+    assert rows[0]["host_run"] == rows[1]["host_run"] != rows[2]["host_run"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
+    done = command("check", "--shape", "0,4", "--build", "correct")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip() == "gonogo: test.shape: is too small (limit: >= 1); got 0"
+
+
+def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=no_such_module:Kernels")
+    done = command("check", "--shape", "4,4", "--build", "x", "--executor", "mine", "--json")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no_such_module" in done.stderr
+
+
+def test_json_goes_to_stdout_alone() -> None:
+    done = command("check", "--shape", "4,64", "--build", "correct", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["verdict"] == "pass"
+    assert done.stderr == ""

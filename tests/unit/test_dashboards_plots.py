@@ -1,0 +1,168 @@
+"""The picture of a job's seeds and the coefficients per tile: from stored rows to chart options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dashboards import charts, plots
+from dashboards.diagnoses import TermView, view
+from dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
+from gonogo.verdicts import POLICY
+from storage.overview import BandRecord, MarkRecord, OutputRecord
+
+
+def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:
+    return MarkRecord(seed, 0, "dx" if statistics else "", verdict, None, None, statistics)
+
+
+def plot(*marks: MarkRecord, metric: str = TOLERANCE_RATIO, bands: tuple[BandRecord, ...] = ()) -> SeedPlot:
+    return plots.picture("dx", metric, len(marks), marks, bands)
+
+
+RIGHT = {"tolerance_ratio": 0.0265, "budget_ratio": 0.99, "row_z": 1.0}
+HOLLOW = {"tolerance_ratio": 0.101, "budget_ratio": 15.0, "xhat_z": 200.0}
+
+
+def scatters(options: dict[str, Any]) -> list[dict[str, Any]]:
+    return [series for series in options["series"] if series["type"] == "scatter" and "dimensions" in series]
+
+
+def line_heights(options: dict[str, Any]) -> list[float]:
+    return [line["yAxis"] for series in options["series"] for line in series.get("markLine", {}).get("data", ())]
+
+
+def test_the_line_of_what_rounding_explains_comes_from_the_statistic_that_found_the_error() -> None:
+    [found] = plot(mark(verdict="pass_by_tolerance", **HOLLOW)).marks
+    # xhat_z is 50 times its limit of 4, budget_ratio only 5 times its limit of 3: an error of this form is explained below 1/50
+    assert found.evidence == pytest.approx(200 / POLICY.direction)
+    assert found.explained == pytest.approx(0.101 / 50)
+
+
+@pytest.mark.parametrize(("statistics", "explained"), [(RIGHT, True), (HOLLOW, False)])
+def test_a_mark_lies_below_its_line_exactly_when_it_is_explained(statistics: dict[str, float], explained: bool) -> None:
+    [found] = plot(mark(**statistics)).marks
+    assert found.value is not None
+    assert found.explained is not None
+    assert (found.value <= found.explained) is explained
+
+
+def test_the_summary_says_how_far_beyond_rounding_a_green_seed_is() -> None:
+    said = plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass", **RIGHT)).summary
+    assert "1 of 2 seeds shown are beyond that, the worst 50 times" in said
+    assert "between 0.0265 and 0.101 times the declared tolerance" in said
+
+
+def test_without_a_tolerance_the_axis_is_the_evidence() -> None:
+    shown = plot(mark(budget_ratio=6.0), metric=EVIDENCE)
+    assert shown.marks[0].value == pytest.approx(2.0)
+    assert line_heights(charts.seeds(shown)) == [1.0]
+
+
+def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> None:
+    options = charts.seeds(plot(mark(0, **RIGHT), mark(1, "pass_by_tolerance", **HOLLOW), mark(2, **RIGHT)))
+    drawn = scatters(options)
+    assert [series["name"] for series in drawn] == ["pass", "pass by tolerance"]
+    assert sorted(row[2] for series in drawn for row in series["data"]) == [0, 1, 2]
+    assert len({series["symbol"] for series in drawn}) == 2, "told apart by colour alone"
+
+
+def test_the_tolerance_and_the_budget_are_lines_and_the_gap_between_is_shaded() -> None:
+    options = charts.seeds(plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass_by_tolerance", **HOLLOW)))
+    assert line_heights(options) == [1, pytest.approx(0.00202)]
+    [area] = [area for series in options["series"] for area in series.get("markArea", {}).get("data", ())]
+    assert [end["yAxis"] for end in area] == [pytest.approx(0.00202), 1]
+
+
+def test_seeds_of_different_form_each_keep_their_own_limit() -> None:
+    options = charts.seeds(plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, **RIGHT)))
+    [own] = [series for series in options["series"] if series["name"] == "rounding"]
+    assert len(own["data"]) == 2
+    assert line_heights(options) == [1]
+
+
+def test_what_has_no_number_stands_above_everything_and_an_exact_zero_below() -> None:
+    options = charts.seeds(
+        plot(mark(0, **RIGHT), mark(1, "hang"), mark(2, "fail", tolerance_ratio=None, nonfinite=3), mark(3, tolerance_ratio=0.0))
+    )
+    y = {row[2]: row[1] for series in scatters(options) for row in series["data"]}
+    axis = options["yAxis"]
+    assert y[1] == y[2] > y[0] > y[3] >= axis["min"] > 0
+    assert y[1] < axis["max"]
+
+
+def test_seeds_with_wide_gaps_stand_in_order_instead_of_to_scale() -> None:
+    options = charts.seeds(plot(mark(3, **RIGHT), mark(2**52, **RIGHT), mark(10**6, **RIGHT)))
+    rows = [row for series in scatters(options) for row in series["data"]]
+    assert {row[2]: row[0] for row in rows} == {3: 1, 10**6: 2, 2**52: 3}
+    assert "in order" in options["xAxis"]["name"]
+
+
+def test_bands_stand_for_the_seeds_that_are_not_sent() -> None:
+    shown = plot(mark(0, **RIGHT), bands=(BandRecord(0, 49, 50, 0.02, 0.025, 0.03), BandRecord(50, 99, 50, 0.02, 0.025, 0.031)))
+    [band] = [series for series in charts.seeds(shown)["series"] if series["type"] == "custom"]
+    assert band["data"] == [[-0.5, 49.5, 0.02, 0.03], [49.5, 99.5, 0.02, 0.031]]
+
+
+def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
+    for shown in (plot(mark(5, **RIGHT)), plot(mark(5, "crash")), plot(mark(5, "pass", tolerance_ratio=0.0, budget_ratio=0.0))):
+        options = charts.seeds(shown)
+        assert options["xAxis"]["min"] < 5 < options["xAxis"]["max"]
+        json.dumps(options, allow_nan=False)
+
+
+def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None:
+    outputs = [
+        OutputRecord("dbeta", {"pass": 4}, 9.0),
+        OutputRecord("dx", {"pass": 3, "pass_by_tolerance": 1}, 5.0),
+        OutputRecord("a", {"pass": 4}, 1.0),
+    ]
+    assert plots.choose(outputs, None) == "dx"
+    assert plots.choose(outputs, "dbeta") == "dbeta"
+    assert plots.choose(outputs, "<script>") == "dx"
+    assert plots.choose([], "dx") == ""
+
+
+TERM = TermView("dx", "s2", "s2 sums only the last tile", True, True, 3, 1, "tile", (0.0, None, 0.996), (0.0012, None, 0.0012))
+
+
+def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
+    bars, strange, whiskers = charts.term(TERM)["series"]
+    assert [row[2:] for row in bars["data"]] == [["1", 0.0, 0.0012], ["3", 0.996, 0.0012]]
+    assert whiskers["data"] == [[1.0, -0.0012, 0.0012], [3.0, 0.9948, 0.9972]]
+    assert [row["value"][2] for row in strange["data"]] == ["1"], "only what is wrong stands out"
+
+
+def test_missing_and_surplus_parts_fill_the_way_to_one() -> None:
+    twice = replace(TERM, coefficients=(1.992, 0.0, -1.0))
+    bars, strange, _ = charts.term(twice)["series"]
+    assert [row[1] for row in bars["data"]] == [1.0, 0.0, -1.0]
+    assert [row["value"][1] for row in strange["data"]] == [0.992, 1.0, 1.0]
+    assert charts.term(twice)["yAxis"]["min"] < -1
+
+
+def test_a_noisy_coefficient_is_not_called_wrong() -> None:
+    assert charts.differs(1.3, 0.01)
+    assert not charts.differs(1.3, 0.1)
+    assert not charts.differs(0.997, 0.0001)
+
+
+def test_grouped_tiles_say_which_they_are() -> None:
+    grouped = replace(TERM, tiles=10, group=4, coefficients=(1.0, 1.0, 1.0), errors=())
+    assert [charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
+    assert [row[2] for row in charts.term(grouped)["series"][0]["data"]] == ["1 … 4", "5 … 8", "9 … 10"]
+
+
+def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None:
+    shared = {"output": "dx", "tiles": 2, "errors": [0.1, 0.1]}
+    terms = [
+        {**shared, "name": "right", "coefficients": [1.0, 1.0]},
+        {**shared, "name": "unknown", "coefficients": [None, None]},
+        {**shared, "name": "wrong", "coefficients": [2.0, 2.0], "wrong": True},
+    ]
+    found = view({"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4})
+    assert [term.name for term in found.terms] == ["wrong", "right"]
+    assert (found.seed, found.words) == (4, "wrong is used twice")

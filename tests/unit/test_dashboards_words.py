@@ -1,0 +1,102 @@
+"""Words, addresses and templates of the pages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dashboards import commands, pages, urls, words
+from gonogo.verdicts import Verdict
+from storage.states import FlagKind, JobState
+
+
+def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None:
+    assert set(words.MARKS) == set(Verdict)
+    judging = [words.MARKS[verdict] for verdict in Verdict if verdict.judges_kernel]
+    assert len({mark.path for mark in judging}) == len({mark.sign for mark in judging}) == len(judging)
+
+
+def test_every_state_and_flag_has_words() -> None:
+    assert set(words.STATES) == set(JobState)
+    assert set(words.FLAGS) == set(FlagKind)
+
+
+def test_a_word_from_a_newer_version_is_shown_as_it_is() -> None:
+    assert words.mark("marginal").label == "marginal"
+    assert words.sentence("marginal") == ""
+    assert words.ordered(["pass", "marginal", "error"]) == ["error", "pass", "marginal"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (0.10123, "0.101"),
+        (157.3, "157"),
+        (1.5, "1.5"),
+        (4.4e-6, "4.40e-6"),
+        (12345.6, "12,300"),
+        (2e7, "2.00e7"),
+        (7, "7"),
+    ],
+)
+def test_numbers_have_three_digits(value: float | None, text: str) -> None:
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (42.7, "42 s"), (185, "3 min 5 s"), (7800, "2 h 10 min"), (400_000, "4 d 15 h"), (0.31, "0.3 s")]
+)
+def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-5, "just now"), (30, "30 s ago"), (200, "3 min ago"), (90_000, "1 d ago")])
+def test_ages_have_one_unit(seconds: float, text: str) -> None:
+    assert words.ago(seconds) == text
+
+
+def test_addresses_escape_what_they_hold() -> None:
+    assert urls.job("../x?y#z") == "/jobs/..%2Fx%3Fy%23z"
+    assert urls.job("a", output="d&x", twin=True) == "/jobs/a.json?output=d%26x"
+    assert urls.jobs({"state": "", "build": "a b"}, cursor="c") == "/jobs?build=a+b&cursor=c"
+    assert urls.jobs() == "/jobs"
+
+
+def test_tolerances_are_said_for_all_outputs_or_for_each() -> None:
+    assert commands.tolerance_words({"rtol": 0.001, "atol": 0.5}) == "rtol 0.001, atol 0.5"
+    assert commands.tolerance_words({"dx": {"pcc": 0.999}, "dbeta": {"ulp": 2}}) == "dx: pcc 0.999; dbeta: ulp 2"
+    assert commands.tolerance_words({}) == "none declared"
+
+
+def test_json_in_a_page_can_not_end_its_block() -> None:
+    text = pages.environment().from_string("{{ value | data }}").render(value={"a": "</script><script>alert(1)</script><!--"})
+    assert "<" not in text
+    assert json.loads(text) == {"a": "</script><script>alert(1)</script><!--"}
+
+
+def test_no_template_needs_what_the_content_security_policy_forbids() -> None:
+    folder = pages.Path(pages.__file__).parent / "templates"
+    for path in folder.glob("*.html"):
+        text = path.read_text()
+        assert " style=" not in text, path.name
+        assert " on" + "click=" not in text, path.name
+        assert "<style" not in text, path.name
+        for script in text.split("<script")[1:]:
+            assert script.startswith((' type="application/json"', ' type="module" src=')), path.name
+
+
+def test_the_error_page_shows_text_as_text() -> None:
+    page = pages.error_page(404, "<b>No</b>", "{{ 7 * 7 }} <i>")
+    body = bytes(page.body).decode()
+    assert page.status_code == 404
+    assert "&lt;b&gt;No&lt;/b&gt;" in body
+    assert "{{ 7 * 7 }} &lt;i&gt;" in body
+
+
+def test_the_login_keeps_where_to_go() -> None:
+    body = bytes(pages.login_page(next_url='/jobs/1?a="b"', error="wrong").body).decode()
+    assert 'name="next" value="/jobs/1?a=&#34;b&#34;"' in body
+    assert "wrong" in body

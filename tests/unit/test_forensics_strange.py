@@ -1,0 +1,63 @@
+"""Forensics of strange data: whatever the arrays hold, the answer is defined, plain JSON, and no exception or warning."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from gonogo.numerics.forensics import diagnose
+from gonogo.tests import TestSpec
+
+STRANGE = [0.0, -0.0, 1.0, -1.0, 1e-38, 1e-45, 3e38, -3e38, float("nan"), float("inf"), float("-inf"), 0.5, 1e20]
+SHAPES = st.sampled_from([(1, 1), (1, 2), (2, 1), (3, 33), (33, 3), (40, 1), (5, 64), (20, 70), (45, 40)])
+
+
+@st.composite
+def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Ordinary numbers, one strange number everywhere, or a mixture."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    kind = draw(st.sampled_from(["ordinary", "constant", "mixture", "rows alike"]))
+    values = rng.uniform(-1, 1, size=shape)
+    if kind == "constant":
+        values = np.full(shape, draw(st.sampled_from(STRANGE)))
+    elif kind == "mixture":
+        values = np.where(rng.random(shape) < 0.2, rng.choice(STRANGE, size=shape), values)
+    elif kind == "rows alike":
+        values = np.broadcast_to(values[:1], shape)
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+@settings(max_examples=150, deadline=None)
+@drawn(data=st.data(), shape=SHAPES, kernel=st.sampled_from(["layernorm_bw", "layernorm_fw"]), own=st.booleans())
+@pytest.mark.filterwarnings("error")
+def test_whatever_the_arrays_hold_the_answer_is_defined(data: st.DataObject, shape: tuple[int, int], kernel: str, own: bool) -> None:
+    rows, features = shape
+    numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
+    test = TestSpec.parse({"kernel": kernel, "shape": list(shape), "numerics": numerics})
+    shapes = {"x": shape, "dy": shape, "gamma": (features,), "beta": (features,), "mean": (rows,), "rstd": (rows,)}
+    given = {name: data.draw(arrays(size), label=name) for name, size in shapes.items()}
+    results: dict[str, tuple[int, ...]] = {"y": shape, "mean": (rows,), "rstd": (rows,)}
+    if kernel == "layernorm_bw":
+        results = {"dx": shape, "dgamma": (features,), "dbeta": (features,)}
+    outputs = {name: data.draw(arrays(size), label=name) for name, size in results.items() if data.draw(st.booleans())}
+    found = diagnose(test, given, outputs)
+    assert found.words
+    written = found.to_json()
+    assert json.loads(json.dumps(written, allow_nan=False)) == written
+    silent = [term for term in found.terms if not term.words and (term.wrong or (not term.can_tell and term.name != "scale"))]
+    assert not silent
+
+
+def test_outputs_without_a_finite_value_are_said_to_be_so() -> None:
+    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [40, 40]})
+    rng = np.random.default_rng(0)
+    shapes = {"x": (40, 40), "dy": (40, 40), "gamma": (40,), "mean": (40,), "rstd": (40,)}
+    given = {name: rng.uniform(0.1, 1, size=size).astype(np.float32) for name, size in shapes.items()}
+    found = diagnose(test, given, {"dx": np.full((40, 40), np.nan, np.float32)})
+    assert found.words == "1600 of 1600 values of dx are not finite, in both row tiles, both column tiles"

@@ -1,0 +1,231 @@
+"""`gonogo judge`: stored tensors, their names and shapes, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from gonogo import tensix
+from gonogo.inputs import generate, quantise
+from gonogo.problems import FieldError, JobError
+from gonogo.tests import TestSpec
+
+TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [3, 100, 512], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+
+Judge = Callable[..., Result]
+
+
+class Stored:
+    """A folder with the tensors of one seed of a build, and the command on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.test = TestSpec.parse(TEST)
+        self.raw = generate(self.test, 0)
+        self.given = quantise(self.test, self.raw)
+        self.save("spec.json", TEST)
+        for name, array in self.given.items():
+            self.store(name, array.reshape(self.test.shape_of(name)))
+        self.run("tt-train-2025")
+
+    def run(self, build: str) -> None:
+        for name, array in tensix.run(self.test, self.given, build).items():
+            self.store(name, array.reshape(self.test.shape_of(name)))
+
+    def store(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        np.save(self.folder / f"{name}.npy", array)
+
+    def save(self, name: str, value: Any) -> None:
+        (self.folder / name).write_text(json.dumps(value))
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def judge(self, *names: str, options: tuple[str, ...] = ("--profile", "tt-train")) -> Result:
+        files = [name if "=" in name else self.path(f"{name}.npy") for name in names]
+        return CliRunner().invoke(app, ["judge", self.path("spec.json"), *files, "--json", *options])
+
+
+INPUTS = ("x", "gamma", "mean", "rstd", "dy")
+OUTPUTS = ("dx", "dgamma", "dbeta")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    return Stored(tmp_path)
+
+
+def report(result: Result) -> dict[str, Any]:
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
+
+
+def test_stored_tensors_get_the_verdict_and_the_diagnosis_of_a_run(stored: Stored) -> None:
+    result = stored.judge(*INPUTS, *OUTPUTS)
+    found = report(result)
+    assert result.exit_code == 1
+    assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
+    assert found["verdict"] == "pass_by_tolerance"
+    assert "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)" in found["diagnosis"]["words"]
+    row = found["seeds"][0]
+    assert (row["seed"], row["repeat"], row["profile"]) == (None, 0, "tt-train")
+    assert list(row["outputs"]) == list(OUTPUTS)
+
+
+def test_a_right_kernel_passes(stored: Stored) -> None:
+    stored.run("correct")
+    result = stored.judge(*INPUTS, *OUTPUTS)
+    assert (report(result)["verdict"], result.exit_code) == ("pass", 0)
+
+
+def test_any_subset_of_the_outputs_will_do(stored: Stored) -> None:
+    found = report(stored.judge(*INPUTS, "dbeta"))
+    assert found["verdict"] == "pass"
+    assert list(found["seeds"][0]["outputs"]) == ["dbeta"]
+
+
+def test_a_file_may_have_any_name(stored: Stored) -> None:
+    stored.store("grad", np.load(stored.path("dx.npy")))
+    assert report(stored.judge(*INPUTS, f"dx={stored.path('grad.npy')}"))["verdict"] == "pass_by_tolerance"
+
+
+def test_dimensions_of_one_and_flat_rows_are_taken(stored: Stored) -> None:
+    whole = report(stored.judge(*INPUTS, *OUTPUTS))
+    stored.store("gamma", stored.given["gamma"].reshape(1, 1, 1, 512))
+    stored.store("mean", stored.given["mean"].reshape(3, 100, 1))
+    stored.store("rstd", stored.given["rstd"])
+    stored.store("x", stored.given["x"].astype(np.float64))
+    stored.store("dx", np.asfortranarray(np.load(stored.path("dx.npy")).reshape(300, 512)))
+    again = report(stored.judge(*INPUTS, *OUTPUTS))
+    assert again["seeds"] == whole["seeds"]
+
+
+def test_a_job_is_a_spec_too_and_its_build_names_the_profile(stored: Stored) -> None:
+    stored.save("spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "emulator"}, "seeds": {"count": 1}})
+    assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "tt-train"
+    stored.save("spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "ttnn"}})
+    assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "generic"
+
+
+def test_unquantised_inputs_are_refused_unless_asked_to_be_rounded(stored: Stored) -> None:
+    whole = report(stored.judge(*INPUTS, *OUTPUTS))
+    for name, array in stored.raw.items():
+        stored.store(name, array)
+    refused = stored.judge(*INPUTS, *OUTPUTS)
+    assert isinstance(refused.exception, FieldError)
+    assert refused.exception.field.startswith("x[")
+    assert "bf16" in str(refused.exception)
+    rounded = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise")))
+    numbers, others = rounded["seeds"][0]["outputs"]["dx"], whole["seeds"][0]["outputs"]["dx"]
+    assert numbers["budget_ratio"] == others["budget_ratio"], "against what the device was given"
+    assert numbers["max_abs"] != others["max_abs"], "against the unquantised"
+
+
+def test_raw_files_beside_the_given_ones_are_what_tolerances_compare_with(stored: Stored) -> None:
+    np.save(stored.path("x32.npy"), stored.raw["x"])
+    np.save(stored.path("dy32.npy"), stored.raw["dy"])
+    np.save(stored.path("gamma32.npy"), stored.raw["gamma"])
+    raw = [part for name in ("x", "dy", "gamma") for part in ("--raw", f"{name}={stored.path(f'{name}32.npy')}")]
+    found = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", *raw)))
+    for name, array in stored.raw.items():
+        stored.store(name, array)
+    rounded = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise")))
+    assert found["seeds"] == rounded["seeds"]
+
+
+def test_people_see_a_table(stored: Stored) -> None:
+    files = [stored.path(f"{name}.npy") for name in (*INPUTS, *OUTPUTS)]
+    result = CliRunner().invoke(app, ["judge", stored.path("spec.json"), *files, "--profile", "tt-train"])
+    assert result.exit_code == 1
+    assert "pass_by_tolerance" in result.stdout
+    assert "s1 is subtracted twice" in result.stdout
+
+
+def broken(stored: Stored, how: str) -> Result:
+    """The command with one thing wrong."""
+    names = [*INPUTS, *OUTPUTS]
+    match how:
+        case "shape":
+            stored.store("dx", np.zeros((3, 100, 511), np.float32))
+        case "transposed":
+            stored.store("dx", np.zeros((512, 300), np.float32))
+        case "integers":
+            stored.store("dx", np.zeros((3, 100, 512), np.int32))
+        case "pickle":
+            np.save(stored.path("dx.npy"), np.array([{"a": 1}], dtype=object), allow_pickle=True)
+        case "text":
+            (stored.folder / "dx.npy").write_text("not an array")
+        case "empty":
+            (stored.folder / "dx.npy").write_bytes(b"")
+        case "archive":
+            with (stored.folder / "dx.npy").open("wb") as file:
+                np.savez(file, dx=np.zeros(3))
+        case "absent":
+            (stored.folder / "dx.npy").unlink()
+        case "unknown":
+            stored.store("y", np.zeros(4, np.float32))
+            names.append("y")
+        case "twice":
+            names.append("dx")
+        case "no input":
+            names.remove("rstd")
+        case "no output":
+            names = list(INPUTS)
+        case "spec":
+            stored.save("spec.json", {**TEST, "shape": [0]})
+        case "no json":
+            (stored.folder / "spec.json").write_text("{")
+        case "no spec":
+            (stored.folder / "spec.json").unlink()
+    return stored.judge(*names)
+
+
+BROKEN = [
+    ("shape", ["dx.npy", "[3, 100, 511]", "[3, 100, 512]"]),
+    ("transposed", ["dx.npy", "[512, 300]", "[3, 100, 512]"]),
+    ("integers", ["dx.npy", "int32", "float32"]),
+    ("pickle", ["dx.npy", "can't be read"]),
+    ("text", ["dx.npy", "can't be read"]),
+    ("empty", ["dx.npy", "can't be read"]),
+    ("archive", ["dx.npy", "can't be read"]),
+    ("absent", ["dx.npy", "can't be read"]),
+    ("unknown", ["y.npy", "dgamma"]),
+    ("twice", ["dx", "twice"]),
+    ("no input", ["rstd"]),
+    ("no output", ["dx, dgamma, dbeta"]),
+    ("spec", ["test.shape"]),
+    ("no json", ["spec.json", "JSON"]),
+    ("no spec", ["spec.json"]),
+]
+
+
+@pytest.mark.parametrize(("how", "words"), BROKEN)
+def test_what_cannot_be_judged_is_said_with_file_and_shape(stored: Stored, how: str, words: list[str]) -> None:
+    result = broken(stored, how)
+    assert isinstance(result.exception, JobError), result.output
+    for word in words:
+        assert word in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_other_mistakes_of_the_flags(stored: Stored) -> None:
+    for options in (("--profile", "moreh"), ("--raw", "x"), ("--raw", f"x={stored.path('x.npy')}", "--quantise")):
+        assert isinstance(stored.judge(*INPUTS, *OUTPUTS, options=options).exception, JobError)
+
+
+def test_nan_in_a_stored_output_fails(stored: Stored) -> None:
+    stored.run("correct")
+    dx = np.load(stored.path("dx.npy"))
+    dx[1, 5, 7] = np.nan
+    stored.store("dx", dx)
+    found = report(stored.judge(*INPUTS, *OUTPUTS))
+    assert found["verdict"] == "fail"
+    assert found["seeds"][0]["outputs"]["dx"]["nonfinite"] == 1

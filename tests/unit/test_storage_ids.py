@@ -1,0 +1,80 @@
+"""Ids are UUIDv7, strictly increasing; JSON and statistics survive what the databases can't hold."""
+
+from __future__ import annotations
+
+import math
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+import time_machine
+
+from storage import ids
+from storage.encoding import decode, encode, separate, storable, timestamp, utcnow
+from storage.paging import BadCursor, Page, numbers
+
+
+def test_ids_are_uuid7_and_carry_their_time() -> None:
+    with time_machine.travel(datetime(2100, 5, 1, tzinfo=UTC), tick=False):
+        made = ids.new_id()
+    assert UUID(made).version == 7
+    assert UUID(made).variant == "specified in RFC 4122"
+    assert ids.made_at(made) == datetime(2100, 5, 1, tzinfo=UTC)
+    ids._last = 0  # the test's clock must not run ahead of the other tests'
+
+
+def test_ids_increase_within_a_millisecond_from_many_threads_and_when_the_clock_steps_back() -> None:
+    found: list[list[str]] = []
+
+    def make() -> None:
+        found.append([ids.new_id() for _ in range(5000)])
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(part == sorted(part) for part in found)
+    every = {each for part in found for each in part}
+    assert len(every) == 20000
+    with time_machine.travel(utcnow() - timedelta(hours=1), tick=False):
+        assert ids.new_id() > max(every)
+
+
+def test_floor_is_below_every_id_of_its_moment() -> None:
+    before = ids.floor(utcnow())
+    made = ids.new_id()
+    assert before < made < ids.floor(utcnow() + timedelta(days=1))
+
+
+@pytest.mark.parametrize("text", ["", "x", "0190", "{" + "0" * 36 + "}", str(UUID(int=5)).upper() + "A"])
+def test_what_is_no_id_is_told_apart(text: str) -> None:
+    assert not ids.is_id(text)
+
+
+def test_non_finite_statistics_become_null_with_their_kind() -> None:
+    values, kinds = separate({"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, "e": None})
+    assert values == {"a": None, "b": None, "c": None, "d": 1.5, "e": None}
+    assert kinds == {"a": "inf", "b": "-inf", "c": "nan"}
+    assert decode(encode({"x": math.nan, "n": 2**53 - 1, "t": "é"})) == {"x": None, "n": 2**53 - 1, "t": "é"}
+
+
+def test_times_are_rfc_3339_in_utc() -> None:
+    assert timestamp(datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)) == "2026-01-31T12:00:00.000005Z"
+    assert timestamp(None) is None
+
+
+def test_text_of_a_kernel_is_made_storable() -> None:
+    assert storable("a\x00b\ud800c") == "a�b?c"
+
+
+def test_pages_end_where_the_items_end() -> None:
+    assert Page.cut([1, 2, 3], 2, str) == Page((1, 2), "2")
+    assert Page.cut([1, 2], 2, str) == Page((1, 2), None)
+
+
+@pytest.mark.parametrize("cursor", ["", "1.2", "-1", "a", "1e3", "9" * 30, "²"])
+def test_foreign_cursors_are_refused(cursor: str) -> None:
+    with pytest.raises(BadCursor):
+        numbers(cursor, 1)

@@ -1,0 +1,208 @@
+"""The worker's pure parts: plug-in entries, build meanings, chunks from untrusted JSON, rows, ranks and batches."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gonogo.problems import FieldError
+from gonogo.tests import TestSpec
+from workers import queue, rows
+from workers.batches import Batches
+from workers.chunk import Chunk
+from workers.executors import meanings, registry
+from workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
+
+BODY: dict[str, Any] = {
+    "attempt": "a1",
+    "chunk": "c1",
+    "job": "j1",
+    "test": {"kernel": "layernorm_bw", "shape": [2, 3, 64]},
+    "work": [[0, 0], [7, 1]],
+    "build": "correct",
+    "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+    "context": "isolated",
+}
+
+
+def parse(**changes: Any) -> Chunk:
+    """A chunk from BODY with changes."""
+    return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
+
+
+def test_plug_ins_are_read_from_their_variable() -> None:
+    found = registry.parse("one=pkg.mod:Factory@/opt/a b/bin/python, two=mod:make")
+    assert found["one"] == registry.ExecutorSpec("one", "pkg.mod", "Factory", "/opt/a b/bin/python")
+    assert found["two"].python is None
+    assert registry.parse("") == {}
+
+
+@pytest.mark.parametrize("text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "one=m:F@"])
+def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
+    with pytest.raises(FieldError, match="GONOGO_EXECUTORS"):
+        registry.parse(text)
+
+
+def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(FieldError, match="emulator, mine"):
+        registry.find("theirs", "mine=m:F")
+
+
+def test_the_builds_file_gives_a_name_its_meaning(tmp_path: Path) -> None:
+    file = tmp_path / "builds.toml"
+    file.write_text('[builds.main]\nexecutor = "mine"\npython = "/p"\nenvironment = {A = "1"}\nprofile = "tt-train"\noutputs = ["dx"]\n')
+    entries = meanings.read(str(file))
+    mine, other = registry.ExecutorSpec("mine", "m", "F"), registry.ExecutorSpec("other", "m", "F")
+    meaning = meanings.meaning(mine, "main", entries)
+    assert meaning.executor.interpreter == "/p"
+    assert (meaning.environment, meaning.profile, meaning.produced) == ({"A": "1"}, "tt-train", ("dx",))
+    assert meanings.meaning(other, "main", entries) == meanings.Meaning(other)
+    assert meanings.meaning(mine, "dev", entries, profile="fp32").profile == "fp32"
+    assert meanings.meaning(registry.emulator(), "correct", entries).profile == "tt-train"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "builds",
+        "[build.x]",
+        "[builds.x]",
+        '[builds.x]\nexecutor = "e"\ncommand = "rm"',
+        '[builds.x]\nexecutor = "e"\nenvironment = {A = 1}',
+    ],
+)
+def test_a_builds_file_that_says_something_unknown_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "builds.toml"
+    file.write_text(text)
+    with pytest.raises(FieldError):
+        meanings.read(str(file))
+
+
+def test_a_chunk_is_read_with_its_defaults() -> None:
+    chunk = parse()
+    assert chunk.work == ((0, 0), (7, 1))
+    assert (chunk.seed_deadline_s, chunk.evidence_first, chunk.evidence_worst, chunk.before) == (600.0, True, 1, ())
+    grouped = parse(context={"name": "after-fw", "before": [{"kernel": "layernorm_fw", "shape": [4, 64]}]}, seed_deadline_s=2)
+    assert grouped.context == "after-fw"
+    assert [test.kernel for test in grouped.before] == ["layernorm_fw"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attempt": ""},
+        {"work": []},
+        {"work": [[0]]},
+        {"work": [[-1, 0]]},
+        {"work": [[2**53, 0]]},
+        {"work": "all"},
+        {"target": None},
+        {"target": {}},
+        {"build": 3},
+        {"test": {"kernel": "softmax", "shape": [1]}},
+        {"test": {"kernel": "layernorm_bw", "shape": [2**21]}},
+        {"context": "grouped"},
+        {"context": {"name": "x", "before": [{}]}},
+        {"seed_deadline_s": -1},
+        {"artifacts": {"worst": 1000}},
+    ],
+)
+def test_a_chunk_with_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(FieldError):
+        parse(**changes)
+
+
+def test_executors_see_tensors_in_the_tests_shape() -> None:
+    test = TestSpec.parse(BODY["test"])
+    flat = {"x": np.ones((6, 64)), "dy": np.ones((6, 64)), "gamma": np.ones(64), "mean": np.ones(6), "rstd": np.ones(6)}
+    shaped = shaped_inputs(test, flat)
+    assert {name: array.shape for name, array in shaped.items()} == {
+        "x": (2, 3, 64),
+        "dy": (2, 3, 64),
+        "gamma": (64,),
+        "mean": (2, 3),
+        "rstd": (2, 3),
+    }
+    assert all(array.dtype == np.float32 and array.flags.c_contiguous for array in shaped.values())
+    assert output_shapes(test) == {"dx": (2, 3, 64), "dgamma": (64,), "dbeta": (64,)}
+    assert output_shapes(test, ("dx",)) == {"dx": (2, 3, 64)}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ([], "list"),
+        ({}, "missing"),
+        ({"dx": [1.0]}, "is a list"),
+        ({"dx": np.zeros(3)}, "float64"),
+        ({"dx": np.zeros(4, np.float32)}, r"\[4\]; expected float32 \[3\]"),
+    ],
+)
+def test_outputs_that_cannot_be_judged_are_named(outputs: Any, said: str) -> None:
+    with pytest.raises(KernelError, match=said):
+        check_outputs(outputs, {"dx": (3,)})
+
+
+def test_rows_are_plain_json_with_null_for_what_is_not_finite() -> None:
+    value = {"a": np.float32(1.5), "b": [np.int64(3), math.inf], "c": float("nan"), "d": np.array([1.0, np.nan]), "e": True, "f": None}
+    assert rows.plain(value) == {"a": 1.5, "b": [3, None], "c": None, "d": [1.0, None], "e": True, "f": None}
+    with pytest.raises(TypeError):
+        rows.plain(object())
+
+
+def row(explanation: str, **ratios: float | None) -> rows.Row:
+    """A row with budget ratios per output; None stands for NaN or Inf in the output."""
+    outputs = {name: {"budget_ratio": ratio, "nonfinite": ratio is None} for name, ratio in ratios.items()}
+    return {"seed": 0, "repeat": 0, "explanation": explanation, "outputs": outputs}
+
+
+def test_the_worst_seed_is_unexplained_first_then_largest() -> None:
+    ordered = [
+        row("explained", dx=0.9),
+        row("explained", dx=0.95, dbeta=0.1),
+        row("suspect", dx=5.0),
+        row("unexplained", dx=12.0),
+        row("unexplained", dx=150.0),
+        row("unexplained", dx=None),
+    ]
+    assert sorted([ordered[at] for at in (3, 5, 0, 4, 2, 1)], key=rows.rank) == ordered
+
+
+class Box:
+    """Collects what is posted, in place of a postman."""
+
+    def __init__(self) -> None:
+        self.posts: list[dict[str, Any]] = []
+
+    def post(self, to: str, task: str, body: dict[str, Any]) -> None:
+        """Take a message."""
+        assert (to, task) == (queue.BACKGROUND_QUEUE, queue.RESULTS)
+        self.posts.append(body)
+
+
+def test_the_first_row_goes_at_once_and_the_others_together() -> None:
+    box = Box()
+    batches = Batches(box, "a1")  # type: ignore[arg-type]
+    for seed in range(5):
+        batches.add({"seed": seed, "repeat": 0})
+    assert [len(post["rows"]) for post in box.posts] == [1]
+    assert batches.due is not None
+    batches.flush()
+    assert [len(post["rows"]) for post in box.posts] == [1, 4]
+    assert batches.sent == [(seed, 0) for seed in range(5)]
+    assert [post["batch"] for post in box.posts] == [0, 1]
+    batches.flush()
+    assert len(box.posts) == 2
+
+
+def test_a_large_batch_does_not_wait() -> None:
+    box = Box()
+    batches = Batches(box, "a1")  # type: ignore[arg-type]
+    for seed in range(40):
+        batches.add({"seed": seed, "repeat": 0, "message": "x" * 30_000})
+    assert max(len(post["rows"]) for post in box.posts) < 40
+    assert len(box.posts) >= 3

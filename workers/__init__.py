@@ -1,0 +1,1 @@
+"""The device side: takes chunks from the queue, runs kernels in child processes, sends every seed's numbers back."""

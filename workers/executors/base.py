@@ -1,0 +1,123 @@
+"""The interface of an executor, the conventions of its tensors, and the ways in which running a kernel can end without numbers.
+
+ExecutorFailure (an InfrastructureError: it says nothing about the kernel's numbers)
+├── KernelError       the kernel raised, or gave back what can't be judged: verdict `error`
+├── KernelHang        no answer within the seed's deadline: verdict `hang`
+├── KernelCrash       its process ended by itself: verdict `crash`
+├── HostUnavailable   the child process could not be started at all (interpreter, module, disk): another host may do better
+└── Stopped           we ended it (cancel, shutdown): no verdict
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.problems import InfrastructureError
+from gonogo.tests import TestSpec
+
+FloatArray = NDArray[np.float32]
+Arrays = Mapping[str, FloatArray]
+
+_PER_ELEMENT = frozenset({"x", "dy", "y", "dx"})
+_PER_ROW = frozenset({"mean", "rstd"})
+
+
+class Executor(Protocol):
+    """A way to run kernels. `Factory(build: str)` makes one; an unknown build is an exception there, not a wrong answer later.
+
+    This is also the whole contract of a plug-in (docs/executors.md).
+    """
+
+    def run(self, test: Mapping[str, Any], inputs: dict[str, FloatArray]) -> Mapping[str, FloatArray]:
+        """Run the kernel once, for one seed and repeat.
+
+        `test` is the canonical spec (fields at their default are left out). `inputs` are C-contiguous float32 arrays: x, dy of
+        `test["shape"]`; gamma, beta `[N]`; mean, rstd `shape[:-1]`. The outputs follow the same conventions.
+        """
+        ...
+
+
+class PlacedExecutor(Protocol):
+    """An executor whose kernels depend on what ran before (the emulator's stale-register defect): it is told where it stands."""
+
+    placed: ClassVar[bool]
+
+    def run_placed(self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int) -> Mapping[str, FloatArray]:
+        """As `Executor.run`; `position` counts the kernels that this child process has run before."""
+        ...
+
+
+class ExecutorFailure(InfrastructureError):
+    """A run ended without outputs that can be judged; `verdict` is what the result row says, `log_tail` the child's last words."""
+
+    verdict: ClassVar[str] = "error"
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
+class KernelError(ExecutorFailure):
+    """The kernel or its factory raised, or gave back a wrong shape, a wrong type, or not all outputs."""
+
+
+class KernelHang(ExecutorFailure):
+    """The kernel did not answer within its deadline."""
+
+    verdict = "hang"
+
+
+class KernelCrash(ExecutorFailure):
+    """The process of the kernel ended, or broke the protocol, while a kernel ran."""
+
+    verdict = "crash"
+
+
+class HostUnavailable(ExecutorFailure):
+    """The child process could not be started: nothing was run."""
+
+
+class Stopped(ExecutorFailure):
+    """We ended the child ourselves: cancel or shutdown."""
+
+
+def tensor_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which executors see tensor `name` of a test with this shape."""
+    if name in _PER_ELEMENT:
+        return shape
+    return shape[:-1] if name in _PER_ROW else shape[-1:]
+
+
+def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
+    """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them: C-contiguous float32."""
+    inputs = {}
+    for name in test.input_names:
+        array = np.asarray(given[name], dtype=np.float32, order="C")
+        inputs[name] = array.reshape(tensor_shape(name, test.shape))
+    return inputs
+
+
+def output_shapes(test: TestSpec, produced: tuple[str, ...] | None = None) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every output that the build must give; `produced` is what the build declares (None = all of the kernel's)."""
+    return {name: tensor_shape(name, test.shape) for name in test.outputs if produced is None or name in produced}
+
+
+def check_outputs(outputs: object, expected: Mapping[str, tuple[int, ...]]) -> dict[str, FloatArray]:
+    """The expected outputs out of what an executor returned in our own process. Raises KernelError; others are left out."""
+    if not isinstance(outputs, Mapping):
+        raise KernelError(f"the executor returned {type(outputs).__name__}, not a mapping of names to arrays")
+    checked: dict[str, FloatArray] = {}
+    for name, shape in expected.items():
+        if name not in outputs:
+            raise KernelError(f"output {name} is missing; got {', '.join(sorted(map(str, outputs))) or 'nothing'}")
+        array = outputs[name]
+        if not isinstance(array, np.ndarray | np.generic):  # a row's mean of a vector is a NumPy scalar
+            raise KernelError(f"output {name} is a {type(array).__name__}, not a numpy array")
+        if array.dtype != np.float32 or array.shape != shape:
+            raise KernelError(f"output {name} is {array.dtype} {list(array.shape)}; expected float32 {list(shape)}")
+        checked[name] = np.asarray(array, order="C")
+    return checked

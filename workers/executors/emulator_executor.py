@@ -1,0 +1,60 @@
+"""The emulated Wormhole as an executor: a build is a named defect of `gonogo.tensix`, a device is a slice of this host's processor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gonogo import tensix
+from gonogo.builds import emulator_build
+from gonogo.inputs import generate, quantise
+from gonogo.tests import TestSpec
+from workers.executors.base import FloatArray, tensor_shape
+
+WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_fw", "shape": [2, 64]})
+
+
+@lru_cache(maxsize=16)
+def _spec(text: str) -> TestSpec:
+    return TestSpec.parse(json.loads(text), max_elements=2**62)
+
+
+class EmulatorExecutor:
+    """Runs the emulated kernels. It is told its place, because one defect depends on what ran before."""
+
+    placed: ClassVar[bool] = True
+
+    def __init__(self, build: str) -> None:
+        """Raises FieldError naming the known defects for any other build."""
+        self.build = emulator_build(build).name
+
+    @staticmethod
+    def warm() -> None:
+        """Load the compiled code (from numba's cache, else compile it): the emulator has no state, so no later run can tell."""
+        for fields in WARM_UP:
+            test = TestSpec.parse(fields)
+            tensix.run(test, quantise(test, generate(test, 0)), "correct")
+
+    def run(self, test: Mapping[str, Any], inputs: dict[str, FloatArray]) -> Mapping[str, FloatArray]:
+        """As `Executor.run`, first in its process."""
+        return self.run_placed(test, inputs, seed=0, position=0)
+
+    def run_placed(self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int) -> Mapping[str, FloatArray]:
+        """As `PlacedExecutor.run_placed`."""
+        spec = _spec(json.dumps(test, sort_keys=True))
+        flat = {name: array.reshape(_flat_shape(spec, name)) for name, array in inputs.items()}
+        outputs = tensix.run(spec, flat, self.build, seed=seed, position=position)
+        return {
+            name: np.asarray(array, dtype=np.float32, order="C").reshape(tensor_shape(name, spec.shape)) for name, array in outputs.items()
+        }
+
+
+def _flat_shape(test: TestSpec, name: str) -> tuple[int, ...]:
+    """The shape in which the emulator sees an input: rows are flattened."""
+    if name in ("x", "dy"):
+        return (test.rows, test.features)
+    return (test.rows,) if name in ("mean", "rstd") else (test.features,)

@@ -1,0 +1,199 @@
+"""The kernel host: the child process that runs kernels in a build's own interpreter (standard library and numpy only, Python >= 3.10).
+
+Copied to a private folder and started from there as `python host.py SOCKET LIFELINE`, so that GoNoGo's own modules never shadow
+those of the build. It may hang, crash, print without end or be killed at any moment: the worker on the other side of the socket copes.
+
+Messages are a 4-byte big-endian length and that many bytes of UTF-8 JSON. Tensors lie in .npy files which the worker made; they are
+memory-mapped here and never unpickled. Requests, each answered once and in order:
+  load  {"module", "factory", "paths"}   import the executor and let it warm up     -> {"ok": true, "python", "numpy"}
+  open  {"build"} with the chip's lock   Factory(build)                             -> {"ok": true}
+  run   {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}   -> {"ok": true, "ms", "position"}
+  close                                  executor.close() where there is one, exit
+Anything that goes wrong inside the executor: {"ok": false, "error": one line, "trace"}.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+
+COPY_BELOW_BYTES = 1 << 20
+"""Smaller inputs are copied out of one lasting map; larger ones are mapped anew, copy-on-write, which costs a fixed 0.1 ms."""
+MAX_ERROR_CHARS = 4000
+
+
+def tie_to_worker(lifeline: socket.socket) -> None:
+    """Make the kernel kill our whole process group when the worker's end of the lifeline closes, however the worker died.
+
+    O_ASYNC with F_SETSIG asks for SIGKILL instead of SIGIO: it comes even while native code holds the GIL. The thread is the
+    fallback where the system can't do that.
+    """
+    try:
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, getattr(fcntl, "F_SETSIG", 10), int(signal.SIGKILL))
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    except OSError as problem:
+        print("host: no kernel lifeline (" + str(problem) + "), only the watching thread", file=sys.stderr)
+
+    def watch() -> None:
+        while lifeline.recv(1):
+            pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+Request = dict[str, Any]
+
+
+class Channel:
+    """Length-prefixed JSON over the socket; a request may carry one file descriptor (the chip's lock)."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.held: list[int] = []
+        """Descriptors that came with a message: kept open until we die, and with them the lock."""
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < count:
+            # recvmsg, not recv: the lock's descriptor comes as ancillary data of whichever bytes it was sent with
+            chunk, ancillary, _flags, _address = self.sock.recvmsg(count - len(parts), socket.CMSG_SPACE(4))
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds = array.array("i")
+                    fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+                    self.held.extend(fds)
+            if not chunk:
+                return None
+            parts += chunk
+        return bytes(parts)
+
+    def receive(self) -> Any:
+        """The next request, or None when the worker closed the socket."""
+        header = self._exactly(4)
+        if header is None:
+            return None
+        body = self._exactly(struct.unpack(">I", header)[0])
+        return None if body is None else json.loads(body)
+
+    def send(self, reply: dict[str, Any]) -> None:
+        body = json.dumps(reply).encode()
+        self.sock.sendall(struct.pack(">I", len(body)) + body)
+
+
+class Host:
+    """The requests, and what they need between them: the factory, the executor, the open maps."""
+
+    def __init__(self) -> None:
+        self.factory: Any = None
+        self.executor: Any = None
+        self.position = 0
+        self.maps: dict[str, np.ndarray[Any, Any]] = {}
+
+    def load(self, request: Request) -> Request:
+        sys.path[:0] = request.get("paths", [])
+        self.factory = getattr(importlib.import_module(request["module"]), request["factory"])
+        warm = getattr(self.factory, "warm", None)
+        if callable(warm):
+            warm()  # loads compiled code; runs no kernel, so this child still counts as fresh
+        return {"python": sys.version.split()[0], "numpy": np.__version__}
+
+    def open(self, request: Request) -> Request:
+        self.executor = self.factory(request["build"])
+        return {}
+
+    def run(self, request: Request) -> Request:
+        inputs = {name: self.given(file) for name, file in request["inputs"].items()}
+        position = self.position
+        self.position += 1
+        start = time.perf_counter()
+        if getattr(self.executor, "placed", False):
+            outputs = self.executor.run_placed(request["test"], inputs, seed=request["seed"], position=position)
+        else:
+            outputs = self.executor.run(request["test"], inputs)
+        spent = (time.perf_counter() - start) * 1e3
+        problem = self.store(outputs, request["outputs"])
+        return {"ms": spent, "position": position, **({"problem": problem} if problem else {})}
+
+    def close(self, _request: Request) -> Request:
+        close = getattr(self.executor, "close", None)
+        if callable(close):
+            close()
+        return {}
+
+    def lasting(self, file: str, mode: Any) -> np.ndarray[Any, Any]:
+        if file not in self.maps:
+            self.maps[file] = np.load(file, mmap_mode=mode, allow_pickle=False)
+        return self.maps[file]
+
+    def given(self, file: str) -> np.ndarray[Any, Any]:
+        """An input that the kernel may even write to: neither the worker's arrays nor the next seed's see it."""
+        mapped = self.lasting(file, "r")
+        if mapped.nbytes < COPY_BELOW_BYTES:
+            return np.array(mapped, order="C", subok=False)
+        return np.asarray(np.load(file, mmap_mode="c", allow_pickle=False)).view(np.ndarray)
+
+    def store(self, outputs: Any, expected: Request) -> str | None:
+        """Write the expected outputs into the worker's files; what can't be stored is told in one line instead."""
+        if not hasattr(outputs, "keys"):
+            return "the executor returned " + type(outputs).__name__ + ", not a mapping of names to arrays"
+        for name, place in expected.items():
+            if name not in outputs:
+                return "output " + name + " is missing; got " + (", ".join(sorted(map(str, outputs))) or "nothing")
+            value, shape = outputs[name], tuple(place["shape"])
+            if not isinstance(value, (np.ndarray, np.generic)):  # a row's mean of a vector is a NumPy scalar
+                return "output " + name + " is a " + type(value).__name__ + ", not a numpy array"
+            if value.dtype != np.dtype("<f4") or value.shape != shape:
+                return f"output {name} is {value.dtype} {list(value.shape)}; expected float32 {list(shape)}"
+        for name, place in expected.items():
+            self.lasting(place["file"], "r+")[...] = outputs[name]
+        return None
+
+
+def answer(host: Host, request: Request) -> Request:
+    """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the process really ends."""
+    operations = {"load": host.load, "open": host.open, "run": host.run, "close": host.close}
+    try:
+        return {"ok": True, **operations[request["op"]](request)}
+    except Exception as problem:
+        words = "".join(traceback.format_exception_only(type(problem), problem)).strip()
+        return {"ok": False, "error": words[:MAX_ERROR_CHARS], "trace": traceback.format_exc()[-MAX_ERROR_CHARS:]}
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # the kernel closed or replaced its own stream
+                stream.flush()
+
+
+def main() -> None:
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    lifeline = socket.socket(fileno=int(sys.argv[2]))
+    tie_to_worker(lifeline)
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    channel, host = Channel(sock), Host()
+    while True:
+        request = channel.receive()
+        if request is None:
+            return
+        channel.send(answer(host, request))
+        if request["op"] == "close":
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Running kernels without a server: one executor with one build, in this process where that is safe, else in a kernel host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gonogo.problems import GonogoError
+from gonogo.tests import TestSpec
+from workers.executors import registry
+from workers.executors.base import Arrays, FloatArray, KernelCrash, KernelError, KernelHang, check_outputs, output_shapes, shaped_inputs
+from workers.executors.kernel_host import KernelHost
+from workers.executors.meanings import Meaning
+from workers.executors.slots import Shapes, Slot
+
+NOT_HERE = frozenset({"hang", "crash"})
+"""The emulator's builds that would take this process with them: they get a kernel host of their own."""
+
+
+class LocalRunner:
+    """Runs the kernels of one build, seed after seed. A context manager: leaving it ends the child, if there is one."""
+
+    def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
+        """Raises FieldError or KernelError when the executor doesn't know the build, HostUnavailable when no child can be started."""
+        self.meaning = meaning
+        self.build = build
+        self.deadline_s = deadline_s
+        self._host: KernelHost | None = None
+        self._slot: Slot | None = None
+        self._slot_test: TestSpec | None = None
+        self._position = 0
+        self._inside: Any = None
+        if isolated:
+            self._open()
+        else:
+            from workers.executors.emulator_executor import EmulatorExecutor
+
+            self._inside = EmulatorExecutor(build)
+
+    @property
+    def profile(self) -> str | None:
+        """The budget profile of the build, for gonogo.judging.judge."""
+        return self.meaning.profile
+
+    @property
+    def produced(self) -> tuple[str, ...] | None:
+        """The outputs that the build declares (None = all), for gonogo.judging.judge."""
+        return self.meaning.produced
+
+    @property
+    def host_run(self) -> str | None:
+        """Which child process runs the kernels; None in this process."""
+        return self._host.host_run if self._host else None
+
+    @property
+    def position(self) -> int:
+        """How many kernels this child has run so far."""
+        return self._position
+
+    def run(self, test: TestSpec, given: Mapping[str, NDArray[Any]], *, seed: int = 0) -> dict[str, FloatArray]:
+        """The outputs for one seed's quantised inputs (rows flat or shaped). Raises KernelError, KernelHang or KernelCrash.
+
+        After a hang or a crash the next run gets a fresh child.
+        """
+        inputs = shaped_inputs(test, given)
+        expected = output_shapes(test, self.produced)
+        if self._inside is not None:
+            position, self._position = self._position, self._position + 1
+            try:
+                outputs = self._inside.run_placed(test.canonical(), inputs, seed=seed, position=position)
+            except GonogoError:
+                raise
+            except Exception as problem:
+                raise KernelError(f"{type(problem).__name__}: {problem}") from problem
+            return check_outputs(outputs, expected)
+        host = self._host or self._open()
+        slot = self._slot_for(host, test, inputs, expected)
+        slot.write(inputs)
+        self._position += 1
+        try:
+            host.submit({"test": test.canonical(), "seed": seed, **slot.request()})
+            host.receive(time.monotonic() + self.deadline_s)
+        except (KernelHang, KernelCrash):
+            host.kill()  # it can't be asked to close its device; `close` would wait for it
+            self.close()
+            raise
+        return slot.read()
+
+    def close(self) -> None:
+        """End the child; the next run would start another."""
+        if self._slot is not None:
+            self._slot.delete()
+            self._slot = None
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+        self._position = 0
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> KernelHost:
+        host = KernelHost(self.meaning.executor, self.meaning.environment)
+        try:
+            host.open(self.build)
+        except BaseException:
+            host.kill()
+            raise
+        self._host, self._position = host, 0
+        return host
+
+    def _slot_for(self, host: KernelHost, test: TestSpec, inputs: Arrays, expected: Shapes) -> Slot:
+        if self._slot is None or self._slot_test != test:
+            if self._slot is not None:
+                self._slot.delete()
+            prefix = f"{self._position}"
+            self._slot = Slot(host.folder, prefix, {name: array.shape for name, array in inputs.items()}, expected)
+            self._slot_test = test
+        return self._slot
+
+
+def runner(executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None) -> LocalRunner:
+    """A runner for this executor and build; `isolated` forces a child process (default: for everything but harmless emulator builds)."""
+    from settings import load as load_settings
+    from workers.executors import meanings
+
+    settings = load_settings()
+    spec = registry.find(executor)
+    meaning = meanings.meaning(spec, build, meanings.read(settings.builds_file))
+    own = executor == registry.EMULATOR and build not in NOT_HERE and not meaning.environment and meaning.executor.python is None
+    return LocalRunner(
+        meaning, build, deadline_s=deadline_s or settings.per_seed_deadline_s, isolated=not own if isolated is None else isolated or not own
+    )

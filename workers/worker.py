@@ -1,0 +1,164 @@
+"""`gonogo worker`: one process that serves the queue of its device; the composition root of the device side.
+
+It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the database and never runs a kernel itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, bootsteps, signals
+from celery.platforms import SecurityWarning
+from celery.worker import state
+
+import settings as all_settings
+from gonogo.problems import InfrastructureError
+from settings import Settings
+from workers import queue
+
+log = logging.getLogger(__name__)
+
+CLOSE_S = 1.0
+"""How long a stopping worker tries to send what is left before it puts it on disk."""
+ALL = "all"
+LOOK_AGAIN_S = 0.002
+
+
+class Wake(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Hands Celery's event loop to the worker, so that the end of a task wakes it up at once and not at its next timer."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+    hub: Any = None
+
+    def start(self, consumer: Any) -> None:
+        """The loop of this connection (a new one after each loss)."""
+        Wake.hub = getattr(consumer, "hub", None)
+
+    @classmethod
+    def wake(cls) -> None:
+        """Make the loop look round now; from any thread."""
+        hub = cls.hub
+        if hub is not None:
+            with contextlib.suppress(Exception):  # the loop of a connection that has just been lost
+                hub.call_soon(cls._until_idle, hub)
+
+    @staticmethod
+    def _until_idle(hub: Any) -> None:
+        """A task that has returned is still booked for a moment, and as long as it is the loop asks for no further message."""
+        if state.reserved_requests:
+            hub.call_later(LOOK_AGAIN_S, Wake._until_idle, hub)
+
+
+def main(executor: str = "emulator", device: str | None = None, settings: Settings | None = None) -> int:
+    """Serve chunks until SIGTERM or SIGINT; 0 when it stopped in good order.
+
+    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip of the first (default: the first
+    free one). Raises InfrastructureError or FieldError before it has begun when something is missing.
+    """
+    settings = settings or all_settings.load()
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=False
+    )
+    if settings.broker_url is None or settings.worker_key is None:
+        raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
+    if settings.numba_cache_dir:
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute()))  # read when numba is imported
+    app = queue.make_app(settings.broker_url)
+    app.conf.worker_disable_prefetch = True
+    app.steps["consumer"].add(Wake)
+    warnings.simplefilter("ignore", SecurityWarning)  # "you're root": so is every container's first process; nothing is unpickled here
+    return _serve(app, settings, executor, device)
+
+
+def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -> int:
+    """Put the parts together, run Celery in this thread, take the parts down again."""
+    # Only now: numba's cache folder is chosen, and `gonogo worker --help` needs none of this
+    from gonogo.problems import FieldError
+    from workers.attempt import Bench
+    from workers.cancel import CancelWatcher
+    from workers.devices import discovery
+    from workers.executors import meanings, registry
+    from workers.executors.kernel_host import sweep
+    from workers.executors.pool import HostPool
+    from workers.heartbeat import EXPIRES_S, Pulse, Vitals
+    from workers.pipeline import warm_up
+    from workers.postman import Postman
+    from workers.tasks import Runner, Shop, register
+    from workers.threads import Threads
+
+    broker_url, worker_key = settings.broker_url, settings.worker_key
+    assert broker_url is not None
+    assert worker_key is not None
+    key = worker_key.get_secret_value()
+    known = registry.known(settings.executors)
+    names = list(known) if executor == ALL else [name.strip() for name in executor.split(",")]
+    for name in names:
+        if name not in known:
+            raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(known))
+    lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
+    devices = {
+        name: discovery.claim(name, device if index == 0 else None, lock_folder, arch=settings.arch, board=settings.board)
+        for index, name in enumerate(names)
+    }
+    first = devices[names[0]]
+    worker = f"{first.identity}/{os.getpid()}"
+    spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute() / first.name.replace(":", "-")
+    postman = Postman(app, key, spool)
+    pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
+    watcher = CancelWatcher(broker_url)
+    benches = {name: Bench(worker, devices[name], lock_folder, pool, threads, postman, vitals) for name in names}
+    runner = Runner(Shop(settings, key, known, benches, meanings.read(settings.builds_file), watcher))
+    register(app, runner, Wake.wake)
+    if swept := sweep():
+        log.warning("deleted %d folders that killed workers had left", swept)
+    pool.prepare(known[names[0]])
+    threads.submit(warm_up)
+
+    def beat(body: Mapping[str, Any]) -> None:
+        queue.send(app, key, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body, expires_s=EXPIRES_S)
+
+    identity = {
+        "worker": worker,
+        "queues": [each.queue for each in devices.values()],
+        "device": first.identity,
+        "host": first.host,
+        "executors": names,
+    }
+    pulse = Pulse(identity, vitals, beat, settings.heartbeat_s)
+
+    def on_shutdown(**_: Any) -> None:
+        postman.hurry()
+        runner.stop()
+        Wake.wake()
+
+    signals.worker_shutting_down.connect(on_shutdown, weak=False)
+    log.info("worker %s serves %s", worker, ", ".join(identity["queues"]))
+    try:
+        served = app.Worker(
+            pool="threads",
+            concurrency=1,
+            queues=identity["queues"],
+            hostname=f"{first.name}-{os.getpid()}@{first.host}",
+            loglevel=settings.log_level.upper(),
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+        )
+        served.start()
+        return int(served.exitcode or 0)
+    finally:
+        signals.worker_shutting_down.disconnect(on_shutdown)
+        runner.stop()
+        pulse.stop()
+        watcher.close()
+        pool.close()
+        postman.close(CLOSE_S)
+        threads.close()
