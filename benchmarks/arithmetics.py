@@ -50,7 +50,7 @@ class Stochastic:
 
 def pairwise(a: NDArray[Any]) -> NDArray[Any]:
     """NumPy's sum of the last axis, in the array's own precision."""
-    return a.sum(axis=-1, keepdims=True, dtype=a.dtype)
+    return np.asarray(a.sum(axis=-1, keepdims=True, dtype=a.dtype))
 
 
 def in_order(a: NDArray[Any]) -> NDArray[Any]:

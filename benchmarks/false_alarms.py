@@ -40,7 +40,13 @@ REGIMES: tuple[Mapping[str, Any], ...] = (
     {"regime": "constant", "value": 0.5},
     {"regime": "uniform", "low": 0, "high": 1},
 )
-NUMERICS: tuple[Mapping[str, Any], ...] = ({}, {"input": "fp32", "output": "fp32"}, {"input": "fp32"}, {"output": "bfp8_b"}, {"statistics": "own"})
+NUMERICS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"input": "fp32", "output": "fp32"},
+    {"input": "fp32"},
+    {"output": "bfp8_b"},
+    {"statistics": "own"},
+)
 
 
 def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
@@ -62,7 +68,11 @@ def beyond(statistics: Mapping[str, Any]) -> list[str]:
     """The statistics that by themselves would not be explained."""
     parts = [name for name in statistics if name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))]
     kept = {name: value for name, value in statistics.items() if name == "count" or name.endswith("_count")}
-    return [name for name in parts if statistics[name] is not None and explain({**kept, name: statistics[name]}, POLICY) is not Explanation.explained]
+    return [
+        name
+        for name in parts
+        if statistics[name] is not None and explain({**kept, name: statistics[name]}, POLICY) is not Explanation.explained
+    ]
 
 
 def monte_carlo(seeds: int) -> float:
@@ -85,7 +95,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--show", type=int, default=0, help="print so many of the alarms")
     chosen = parser.parse_args(arguments)
     console = Console(width=170 if not sys.stdout.isatty() else None)
-    table = Table("kernel", "arithmetic", "profile", "seeds", "explained", "suspect", "unexplained", "no information", "beyond its limit, by statistic")
+    table = Table(
+        "kernel",
+        "arithmetic",
+        "profile",
+        "seeds",
+        "explained",
+        "suspect",
+        "unexplained",
+        "no information",
+        "beyond its limit, by statistic",
+    )
     bad = 0
     for kernel, (name, (run, profiles)) in itertools.product(("layernorm_bw", "layernorm_fw"), RIGHT.items()):
         if name == "fp32, Welford" and kernel == "layernorm_bw":

@@ -175,6 +175,10 @@ def _explains(name: str) -> bool:
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
+_EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
+"""How the names of the statistics end that explain."""
+
+
 def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
     """(value, largest explained, largest suspect) of each statistic that says something.
 
@@ -183,6 +187,8 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
     count = _number(statistics.get("count"))
     infinite = statistics.get("nonfinite_statistics") or {}
     for name, raw in statistics.items():
+        if not name.endswith(_EXPLAINING):
+            continue
         value = math.inf if infinite.get(name) == "inf" else _number(raw)
         if value is None:
             continue

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
-from gonogo.numerics.budgets.expectation import Array, Expectation, binade, output_step
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, binade, output_step
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
 """The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
@@ -39,7 +39,7 @@ def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
         array = array.copy()
         array[np.isnan(array)] = np.frombuffer(b"\x00\x00\xc0\x7f", dtype="<f4")[0]
     hasher = hashlib.blake2b(np.asarray(shape, dtype="<i8").tobytes(), digest_size=8)
-    hasher.update(memoryview(array.reshape(-1)).cast("B"))
+    hasher.update(array.reshape(-1).view(np.uint8).data)
     return hasher.hexdigest()
 
 
@@ -54,7 +54,7 @@ def golden_of(expected: Expectation) -> directions.Golden:
     """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of what stored intermediates make of it."""
     even = rounded(expected.reference, expected.out, expected.out_block)
     found = [even, ties_away(expected.reference, even, expected)]
-    if expected.bias is not None:
+    if expected.bias is not None and expected.bias.any():
         predicted = expected.reference + expected.bias
         even = rounded(predicted, expected.out, expected.out_block)
         found += [even, ties_away(predicted, even, expected)]
@@ -111,38 +111,56 @@ def statistics(
     mismatch, outliers and the directions with the quantised reference, over informative rows. `shape` is the output's own (for the
     digest). null where a metric is undefined or infinite; `nonfinite` counts values that are not finite where the reference is.
     """
-    out = np.asarray(output, np.float64)
+    result: Statistics = {"count": int(output.size), "digest": digest(output, shape)}
+    result.update(nonfinite(output))
+    keep = finite_rows(output)
+    if not keep.any() or not np.isfinite(output[keep]).any():
+        return result | blank(expected)
+    out = np.asarray(output[keep], np.float64)
+    expected = restrict(expected, keep)
     finite = np.isfinite(out)
-    result: Statistics = {"count": int(out.size), "digest": digest(output, shape)}
-    result.update(_nonfinite(out, finite))
-    if out.size == 0 or not finite.any():
-        return result | _blank(expected)
-    result.update(_against_raw(out, raw, finite, expected, allclose))
-    result.update(_against_budget(out, expected, finite))
+    result = _against_raw(out, raw[keep], finite, expected, allclose) | _against_budget(out, expected, finite) | result
     return result
 
 
-def _nonfinite(out: Array, finite: NDArray[np.bool_]) -> Statistics:
+def finite_rows(output: NDArray[np.float32]) -> Mask:
+    """The rows that are compared: of a matrix those without NaN and Inf; an output of one row is compared where it is finite."""
+    return np.asarray(np.isfinite(output).all(axis=1)) if output.shape[0] > 1 else np.ones(1, bool)
+
+
+def nonfinite(out: NDArray[np.floating]) -> Statistics:
+    """How many values are not finite, of which kinds, and where the first one is."""
+    finite = np.isfinite(out)
     if finite.all():
         return {"nonfinite": 0, "nonfinite_kinds": None}
     kinds = {"nan": int(np.isnan(out).sum()), "+inf": int((out == np.inf).sum()), "-inf": int((out == -np.inf).sum())}
     row, column = np.argwhere(~finite)[0]
-    return {"nonfinite": int((~finite).sum()), "nonfinite_kinds": {k: v for k, v in kinds.items() if v}, "worst_index": [int(row), int(column)]}
+    return {
+        "nonfinite": int((~finite).sum()),
+        "nonfinite_kinds": {k: v for k, v in kinds.items() if v},
+        "worst_index": [int(row), int(column)],
+    }
 
 
-def _against_raw(out: Array, raw: Array, finite: NDArray[np.bool_], expected: Expectation, allclose: tuple[float, float] | None) -> Statistics:
+def _against_raw(out: Array, raw: Array, finite: Mask, expected: Expectation, allclose: tuple[float, float] | None) -> Statistics:
     error, reference = (out - raw)[finite], raw[finite]
     size = np.abs(error)
     norm = float(np.sqrt((reference**2).sum()))
-    grid = 2 * expected.out * np.maximum(binade(rounded(raw, expected.out, expected.out_block)), SMALLEST_NORMAL)[finite]
-    distance = np.abs(out[finite] - rounded(raw, expected.out, expected.out_block)[finite]) / grid
+    golden = rounded(raw, expected.out, expected.out_block)[finite]
+    distance = np.abs(out[finite] - golden) / (2 * expected.out * np.maximum(binade(golden), SMALLEST_NORMAL))
+    needed = np.maximum((size - np.multiply.outer(NEEDED_RTOLS, np.abs(reference))).max(axis=1), 0.0)
     result: Statistics = {
-        "max_abs": float(size.max()), "mean_abs": float(size.mean()), "rms": float(np.sqrt((error**2).mean())),
-        "rel_frobenius": _ratio(float(np.sqrt((error**2).sum())), norm), "pcc_deficit": pcc_deficit(reference, error),
-        "ulp_max": float(distance.max()), "ulp_p99": percentile_99(distance),
-        "needed_atol": {f"{rtol:g}": max(0.0, float((size - rtol * np.abs(reference)).max())) for rtol in NEEDED_RTOLS},
-        "tolerance_ratio": None, "tolerance_ratio_quantised": None,
-    }  # fmt: skip
+        "max_abs": float(size.max()),
+        "mean_abs": float(size.mean()),
+        "rms": float(np.sqrt((error**2).mean())),
+        "rel_frobenius": _ratio(float(np.sqrt((error**2).sum())), norm),
+        "pcc_deficit": pcc_deficit(reference, error),
+        "ulp_max": float(distance.max()),
+        "ulp_p99": percentile_99(distance),
+        "needed_atol": dict(zip(map("{:g}".format, NEEDED_RTOLS), needed.tolist(), strict=True)),
+        "tolerance_ratio": None,
+        "tolerance_ratio_quantised": None,
+    }
     if allclose is not None:
         rtol, atol = allclose
         result["tolerance_ratio"] = _largest_ratio(size, atol + rtol * np.abs(reference))
@@ -151,13 +169,12 @@ def _against_raw(out: Array, raw: Array, finite: NDArray[np.bool_], expected: Ex
     return result
 
 
-def _against_budget(out: Array, expected: Expectation, finite: NDArray[np.bool_]) -> Statistics:
+def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statistics:
     informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
-    keep = informative & finite.all(axis=1)
     result: Statistics = {"rows_left_out": int((~informative).sum())}
     usable = finite & informative[:, None]
     if not usable.any():
-        return _blank(expected) | result
+        return blank(expected) | result
     error = np.where(finite, out, 0.0) - expected.reference
     size = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,44 +182,55 @@ def _against_budget(out: Array, expected: Expectation, finite: NDArray[np.bool_]
         standard = np.where(size == 0, 0.0, error**2 / expected.variance)[usable]
         multiple = np.log2(np.abs(out / expected.reference))
         power = np.rint(multiple)
-        outlier = usable & (ratio > OUTLIER_BUDGETS) & (power != 0) & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
+        outlier = (
+            usable & (ratio > OUTLIER_BUDGETS) & (power != 0) & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
+        )
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     golden = rounded(expected.reference, expected.out, expected.out_block)
     result |= {
-        "budget_ratio": float(ratio.max()), "over_budget_fraction": float((ratio > 1).sum() / usable.sum()),
-        "chi": float(np.sqrt(standard.mean())), "mismatch_fraction": float((out != golden)[usable].sum() / usable.sum()),
+        "budget_ratio": float(ratio.max()),
+        "over_budget_fraction": float((ratio > 1).sum() / usable.sum()),
+        "chi": float(np.sqrt(standard.mean())),
+        "mismatch_fraction": float((out != golden)[usable].sum() / usable.sum()),
         "outliers": int(outlier.sum()),
-    }  # fmt: skip
-    if finite.all():
-        result["worst_index"] = [int(worst[0]), int(worst[1])]
+    }
+    result["worst_index"] = [int(worst[0]), int(worst[1])]
     golden_errors = golden_of(expected)
     for direction in expected.directions:
-        chosen = keep if direction.axis != "tiles" else np.ones(1, bool)
-        if not chosen.any() or (direction.axis == "tiles" and not finite.all()):
+        if not finite.all():  # of one row, some values: its projections say nothing
             result |= scores_of(direction.name, None)
             continue
-        result |= scores_of(direction.name, directions.scores(restrict(expected, chosen), restrict_direction(direction, chosen), error[chosen], tuple(each[chosen] for each in golden_errors)))
+        used = tuple(each[informative] for each in golden_errors)
+        found = directions.scores(restrict(expected, informative), restrict_direction(direction, informative), error[informative], used)
+        result |= scores_of(direction.name, found)
     return result
 
 
-def restrict(expected: Expectation, keep: NDArray[np.bool_]) -> Expectation:
+def restrict(expected: Expectation, keep: Mask) -> Expectation:
     """The expectation of some of its rows."""
     if keep.all():
         return expected
+
     def rows(a: Array) -> Array:
         return a[keep] if a.shape[0] == keep.size else a
 
     return replace(
-        expected, reference=rows(expected.reference), bound=rows(expected.bound), noise=rows(expected.noise),
+        expected,
+        reference=rows(expected.reference),
+        bound=rows(expected.bound),
+        noise=rows(expected.noise),
         shared=tuple(replace(s, variance=rows(s.variance), pattern=rows(s.pattern)) for s in expected.shared),
-        bias=None if expected.bias is None else rows(expected.bias), trend=tuple(rows(t) for t in expected.trend),
+        bias=None if expected.bias is None else rows(expected.bias),
+        trend=tuple(rows(t) for t in expected.trend),
         spread=None if expected.spread is None else rows(expected.spread),
         allowance=tuple(rows(each) for each in expected.allowance),
         keyed=tuple(replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed),
-    )  # fmt: skip
+        informative=None if expected.informative is None else expected.informative[keep],
+        directions=tuple(restrict_direction(each, keep) for each in expected.directions),
+    )
 
 
-def restrict_direction(direction: directions.Direction, keep: NDArray[np.bool_]) -> directions.Direction:
+def restrict_direction(direction: Direction, keep: Mask) -> Direction:
     """The direction on some of the rows."""
     if direction.axis == "tiles" or direction.weights.shape[0] != keep.size or keep.all():
         return direction
@@ -220,7 +248,7 @@ def scores_of(name: str, found: directions.Scores | None) -> Statistics:
     }
 
 
-def _blank(expected: Expectation) -> Statistics:
+def blank(expected: Expectation) -> Statistics:
     names = ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
     result: Statistics = dict.fromkeys(names)
     result |= {"outliers": 0, "rows_left_out": 0}

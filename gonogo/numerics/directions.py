@@ -8,8 +8,8 @@ The slope of e on a direction w is sum(w e) / sum(w^2); over its standard deviat
         + excess of (sum w e0)^2 and (sum w bias)^2                       what a perfectly rounded output, and the rounding of the
                                                                           stored intermediates, show beyond chance by themselves
 and sum(w e) counts only as far as it lies outside the hull of 0 and the allowances' projections;
-with e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a column rows are independent, but for identical rows, for trends and for
-spreads (see expectation.py).
+e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a column rows are independent,
+but for identical rows, for trends and for spreads (see expectation.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, excess
-
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, Mask, excess
 
 Golden = tuple[Array, ...]
 """Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a bias is known."""
@@ -36,7 +36,7 @@ class Scores:
     z: Array
 
     @classmethod
-    def of(cls, numerator: Array, variance: Array, valid: Array) -> Scores:
+    def of(cls, numerator: Array, variance: Array, valid: Mask) -> Scores:
         """z where `valid`; 0/0 says nothing, x/0 is infinite."""
         used = valid & ~((variance <= 0) & (numerator == 0)) & np.isfinite(numerator)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -48,14 +48,13 @@ class Scores:
         return cls(float(np.sqrt(np.mean(scores**2))), float(scores.max()), count, z)
 
 
-def grouped(reference: Array, amounts: Array) -> Array:
-    """Sum over groups of equal |reference| of (sum of amounts)^2, for one row; amounts (..., N)."""
-    _, group = np.unique(np.abs(reference), return_inverse=True)
+def grouped(group: NDArray[np.intp], amounts: Array) -> Array:
+    """Sum over groups of (sum of amounts)^2; amounts (..., N)."""
     flat = amounts.reshape(-1, amounts.shape[-1])
     return np.array([(np.bincount(group, weights=each) ** 2).sum() for each in flat]).reshape(amounts.shape[:-1])
 
 
-def identical_rows(reference: Array) -> Array:
+def identical_rows(reference: Array) -> NDArray[np.intp]:
     """For each row the index of the first row that equals it bit for bit."""
     seen: dict[bytes, int] = {}
     return np.array([seen.setdefault(np.ascontiguousarray(row).tobytes(), i) for i, row in enumerate(reference)], dtype=np.intp)
@@ -82,13 +81,13 @@ def keyed(w: Array, errors: Keyed) -> Array:
 def along_rows(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
     """One slope per row."""
     w = direction.weights
-    own = np.array([grouped(f, np.abs(a) * np.sqrt(v)) for f, a, v in zip(expected.reference, w, expected.noise, strict=True)])
+    own = np.array([grouped(g, np.abs(a) * np.sqrt(v)) for g, a, v in zip(expected.groups, w, expected.noise, strict=True)])
     return _along(expected, direction, own, error, golden_errors)
 
 
 def along_tiles(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
     """Several directions on the single row of an output: one per row of the weights."""
-    own = grouped(expected.reference[0], np.abs(direction.weights) * np.sqrt(expected.noise[0]))
+    own = grouped(expected.groups[0], np.abs(direction.weights) * np.sqrt(expected.noise[0]))
     return _along(expected, direction, own, error, golden_errors)
 
 

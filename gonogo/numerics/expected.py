@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gonogo.numerics import compare, layernorm
 from gonogo.numerics.budgets import backward, backward_terms, forward, forward_terms
-from gonogo.numerics.budgets.expectation import Array, Expectation
+from gonogo.numerics.budgets.expectation import Array, Expectation, Mask
 from gonogo.numerics.budgets.profiles import BLOCK_FORMATS
 from gonogo.numerics.fused import backward as fused_backward
 from gonogo.numerics.fused import forward as fused_forward
@@ -30,7 +30,9 @@ def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str
     return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
 
 
-def statistics_plain(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
+def statistics_plain(
+    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+) -> dict[str, Any]:
     """The definition: NumPy only. `outputs` are matrices (see judging.matrix)."""
     wanted = expectations(test, given, profile)
     references = layernorm.reference(test, raw)
@@ -38,22 +40,47 @@ def statistics_plain(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mappin
     result = {}
     for name, output in outputs.items():
         raw_matrix = references[name].reshape(output.shape)
-        result[name] = compare.storable(compare.statistics(output, wanted[name], raw_matrix, allclose=allclose[name], shape=_shape(name, output)))
+        result[name] = compare.storable(
+            compare.statistics(output, wanted[name], raw_matrix, allclose=allclose[name], shape=_shape(name, output))
+        )
     return result
 
 
-def statistics(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
-    """The same by the fused path where it can: numba is there, every output is finite, no block format is put out."""
-    if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS or not all(np.isfinite(output).all() for output in outputs.values()):
+def statistics(
+    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+) -> dict[str, Any]:
+    """The same by the fused path where it can: numba is there, and no block format is put out."""
+    if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
         return statistics_plain(test, raw, given, outputs, profile)
-    found = {name: {"digest": compare.digest(output, _shape(name, output))} for name, output in outputs.items()}
+    broken = {name: keep for name, output in outputs.items() if not (keep := compare.finite_rows(output)).all()}
+    found = _fused(test, raw, given, {name: output for name, output in outputs.items() if name not in broken}, profile)
+    for name, keep in broken.items():
+        output = outputs[name]
+        if not keep.any():
+            found |= statistics_plain(test, raw, given, {name: output}, profile)
+            continue
+        rows = _fused(test, _some(raw, keep), _some(given, keep), {name: np.ascontiguousarray(output[keep])}, profile)[name]
+        whole = {"count": int(output.size), "digest": compare.digest(output, _shape(name, output)), **compare.nonfinite(output)}
+        found[name] = rows | whole
+    return {name: found[name] for name in outputs}
+
+
+def _fused(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
+    if not outputs:
+        return {}
     if test.kernel == "layernorm_fw":
         fused = fused_forward.statistics(raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test))
     else:
         terms = backward_terms(test, profile)
         known = backward.given_moments(given, test.epsilon, terms)
         fused = fused_backward.statistics(raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test))
-    return {name: compare.storable(fused[name] | found[name]) for name in outputs}
+    digests = {name: {"digest": compare.digest(output, _shape(name, output))} for name, output in outputs.items()}
+    return {name: compare.storable(fused[name] | digests[name]) for name in outputs}
+
+
+def _some(arrays: Arrays, keep: Mask) -> dict[str, NDArray[Any]]:
+    """The rows of x, dy, mean and rstd; gamma and beta whole."""
+    return {name: a if name in ("gamma", "beta") else np.ascontiguousarray(a[keep]) for name, a in arrays.items()}
 
 
 def _moments(arrays: Arrays, epsilon: float) -> tuple[Array, Array]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 try:
-    import numba
+    from numba import njit
 except ImportError:  # numba is an accelerator, never a requirement: NumPy is the definition
-    numba = None
-
-HAVE_NUMBA: bool = numba is not None
+    HAVE_NUMBA = False
+else:
+    HAVE_NUMBA = True
 
 
 def jit(function: F) -> F:
@@ -21,7 +21,7 @@ def jit(function: F) -> F:
     Never `parallel=True` (numba's workqueue layer aborts the process when entered from several threads) and never
     `fastmath` (it would change the arithmetic that is the subject here). `error_model="numpy"`: x/0 is inf, as in NumPy.
     """
-    if numba is None:
+    if not HAVE_NUMBA:
         return function
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    return compiled
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
+    return cast(F, compiled)

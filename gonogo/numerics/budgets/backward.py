@@ -18,7 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Shared, binade, coherence, excess, output_bound, round_away, round_even, ties_of_blocks, truncate
+from gonogo.numerics.budgets.expectation import (
+    Array,
+    Direction,
+    Expectation,
+    Mask,
+    Shared,
+    binade,
+    coherence,
+    excess,
+    output_bound,
+    round_away,
+    round_even,
+    ties_of_blocks,
+    truncate,
+)
 from gonogo.numerics.budgets.moments import lanes, moments
 from gonogo.numerics.budgets.profiles import TF32_READ, BackwardTerms, ForwardTerms
 
@@ -59,7 +73,7 @@ class GivenMoments:
     var_rstd: Array  # relative
     trend_mean: tuple[Array, ...]  # errors that have one sign in all rows: the truncated 1/N, ties, rounding that all rows share
     trend_rstd: tuple[Array, ...]  # relative
-    informative: NDArray[np.bool_]
+    informative: Mask
 
     @classmethod
     def given(cls, mean: Array, rstd: Array) -> GivenMoments:
@@ -74,9 +88,16 @@ class GivenMoments:
         m = moments(x, epsilon, t)
         r = m.rstd
         return cls(
-            m.mean, r, m.bound_mean, m.bound_rstd / r, m.var_mean, m.var_rstd / r**2, (m.trend_mean, m.lane_bias, m.together_mean),
-            (m.trend_rstd / r, m.together_rstd / r), m.informative,
-        )  # fmt: skip
+            m.mean,
+            r,
+            m.bound_mean,
+            m.bound_rstd / r,
+            m.var_mean,
+            m.var_rstd / r**2,
+            (m.trend_mean, m.lane_bias, m.together_mean),
+            (m.trend_rstd / r, m.together_rstd / r),
+            m.informative,
+        )
 
 
 def given_moments(given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms) -> GivenMoments:
@@ -110,19 +131,25 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     lane1, lane2 = lanes(p), lanes(px)
     running = t.additions * t.accumulate
     d1 = (
-        (t.reciprocal + t.read_sum + t.product) * np.abs(s1) + t.stored_sum * binade(s1) + t.read_lane * np.abs(lane1).sum(1, keepdims=True) / n
-        + running * np.abs(p).mean(1, keepdims=True) + e_p.mean(1, keepdims=True)
-    )  # fmt: skip
+        (t.reciprocal + t.read_sum + t.product) * np.abs(s1)
+        + t.stored_sum * binade(s1)
+        + t.read_lane * np.abs(lane1).sum(1, keepdims=True) / n
+        + running * np.abs(p).mean(1, keepdims=True)
+        + e_p.mean(1, keepdims=True)
+    )
     d2 = (
-        (t.reciprocal + t.read_sum + t.product) * np.abs(s2) + t.stored_sum * binade(s2) + t.read_lane * np.abs(lane2).sum(1, keepdims=True) / n
+        (t.reciprocal + t.read_sum + t.product) * np.abs(s2)
+        + t.stored_sum * binade(s2)
+        + t.read_lane * np.abs(lane2).sum(1, keepdims=True) / n
         + running * np.abs(px).mean(1, keepdims=True)
         + (np.abs(p) * e_xhat + np.abs(xhat) * e_p + t.stored_weighted * binade(px)).mean(1, keepdims=True)
-    )  # fmt: skip
+    )
     h_difference = t.difference * (binade(p - s1) + binade(xhat * s2) + binade(p - s1 - xhat * s2))
     before = (
         r * (e_p + h_difference + d1 + np.abs(xhat) * d2 + np.abs(s2) * e_xhat + d2 * moved + 2 * rstd_error * np.abs(xhat * s2))
-        + (t.scale + rstd_error) * np.abs(dx) + ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))
-    )  # fmt: skip
+        + (t.scale + rstd_error) * np.abs(dx)
+        + ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))
+    )
     bound = before + output_bound(np.abs(dx) + before, t.out, t.out_block)
 
     # The rounding of stored intermediates, predicted: x^, P and P x^.
@@ -148,17 +175,33 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     own1 = var_p.sum(1, keepdims=True) / n**2
     own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(1, keepdims=True) / n**2
     v1 = (
-        (systematic + t.read_sum**2 / 12) * s1**2 + (t.stored_sum * binade(s1)) ** 2 / 3
-        + (lane_variance * (lane1**2).sum(1, keepdims=True) + t.additions * t.accumulate**2 * ((p**2).sum(1, keepdims=True) + (n * s1) ** 2)) / n**2
-        + own1 + excess(bias1**2, own1) + excess(shift1**2, s2**2 * var_xhat.sum(1, keepdims=True) / n**2)
-        + (s2 * r) ** 2 * known.var_mean + s1**2 * moved**4 / 3
-    )  # fmt: skip
+        (systematic + t.read_sum**2 / 12) * s1**2
+        + (t.stored_sum * binade(s1)) ** 2 / 3
+        + (
+            lane_variance * (lane1**2).sum(1, keepdims=True)
+            + t.additions * t.accumulate**2 * ((p**2).sum(1, keepdims=True) + (n * s1) ** 2)
+        )
+        / n**2
+        + own1
+        + excess(bias1**2, own1)
+        + excess(shift1**2, s2**2 * var_xhat.sum(1, keepdims=True) / n**2)
+        + (s2 * r) ** 2 * known.var_mean
+        + s1**2 * moved**4 / 3
+    )
     v2 = (
-        (systematic + t.read_sum**2 / 12) * s2**2 + (t.stored_sum * binade(s2)) ** 2 / 3
-        + (lane_variance * (lane2**2).sum(1, keepdims=True) + t.additions * t.accumulate**2 * ((px**2).sum(1, keepdims=True) + (n * s2) ** 2)) / n**2
-        + own2 + excess(bias2**2, own2) + excess(shift2**2, s2**2 * (xhat**2 * var_xhat).sum(1, keepdims=True) / n**2)
-        + (s1 * r) ** 2 * known.var_mean + 4 * s2**2 * known.var_rstd
-    )  # fmt: skip
+        (systematic + t.read_sum**2 / 12) * s2**2
+        + (t.stored_sum * binade(s2)) ** 2 / 3
+        + (
+            lane_variance * (lane2**2).sum(1, keepdims=True)
+            + t.additions * t.accumulate**2 * ((px**2).sum(1, keepdims=True) + (n * s2) ** 2)
+        )
+        / n**2
+        + own2
+        + excess(bias2**2, own2)
+        + excess(shift2**2, s2**2 * (xhat**2 * var_xhat).sum(1, keepdims=True) / n**2)
+        + (s1 * r) ** 2 * known.var_mean
+        + 4 * s2**2 * known.var_rstd
+    )
     differences = t.difference**2 * (binade(p - s1) ** 2 + binade(xhat * s2) ** 2 + binade(p - s1 - xhat * s2) ** 2)
     noise = r**2 * (var_p + s2**2 * var_xhat + differences / 3) + output_bound(dx, t.out, t.out_block) ** 2 / 3
     noise = noise + (ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))) ** 2
@@ -176,17 +219,24 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     floor = n * (NEGLIGIBLE * r[:, 0] * np.abs(p).max(axis=1, initial=0.0)) ** 2
     expected = {
         "dx": Expectation(
-            reference=dx, bound=bound, noise=noise, out=t.out, out_block=t.out_block, informative=known.informative,
+            reference=dx,
+            bound=bound,
+            noise=noise,
+            out=t.out,
+            out_block=t.out_block,
+            informative=known.informative,
             shared=(Shared(r**2 * v1, np.ones((1, 1))), Shared(r**2 * v2, xhat), Shared(scale**2 + known.var_rstd, dx), *patterns),
             trend=(r * (bias1 + xhat * bias2), np.sqrt(systematic) * r * (s1 + xhat * s2), scale * dx, *ties),
             allowance=allowance,
             spread=r * (spread1 + np.abs(xhat) * spread2),
             directions=(
-                Direction("row", np.ones_like(x)), Direction("xhat", xhat), Direction("scale", dx, floor=floor),
+                Direction("row", np.ones_like(x)),
+                Direction("xhat", xhat),
+                Direction("scale", dx, floor=floor),
                 Direction("col", np.ones_like(x), axis="column"),
             ),
         )
-    }  # fmt: skip
+    }
 
     c = dy * xhat
     h_c = t.stored_column * binade(c)
@@ -195,13 +245,24 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     c_read = as_read(dy, t) * (xhat + d_xhat)
     d_c = round_away(c_read, t.stored_column) - c
     expected["dgamma"] = with_own_statistics(
-        column_sum(row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t),
-        dy, xhat, known,
-    )  # fmt: skip
+        column_sum(
+            row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t
+        ),
+        dy,
+        xhat,
+        known,
+    )
     magnitude = np.abs(dy).sum(axis=0)
     read = t.read + t.product
     expected["dbeta"] = column_sum(
-        row_tiles(dy), magnitude, read * magnitude, read**2 / 3 * (dy**2).sum(axis=0), np.zeros(n), t.read + t.product_mean + t.scale, rows, t
+        row_tiles(dy),
+        magnitude,
+        read * magnitude,
+        read**2 / 3 * (dy**2).sum(axis=0),
+        np.zeros(n),
+        t.read + t.product_mean + t.scale,
+        rows,
+        t,
     )
     return expected
 
@@ -221,10 +282,11 @@ def with_own_statistics(expected: Expectation, dy: Array, xhat: Array, known: Gi
         return total
 
     return replace(
-        expected, factors=(together(slope_mean * np.sqrt(known.var_mean)), together(slope_rstd * np.sqrt(known.var_rstd))),
+        expected,
+        factors=(together(slope_mean * np.sqrt(known.var_mean)), together(slope_rstd * np.sqrt(known.var_rstd))),
         shared=(*expected.shared, *(Shared(np.ones((1, 1)), each.sum(axis=0, keepdims=True)) for each in trends)),
         informative=np.array([bool(known.informative.all())]),
-    )  # fmt: skip
+    )
 
 
 def column_sum(
@@ -240,12 +302,21 @@ def column_sum(
     stored = t.stored_partial * binade(partial)
     before = bound + min(rows, 1024) * t.accumulate * magnitude + len(tiles) * stored + scale * np.abs(reference)
     noise = (
-        variance + rows * (t.accumulate * partial) ** 2 + len(tiles) * stored**2 / 3
+        variance
+        + rows * (t.accumulate * partial) ** 2
+        + len(tiles) * stored**2 / 3
         + output_bound(reference[None, :], t.out, t.out_block)[0] ** 2 / 3
-    )  # fmt: skip
+    )
     return Expectation(
-        reference=reference[None, :], bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[None, :],
-        noise=noise[None, :], out=t.out, out_block=t.out_block, bias=predicted[None, :],
-        shared=(Shared(np.full((1, 1), scale**2), reference[None, :]), *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out_block))),
+        reference=reference[None, :],
+        bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[None, :],
+        noise=noise[None, :],
+        out=t.out,
+        out_block=t.out_block,
+        bias=predicted[None, :],
+        shared=(
+            Shared(np.full((1, 1), scale**2), reference[None, :]),
+            *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out_block)),
+        ),
         directions=(Direction("scale", reference[None, :]), Direction("tile", tiles, axis="tiles")),
-    )  # fmt: skip
+    )

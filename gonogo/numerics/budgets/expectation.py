@@ -5,12 +5,14 @@ Every output is a matrix here: y and dx (rows, N); mean and rstd (1, rows); dgam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _EXPONENT = np.int64(0x7FF0000000000000)
 
@@ -85,9 +87,14 @@ class Expectation:
     """Errors (rows, N) that a right kernel may or may not make as a whole (an operand rounded onto another's grid, predicted for its value
     and for the ends of that value's own bound): a projection between none and any of them is no evidence."""
     factors: tuple[Array, ...] = ()  # (K, N), of an output of one row: K independent errors (one standard deviation each)
-    informative: Array | None = field(default=None)  # (rows,) False: nothing can be said about the row
+    informative: Mask | None = None  # (rows,) False: nothing can be said about the row
 
-    @property
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.intp], ...]:
+        """For each row the group of each element: those of equal |reference|."""
+        return tuple(np.unique(np.abs(row), return_inverse=True)[1].reshape(-1) for row in self.reference)
+
+    @cached_property
     def variance(self) -> Array:
         """s^2 of each element."""
         total = self.noise.copy()
@@ -120,6 +127,7 @@ def ties_of_blocks(values: Array, block: bool) -> tuple[Array, ...]:
     """The systematic part of packing to a block format, as a pattern: a value whose exponent is d below its block's loses 1 + d of
     bf16's bits, is a tie with probability 2^-(1+d) and then moves half a step away from zero: 2^-8 of its binade on average."""
     return (np.copysign(BF16 * binade(values), values),) if block else ()
+
 
 COHERENT = 4.0
 """A predicted projection beyond two standard deviations of independent rounding is not chance: it is the data's own."""

@@ -14,7 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics.budgets.backward import ARITHMETIC
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, Shared, binade, output_bound, output_step, round_away, ties_of_blocks, truncate
+from gonogo.numerics.budgets.expectation import (
+    Array,
+    Direction,
+    Expectation,
+    Keyed,
+    Mask,
+    Shared,
+    binade,
+    output_bound,
+    output_step,
+    round_away,
+    ties_of_blocks,
+    truncate,
+)
 from gonogo.numerics.budgets.moments import moments
 from gonogo.numerics.budgets.profiles import TF32_READ, ForwardTerms
 
@@ -42,15 +55,18 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
     before = d_product + h_product + h_add + t.scale * np.abs(y) + ARITHMETIC * (np.abs(g_xhat) + np.abs(beta))
     bound_y = before + output_bound(np.abs(y) + before, t.out, t.out_block)
     noise = (
-        (t.stored * binade(g_xhat)) ** 2 / 3 + ((t.product + 2 * t.read) * g_xhat) ** 2 / 3
-        + h_add**2 / 3 + output_bound(y, t.out, t.out_block) ** 2 / 3 + (ARITHMETIC * (np.abs(g_xhat) + np.abs(beta))) ** 2
-    )  # fmt: skip
+        (t.stored * binade(g_xhat)) ** 2 / 3
+        + ((t.product + 2 * t.read) * g_xhat) ** 2 / 3
+        + h_add**2 / 3
+        + output_bound(y, t.out, t.out_block) ** 2 / 3
+        + (ARITHMETIC * (np.abs(g_xhat) + np.abs(beta))) ** 2
+    )
 
     slope_mean, slope_rstd = gamma * r, gamma * centred
     ones = np.ones_like(x)
-    # What ELWADD leaves lies on a grid, its own 2^-10 one or that of the smaller operand's last bit: the packer meets a tie with probability
-    # grid/step, and rounds it away from zero by step/2: grid/2 on average, of the sign of y. beta as the FPU reads it is off by one amount
-    # in a whole column.
+    # What ELWADD leaves lies on a grid, its own 2^-10 one or that of the smaller operand's last bit: the packer meets a tie with
+    # probability grid/step, and rounds it away from zero by step/2: grid/2 on average, of the sign of y. beta as the FPU reads it is
+    # off by one amount in a whole column.
     smaller, larger = np.minimum(np.abs(g_xhat), np.abs(beta)), np.maximum(np.abs(g_xhat), np.abs(beta))
     grid = np.minimum(np.maximum(t.align * binade(larger), t.stored * binade(smaller)), output_step(y, t.out, t.out_block))
     patterns = [np.copysign(grid, y), *ties_of_blocks(y, t.out_block)]
@@ -63,16 +79,30 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
     allowance = tuple(slope_mean * (each - onto(each, grid)) for each in stored)
     scale = t.product_mean + t.read + t.scale
     expected_y = Expectation(
-        reference=y, bound=bound_y, noise=noise, out=t.out, out_block=t.out_block, informative=m.informative,
-        keyed=(same_x,), allowance=allowance,
-        shared=(Shared(m.var_mean, slope_mean), Shared(m.var_rstd, slope_rstd), Shared(np.full((1, 1), scale**2), g_xhat), *shared_patterns(patterns)),
+        reference=y,
+        bound=bound_y,
+        noise=noise,
+        out=t.out,
+        out_block=t.out_block,
+        informative=m.informative,
+        keyed=(same_x,),
+        allowance=allowance,
+        shared=(
+            Shared(m.var_mean, slope_mean),
+            Shared(m.var_rstd, slope_rstd),
+            Shared(np.full((1, 1), scale**2), g_xhat),
+            *shared_patterns(patterns),
+        ),
         trend=(slope_mean * m.trend_mean, slope_rstd * m.trend_rstd, scale * g_xhat, *patterns),
         spread=np.abs(slope_mean) * (m.together_mean + m.lane) + np.abs(slope_rstd) * (m.together_rstd + m.lane_rstd),
         directions=(
-            Direction("mean", gamma * ones), Direction("rstd", g_xhat), Direction("scale", y),
-            Direction("gamma", xhat, axis="column"), Direction("beta", ones, axis="column"),
+            Direction("mean", gamma * ones),
+            Direction("rstd", g_xhat),
+            Direction("scale", y),
+            Direction("gamma", xhat, axis="column"),
+            Direction("beta", ones, axis="column"),
         ),
-    )  # fmt: skip
+    )
     return {
         "y": expected_y,
         "mean": per_row(mu, m.before_mean, m.own_mean, (m.trend_mean, m.together_mean, m.lane_bias), t, None),
@@ -92,7 +122,7 @@ def onto(values: Array, grid: Array) -> Array:
 
 
 def per_row(
-    reference: Array, before: Array, variance: Array, systematic: tuple[Array, ...], t: ForwardTerms, informative: NDArray[np.bool_] | None
+    reference: Array, before: Array, variance: Array, systematic: tuple[Array, ...], t: ForwardTerms, informative: Mask | None
 ) -> Expectation:
     """mean or rstd, stored and put out: columns (rows, 1) -> an expectation of one row.
 
@@ -104,8 +134,12 @@ def per_row(
     extra = output_bound(reference.T, t.out, t.out_block).T ** 2 / 3
     said = np.ones((reference.shape[0], 1), bool) if informative is None else informative[:, None]
     return Expectation(
-        reference=reference.T, bound=np.where(said, bound, np.inf).T, noise=np.where(said, variance + extra, SAYS_NOTHING).T, out=t.out,
-        out_block=t.out_block, informative=np.array([bool(said.any())]),
+        reference=reference.T,
+        bound=np.where(said, bound, np.inf).T,
+        noise=np.where(said, variance + extra, SAYS_NOTHING).T,
+        out=t.out,
+        out_block=t.out_block,
+        informative=np.array([bool(said.any())]),
         shared=shared_patterns([np.where(said, each, 0.0).T for each in (*systematic, *ties_of_blocks(reference, t.out_block))]),
         directions=(Direction("scale", np.where(said, reference, 0.0).T),),
-    )  # fmt: skip
+    )

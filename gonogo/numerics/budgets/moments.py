@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.expectation import Array, binade, coherence, excess, round_away
+from gonogo.numerics.budgets.expectation import Array, Mask, binade, coherence, excess, round_away
 from gonogo.numerics.budgets.profiles import ForwardTerms
 
 
@@ -49,7 +48,7 @@ class Moments:
     own_rstd: Array
     trend_rstd: Array
     together_rstd: Array
-    informative: NDArray[np.bool_]  # (rows,)
+    informative: Mask  # (rows,)
 
     @property
     def var_mean(self) -> Array:
@@ -75,12 +74,16 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     sums = lanes(x)
     steps = binade(sums) * t.stored
     lane = steps.sum(axis=1, keepdims=True) / n
-    before_mean = t.reciprocal * np.abs(mu) + lane * (1 + t.reciprocal) + t.half_grid * (np.abs(mu) + lane) + (running + t.read + t.product) * size
+    before_mean = (
+        t.reciprocal * np.abs(mu) + lane * (1 + t.reciprocal) + t.half_grid * (np.abs(mu) + lane) + (running + t.read + t.product) * size
+    )
     bound_mean = before_mean + t.stored * binade(np.abs(mu) + before_mean)
     own_mean = (
-        (steps**2).sum(axis=1, keepdims=True) / 3 / n**2 + (t.stored * binade(mu)) ** 2 / 3 + t.additions * (t.accumulate * size) ** 2
+        (steps**2).sum(axis=1, keepdims=True) / 3 / n**2
+        + (t.stored * binade(mu)) ** 2 / 3
+        + t.additions * (t.accumulate * size) ** 2
         + (t.read**2 + t.product**2) * (x**2).sum(axis=1, keepdims=True) / 3 / n**2
-    )  # fmt: skip
+    )
     if t.running:
         own_mean = own_mean + (n * t.accumulate * size) ** 2 / 12
     lane_bias = (round_away(sums, t.stored) - sums).sum(axis=1, keepdims=True) / n
@@ -96,22 +99,42 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     if t.running:
         squares = squares + 2 * np.abs(centred).mean(axis=1, keepdims=True) * running * size
     bound_variance = (
-        t.reciprocal * v + lane2 + bound_mean**2 * (1 + t.reciprocal) + (t.half_grid + t.read + t.product + running) * v + squares + t.epsilon_error
-    )  # fmt: skip
+        t.reciprocal * v
+        + lane2
+        + bound_mean**2 * (1 + t.reciprocal)
+        + (t.half_grid + t.read + t.product + running) * v
+        + squares
+        + t.epsilon_error
+    )
     informative = (bound_variance < v + epsilon)[:, 0]
     usable = np.where(informative[:, None], bound_variance, 0.0)
     before_rstd = np.maximum(1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable))
     cube = r**3 / 2
     own_rstd = (t.stored * binade(r)) ** 2 / 3 + cube**2 * (
-        (steps2**2).sum(axis=1, keepdims=True) / 3 / n**2 + bound_mean**4 + squares**2 + t.additions * (t.accumulate * v) ** 2
+        (steps2**2).sum(axis=1, keepdims=True) / 3 / n**2
+        + bound_mean**4
+        + squares**2
+        + t.additions * (t.accumulate * v) ** 2
         + 4 / 3 * products.sum(axis=1, keepdims=True) / n**2
-    )  # fmt: skip
+    )
     relative = (v / (v + epsilon)) * (t.reciprocal + t.half_grid + t.product_mean + t.read) / 2
     return Moments(
-        mean=mu, rstd=r, centred=centred, align=align, lane=lane, lane_bias=lane_bias, lane_rstd=cube * lane2,
-        before_mean=before_mean, bound_mean=bound_mean, own_mean=own_mean, trend_mean=(t.reciprocal + t.half_grid + t.read + t.product_mean) * mu,
+        mean=mu,
+        rstd=r,
+        centred=centred,
+        align=align,
+        lane=lane,
+        lane_bias=lane_bias,
+        lane_rstd=cube * lane2,
+        before_mean=before_mean,
+        bound_mean=bound_mean,
+        own_mean=own_mean,
+        trend_mean=(t.reciprocal + t.half_grid + t.read + t.product_mean) * mu,
         together_mean=coherence(mu[:, 0], t.stored) * t.stored * binade(mu),
-        before_rstd=before_rstd, bound_rstd=before_rstd + t.stored * binade(r + before_rstd), own_rstd=own_rstd,
-        trend_rstd=relative * r + cube * t.epsilon_error, together_rstd=coherence(r[:, 0], t.stored) * t.stored * binade(r),
+        before_rstd=before_rstd,
+        bound_rstd=before_rstd + t.stored * binade(r + before_rstd),
+        own_rstd=own_rstd,
+        trend_rstd=relative * r + cube * t.epsilon_error,
+        together_rstd=coherence(r[:, 0], t.stored) * t.stored * binade(r),
         informative=informative,
-    )  # fmt: skip
+    )

@@ -136,28 +136,66 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return BackwardTerms(
-            out=out, out_block=block, xhat=2 * u, align=u, read=0.0, product=u, product_mean=0.0, stored_product=u, stored_weighted=2 * u,
-            stored_sum=2 * u, read_sum=0.0, read_lane=0.0, reciprocal=u, accumulate=u, additions=float(min(n, 1024)), difference=u,
-            scale=2 * u, stored_column=u, stored_partial=0.0, own=own,
-        )  # fmt: skip
+            out=out,
+            out_block=block,
+            xhat=2 * u,
+            align=u,
+            read=0.0,
+            product=u,
+            product_mean=0.0,
+            stored_product=u,
+            stored_weighted=2 * u,
+            stored_sum=2 * u,
+            read_sum=0.0,
+            read_lane=0.0,
+            reciprocal=u,
+            accumulate=u,
+            additions=float(min(n, 1024)),
+            difference=u,
+            scale=2 * u,
+            stored_column=u,
+            stored_partial=0.0,
+            own=own,
+        )
     phi_max, phi_mean = FIDELITY_LOSS[numerics.fidelity]
     wide_dst = numerics.accumulate == "fp32"
     accumulate = 2.0**-24 if wide_dst else UNIT_ROUNDOFF["bf16"]
     buffers = _buffer(test, name)
     common = BackwardTerms(
-        out=out, out_block=block, xhat=buffers, align=ALIGNMENT, read=TF32_READ if _reads_tf32(test) else 0.0,
-        product=phi_max + (0.0 if wide_dst else 2.0**-7), product_mean=phi_mean + (0.0 if wide_dst else 2.0**-8),
-        stored_product=0.0, stored_weighted=0.0, stored_sum=0.0, read_sum=TF32_READ, read_lane=TF32_READ, reciprocal=reciprocal_error(n),
-        accumulate=accumulate, additions=2.0 * tiles, difference=0.0 if wide_dst else 2.0**-7, scale=0.0 if wide_dst else 2.0**-8,
-        stored_column=buffers, stored_partial=0.0, own=own,
-    )  # fmt: skip
+        out=out,
+        out_block=block,
+        xhat=buffers,
+        align=ALIGNMENT,
+        read=TF32_READ if _reads_tf32(test) else 0.0,
+        product=phi_max + (0.0 if wide_dst else 2.0**-7),
+        product_mean=phi_mean + (0.0 if wide_dst else 2.0**-8),
+        stored_product=0.0,
+        stored_weighted=0.0,
+        stored_sum=0.0,
+        read_sum=TF32_READ,
+        read_lane=TF32_READ,
+        reciprocal=reciprocal_error(n),
+        accumulate=accumulate,
+        additions=2.0 * tiles,
+        difference=0.0 if wide_dst else 2.0**-7,
+        scale=0.0 if wide_dst else 2.0**-8,
+        stored_column=buffers,
+        stored_partial=0.0,
+        own=own,
+    )
     if name == "tt-train":
         return common
     return replace(
-        common, stored_product=buffers, stored_weighted=buffers, stored_sum=buffers, read_sum=0.0, read_lane=0.0,
-        difference=max(buffers, common.difference), scale=max(GENERIC_SCALE if buffers >= 2.0**-8 else buffers, common.scale),
+        common,
+        stored_product=buffers,
+        stored_weighted=buffers,
+        stored_sum=buffers,
+        read_sum=0.0,
+        read_lane=0.0,
+        difference=max(buffers, common.difference),
+        scale=max(GENERIC_SCALE if buffers >= 2.0**-8 else buffers, common.scale),
         stored_partial=buffers,
-    )  # fmt: skip
+    )
 
 
 def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
@@ -169,16 +207,42 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
-        return ForwardTerms(out=out, out_block=block, stored=u, align=u, read=0.0, product=u, product_mean=0.0, reciprocal=u, accumulate=u,
-                            additions=float(min(n, 1024)), half_grid=u, epsilon_error=0.0, scale=2 * u, first_order=True, running=True)  # fmt: skip
+        return ForwardTerms(
+            out=out,
+            out_block=block,
+            stored=u,
+            align=u,
+            read=0.0,
+            product=u,
+            product_mean=0.0,
+            reciprocal=u,
+            accumulate=u,
+            additions=float(min(n, 1024)),
+            half_grid=u,
+            epsilon_error=0.0,
+            scale=2 * u,
+            first_order=True,
+            running=True,
+        )
     phi_max, phi_mean = FIDELITY_LOSS[numerics.fidelity]
     wide_dst = numerics.accumulate == "fp32"
     buffers = _buffer(test, name)
     epsilon = np.array([test.epsilon], dtype=np.float32)
     truncated = float((epsilon.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)[0])
     return ForwardTerms(
-        out=out, out_block=block, stored=buffers, align=ALIGNMENT, read=TF32_READ if _reads_tf32(test) else 0.0,
-        product=phi_max + (0.0 if wide_dst else 2.0**-7), product_mean=phi_mean + (0.0 if wide_dst else 2.0**-8),
-        reciprocal=reciprocal_error(n), accumulate=2.0**-24 if wide_dst else UNIT_ROUNDOFF["bf16"], additions=2.0 * -(-n // 32),
-        half_grid=2.0**-12, epsilon_error=abs(truncated - test.epsilon), scale=0.0, first_order=_reads_tf32(test), running=False,
-    )  # fmt: skip
+        out=out,
+        out_block=block,
+        stored=buffers,
+        align=ALIGNMENT,
+        read=TF32_READ if _reads_tf32(test) else 0.0,
+        product=phi_max + (0.0 if wide_dst else 2.0**-7),
+        product_mean=phi_mean + (0.0 if wide_dst else 2.0**-8),
+        reciprocal=reciprocal_error(n),
+        accumulate=2.0**-24 if wide_dst else UNIT_ROUNDOFF["bf16"],
+        additions=2.0 * -(-n // 32),
+        half_grid=2.0**-12,
+        epsilon_error=abs(truncated - test.epsilon),
+        scale=0.0,
+        first_order=_reads_tf32(test),
+        running=False,
+    )

@@ -27,15 +27,55 @@ ROW_FACTS = 4
 
 @jit
 def backward_block(
-    start: int, stop: int, x: Any, dy: Any, gamma: Any, mean: Any, rstd: Any, x_raw: Any, dy_raw: Any, gamma_raw: Any, mean_raw: Any, rstd_raw: Any,
-    given_output: bool, output: Any, t: Any, rtol: float, atol: float, declared: bool, origin: float,
-    totals: Any, bins: Any, scores: Any, columns: Any, sums: Any, facts: Any, floors: Any,
-    mean_errors: Any, rstd_errors: Any, var_means: Any, var_rstds: Any, informative: Any,
+    start: int,
+    stop: int,
+    x: Any,
+    dy: Any,
+    gamma: Any,
+    mean: Any,
+    rstd: Any,
+    x_raw: Any,
+    dy_raw: Any,
+    gamma_raw: Any,
+    mean_raw: Any,
+    rstd_raw: Any,
+    given_output: bool,
+    output: Any,
+    t: Any,
+    rtol: float,
+    atol: float,
+    declared: bool,
+    origin: float,
+    totals: Any,
+    bins: Any,
+    scores: Any,
+    columns: Any,
+    sums: Any,
+    facts: Any,
+    floors: Any,
+    mean_errors: Any,
+    rstd_errors: Any,
+    var_means: Any,
+    var_rstds: Any,
+    informative: Any,
 ) -> None:
     """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go to totals, bins, scores (rows, 9),
     columns (11, N), sums (10, N), facts (rows, 4) and floors (rows,), the squared norm under which a row's reference is nothing."""
-    (u_out, u_xhat, align, read, product, stored_product, stored_weighted, stored_sum, read_sum, read_lane, reciprocal, accumulate, additions) = (
-        t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12])  # fmt: skip
+    (
+        u_out,
+        u_xhat,
+        align,
+        read,
+        product,
+        stored_product,
+        stored_weighted,
+        stored_sum,
+        read_sum,
+        read_lane,
+        reciprocal,
+        accumulate,
+        additions,
+    ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12])
     difference, scale, stored_column, predict_alignment, full_scale = t[13], t[14], t[15], t[16], t[17]
     n = x.shape[1]
     xhat, p, px = np.empty(n), np.empty(n), np.empty(n)
@@ -91,7 +131,9 @@ def backward_block(
             if predict_alignment > 0.0:
                 grid = binade(max(abs(seen), abs(m_read))) * 2.0**-10
                 if grid > 0.0:
-                    d = np.copysign(np.floor(abs(seen) / grid + 0.5) * grid, seen) - np.copysign(np.floor(abs(m_read) / grid + 0.5) * grid, m_read)
+                    d = np.copysign(np.floor(abs(seen) / grid + 0.5) * grid, seen) - np.copysign(
+                        np.floor(abs(m_read) / grid + 0.5) * grid, m_read
+                    )
             moved = d * r
             step = binade(moved) * magic_xhat
             rounded = (moved + step) - step
@@ -112,7 +154,12 @@ def backward_block(
             lanes_abs += abs(lane[c])
             lanes_squared += lane[c] * lane[c]
         d1 += read_lane * lanes_abs / n
-        v1 = (systematic + read_sum * read_sum / 12.0) * s1 * s1 + (stored_sum * binade(s1)) ** 2 / 3.0 + (s2 * r) ** 2 * var_mean + s1 * s1 * moved_mean**4 / 3.0
+        v1 = (
+            (systematic + read_sum * read_sum / 12.0) * s1 * s1
+            + (stored_sum * binade(s1)) ** 2 / 3.0
+            + (s2 * r) ** 2 * var_mean
+            + s1 * s1 * moved_mean**4 / 3.0
+        )
         v1 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(p, p, n) + (n * s1) ** 2)) / n / n
         lane_sums(px, n, lane)
         lanes_abs, lanes_squared = 0.0, 0.0
@@ -150,7 +197,11 @@ def backward_block(
         used2 = abs(s2) + abs(bias2)
         shift1, shift2 = used2 * (total(d_xhat, n) / n), used2 * (dot(xhat, d_xhat, n) / n)
         v1 += own1 + max(bias1 * bias1 - COHERENT * own1, 0.0) + max(shift1 * shift1 - COHERENT * (s2 * s2 * total(v_xhat, n) / n / n), 0.0)
-        v2 += own2 + max(bias2 * bias2 - COHERENT * own2, 0.0) + max(shift2 * shift2 - COHERENT * (s2 * s2 * dot3(xhat, xhat, v_xhat, n) / n / n), 0.0)
+        v2 += (
+            own2
+            + max(bias2 * bias2 - COHERENT * own2, 0.0)
+            + max(shift2 * shift2 - COHERENT * (s2 * s2 * dot3(xhat, xhat, v_xhat, n) / n / n), 0.0)
+        )
         facts[i, 0], facts[i, 1], facts[i, 2], facts[i, 3] = s1, s2, binade(s1), binade(s2)
 
         # The raw reference of dx.
@@ -197,10 +248,16 @@ def backward_block(
             value = r * second
             steps = difference * (binade(first) + binade(xs2) + binade(second))
             tiny = ARITHMETIC * r * (abs(p[j]) + abs(s1) + abs(xs2))
-            before = r * (e_p[j] + steps + d1 + abs(xhat[j]) * d2 + s2_abs * e_xhat[j] + d2 * moved_mean + 2.0 * rstd_error * abs(xs2)) + (scale + rstd_error) * abs(value) + tiny
+            before = (
+                r * (e_p[j] + steps + d1 + abs(xhat[j]) * d2 + s2_abs * e_xhat[j] + d2 * moved_mean + 2.0 * rstd_error * abs(xs2))
+                + (scale + rstd_error) * abs(value)
+                + tiny
+            )
             ref[j] = value
             bound[j] = before + u_out * binade(abs(value) + before)
-            squares = difference * difference * (binade(first) * binade(first) + binade(xs2) * binade(xs2) + binade(second) * binade(second))
+            squares = (
+                difference * difference * (binade(first) * binade(first) + binade(xs2) * binade(xs2) + binade(second) * binade(second))
+            )
             h = u_out * binade(value)
             noise[j] = r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * v_xhat[j] + squares / 3.0) + h * h / 3.0 + tiny * tiny
         for j in range(n):
@@ -215,8 +272,38 @@ def backward_block(
                     seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
                     exact = rounded_away(seen, stored_product) - s
                     allowance[k, j] = r * (rounded_away(exact, difference) - exact)
-        compare_row(i, n, out, raw, ref, bound, noise, ones, xhat, shared, u_out, rtol, atol, declared, origin, totals, bins, scores[i], table,
-                    duplicates, work, error, golden_error, golden_away, variance, informative[i], lock, nothing, allowance, allowances)  # fmt: skip
+        compare_row(
+            i,
+            n,
+            out,
+            raw,
+            ref,
+            bound,
+            noise,
+            ones,
+            xhat,
+            shared,
+            u_out,
+            rtol,
+            atol,
+            declared,
+            origin,
+            totals,
+            bins,
+            scores[i],
+            table,
+            duplicates,
+            work,
+            error,
+            golden_error,
+            golden_away,
+            variance,
+            informative[i],
+            lock,
+            nothing,
+            allowance,
+            allowances,
+        )
         if not informative[i]:
             continue
         root = np.sqrt(systematic)
@@ -224,4 +311,6 @@ def backward_block(
         trends[1, 0], trends[1, 1] = root * r * s1, root * r * s2
         trends[2, 2] = full_scale
         spreads[0], spreads[2] = r * 2.0 * stored_sum * binade(s1), r * 2.0 * stored_sum * binade(s2)
-        add_columns(n, ones, False, ones, xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, allowances, columns)
+        add_columns(
+            n, ones, False, ones, xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, allowances, columns
+        )

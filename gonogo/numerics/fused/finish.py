@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.expectation import Array, excess
+from gonogo.numerics.budgets.expectation import Array, Mask, excess
 from gonogo.numerics.compare import NEEDED_RTOLS, Statistics, pcc_from_sums
 from gonogo.numerics.directions import Scores, outside
 from gonogo.numerics.fused import rows
@@ -51,24 +51,33 @@ def statistics(found: Totals, count: int, declared: bool) -> Statistics:
     distance = np.sqrt(t[rows.SUM_SQUARES])
     used = t[rows.USED]
     result: Statistics = {
-        "max_abs": t[rows.MAX_ABS], "mean_abs": t[rows.SUM_ABS] / count, "rms": np.sqrt(t[rows.SUM_SQUARES] / count),
+        "max_abs": t[rows.MAX_ABS],
+        "mean_abs": t[rows.SUM_ABS] / count,
+        "rms": np.sqrt(t[rows.SUM_SQUARES] / count),
         "rel_frobenius": distance / norm if norm > 0 else (0.0 if distance == 0 else np.inf),
         "pcc_deficit": pcc_from_sums(
-            count, t[rows.SUM_SQUARES] - error**2 / count, t[rows.SUM_RAW_CENTRED] - raw**2 / count, t[rows.SUM_RAW_ERROR] - raw * error / count,
+            count,
+            t[rows.SUM_SQUARES] - error**2 / count,
+            t[rows.SUM_RAW_CENTRED] - raw**2 / count,
+            t[rows.SUM_RAW_ERROR] - raw * error / count,
             t[rows.MAX_RAW],
         ),
-        "ulp_max": t[rows.ULP_MAX], "ulp_p99": _percentile(found.bins, count),
+        "ulp_max": t[rows.ULP_MAX],
+        "ulp_p99": _percentile(found.bins, count),
         "needed_atol": {f"{rtol:g}": float(t[rows.NEEDED + k]) for k, rtol in enumerate(NEEDED_RTOLS)},
         "tolerance_ratio": t[rows.TOLERANCE] if declared else None,
         "tolerance_ratio_quantised": t[rows.TOLERANCE_QUANTISED] if declared else None,
         "outliers": int(t[rows.OUTLIERS]),
-    }  # fmt: skip
+    }
     if used == 0:
         return result | dict.fromkeys(("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"))
     return result | {
-        "budget_ratio": t[rows.BUDGET], "over_budget_fraction": t[rows.OVER] / used, "chi": np.sqrt(t[rows.CHI] / used),
-        "mismatch_fraction": t[rows.MISMATCH] / used, "worst_index": [int(t[rows.WORST_ROW]), int(t[rows.WORST_COLUMN])],
-    }  # fmt: skip
+        "budget_ratio": t[rows.BUDGET],
+        "over_budget_fraction": t[rows.OVER] / used,
+        "chi": np.sqrt(t[rows.CHI] / used),
+        "mismatch_fraction": t[rows.MISMATCH] / used,
+        "worst_index": [int(t[rows.WORST_ROW]), int(t[rows.WORST_COLUMN])],
+    }
 
 
 def _percentile(bins: NDArray[np.int64], count: int) -> float:
@@ -79,7 +88,7 @@ def _percentile(bins: NDArray[np.int64], count: int) -> float:
     return float(np.int64(bits).view(np.float64))
 
 
-def row_scores(scores: Array, place: int, floor: Array | float, keep: NDArray[np.bool_]) -> Scores:
+def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> Scores:
     """The z of one of the three directions from the (rows, 9) sums."""
     numerator, variance, norm = scores[:, 3 * place], scores[:, 3 * place + 1], scores[:, 3 * place + 2]
     return Scores.of(numerator, variance, keep & (norm > floor))
@@ -87,7 +96,10 @@ def row_scores(scores: Array, place: int, floor: Array | float, keep: NDArray[np
 
 def column_scores(columns: Array, spreads: tuple[float, float, float, float]) -> Scores:
     """The z down the columns; `spreads`: how coherent each of the four spreads is (see expectation.coherence)."""
-    own = columns[2]
-    variance = own + excess(np.maximum(columns[1] ** 2, columns[11] ** 2), own) + (columns[3:6] ** 2).sum(axis=0) + (columns[12:14] ** 2).sum(axis=0)
-    spread = sum((k * columns[6 + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
-    return Scores.of(outside(columns[0], list(columns[14:17])), variance + spread**2, columns[10] > 0)
+    own = columns[rows.COLUMN_VARIANCE]
+    golden = np.maximum(columns[rows.COLUMN_EVEN] ** 2, columns[rows.COLUMN_AWAY] ** 2)
+    trends = columns[rows.COLUMN_TREND : rows.COLUMN_TREND + 3], columns[rows.COLUMN_PATTERN : rows.COLUMN_PATTERN + 2]
+    variance = own + excess(golden, own) + sum((trend**2).sum(axis=0) for trend in trends)
+    spread = sum((k * columns[rows.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
+    allowances = list(columns[rows.COLUMN_ALLOWANCE : rows.COLUMN_ALLOWANCE + 3])
+    return Scores.of(outside(columns[rows.COLUMN_ERROR], allowances), variance + spread**2, columns[rows.COLUMN_NORM] > 0)

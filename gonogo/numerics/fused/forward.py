@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gonogo.numerics import compare, directions, layernorm
 from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
 from gonogo.numerics.budgets import forward as definition
-from gonogo.numerics.budgets.expectation import Array, binade, coherence
+from gonogo.numerics.budgets.expectation import Array, Mask, binade, coherence
 from gonogo.numerics.budgets.profiles import ForwardTerms
 from gonogo.numerics.fused import finish, rows
 from gonogo.numerics.fused import forward_rows as block_rows
@@ -22,9 +22,24 @@ Tolerances = Mapping[str, tuple[float, float] | None]
 
 def numbers(t: ForwardTerms) -> Array:
     """The terms in the order in which forward_rows reads them."""
-    return np.array([
-        t.out, t.stored, t.align, t.read, t.product, t.product_mean, t.reciprocal, t.accumulate, t.additions, t.half_grid, t.epsilon_error, t.scale, float(t.first_order), float(t.running),
-    ])  # fmt: skip
+    return np.array(
+        [
+            t.out,
+            t.stored,
+            t.align,
+            t.read,
+            t.product,
+            t.product_mean,
+            t.reciprocal,
+            t.accumulate,
+            t.additions,
+            t.half_grid,
+            t.epsilon_error,
+            t.scale,
+            float(t.first_order),
+            float(t.running),
+        ]
+    )
 
 
 def statistics(
@@ -48,9 +63,29 @@ def statistics(
     def block(start: int, stop: int) -> finish.Totals:
         found = finish.Totals.empty(n, 2)
         block_rows.forward_block(
-            start, stop, x, gamma, beta, raw["x"], gamma_raw, beta_raw, epsilon, y is not None, x if y is None else y, t, *together, rtol, atol,
-            tolerance is not None, origin, found.totals, found.bins, scores, found.columns, facts,
-        )  # fmt: skip
+            start,
+            stop,
+            x,
+            gamma,
+            beta,
+            raw["x"],
+            gamma_raw,
+            beta_raw,
+            epsilon,
+            y is not None,
+            x if y is None else y,
+            t,
+            *together,
+            rtol,
+            atol,
+            tolerance is not None,
+            origin,
+            found.totals,
+            found.bins,
+            scores,
+            found.columns,
+            facts,
+        )
         return found
 
     found = finish.Totals.empty(n, 2)
@@ -61,7 +96,11 @@ def statistics(
     if y is not None:
         result["y"] = _of_y(found, facts, scores, informative, given, epsilon, y, terms, declared=tolerance is not None)
     for name, raw_place, parts in (
-        ("mean", block_rows.MU_RAW, (block_rows.MU, block_rows.BEFORE_MEAN, block_rows.OWN_MEAN, block_rows.TREND_MEAN, block_rows.LANE_BIAS)),
+        (
+            "mean",
+            block_rows.MU_RAW,
+            (block_rows.MU, block_rows.BEFORE_MEAN, block_rows.OWN_MEAN, block_rows.TREND_MEAN, block_rows.LANE_BIAS),
+        ),
         ("rstd", block_rows.R_RAW, (block_rows.R, block_rows.BEFORE_RSTD, block_rows.OWN_RSTD, block_rows.TREND_RSTD)),
     ):
         if name not in outputs:
@@ -76,8 +115,16 @@ def statistics(
 
 
 def _of_y(
-    found: finish.Totals, facts: Array, scores: Array, informative: NDArray[np.bool_], given: Inputs, epsilon: float, y: NDArray[np.float32],
-    terms: ForwardTerms, *, declared: bool,
+    found: finish.Totals,
+    facts: Array,
+    scores: Array,
+    informative: Mask,
+    given: Inputs,
+    epsilon: float,
+    y: NDArray[np.float32],
+    terms: ForwardTerms,
+    *,
+    declared: bool,
 ) -> compare.Statistics:
     count = y.size
     result = finish.statistics(found, count, declared)

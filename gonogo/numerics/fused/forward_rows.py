@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.loops import binade, dot, keyed_variance, lane_sums, rounded_away, total, truncated
-from gonogo.numerics.fused.rows import add_columns, compare_row
+from gonogo.numerics.fused.rows import COLUMN_PATTERN, add_columns, compare_row
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22
@@ -25,12 +25,47 @@ MU, R, BEFORE_MEAN, OWN_MEAN, LANE_BIAS, TREND_MEAN, BEFORE_RSTD, OWN_RSTD, TREN
 
 @jit
 def forward_block(
-    start: int, stop: int, x: Any, gamma: Any, beta: Any, x_raw: Any, gamma_raw: Any, beta_raw: Any, epsilon: float, given_output: bool, output: Any,
-    t: Any, together_mean: float, together_rstd: float, rtol: float, atol: float, declared: bool, origin: float, totals: Any, bins: Any, scores: Any, columns: Any, facts: Any,
+    start: int,
+    stop: int,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    x_raw: Any,
+    gamma_raw: Any,
+    beta_raw: Any,
+    epsilon: float,
+    given_output: bool,
+    output: Any,
+    t: Any,
+    together_mean: float,
+    together_rstd: float,
+    rtol: float,
+    atol: float,
+    declared: bool,
+    origin: float,
+    totals: Any,
+    bins: Any,
+    scores: Any,
+    columns: Any,
+    facts: Any,
 ) -> None:
     """Rows start..stop of x (rows, N) float32; `t` is ForwardTerms as numbers. columns: (2, 11, N), for gamma and beta."""
-    u_out, stored, align, read, product, product_mean, reciprocal, accumulate, additions, half_grid, epsilon_error, scale, first_order, may_run = (
-        t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13])  # fmt: skip
+    (
+        u_out,
+        stored,
+        align,
+        read,
+        product,
+        product_mean,
+        reciprocal,
+        accumulate,
+        additions,
+        half_grid,
+        epsilon_error,
+        scale,
+        first_order,
+        may_run,
+    ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13])
     n = x.shape[1]
     centred, xhat, e_align, a, b = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     ref, raw, bound, noise, out = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -68,14 +103,21 @@ def forward_block(
             if h > 0.0:
                 lane_bias += np.copysign(np.floor(abs(lane[c]) / (2.0 * h) + 0.5) * (2.0 * h), lane[c]) - lane[c]
         per_lane, lane_bias = h_sum / n, lane_bias / n
-        before_mean = reciprocal * mu_abs + per_lane * (1.0 + reciprocal) + half_grid * (mu_abs + per_lane) + (running + read + product) * row_size
+        before_mean = (
+            reciprocal * mu_abs + per_lane * (1.0 + reciprocal) + half_grid * (mu_abs + per_lane) + (running + read + product) * row_size
+        )
         bound_mean = before_mean + stored * binade(mu_abs + before_mean)
         trend_mean = (reciprocal + half_grid + read + product_mean) * mu
         own_mean = h_squares / 3.0 / n / n + (stored * binade(mu)) ** 2 / 3.0 + additions * (accumulate * row_size) ** 2
         own_mean += (read * read + product * product) * dot(a, a, n) / 3.0 / n / n
         if may_run > 0.0:
             own_mean += (n * accumulate * row_size) ** 2 / 12.0
-        var_mean = trend_mean * trend_mean + (together_mean * stored * binade(mu)) ** 2 + own_mean + max(lane_bias * lane_bias - COHERENT * own_mean, 0.0)
+        var_mean = (
+            trend_mean * trend_mean
+            + (together_mean * stored * binade(mu)) ** 2
+            + own_mean
+            + max(lane_bias * lane_bias - COHERENT * own_mean, 0.0)
+        )
 
         for j in range(n):
             top = binade(max(b[j], mu_abs))
@@ -101,7 +143,12 @@ def forward_block(
                 a[j] = abs(centred[j])
             squares += 2.0 * (total(a, n) / n) * running * row_size
         bound_variance = (
-            reciprocal * v + h_square / n + bound_mean * bound_mean * (1.0 + reciprocal) + (half_grid + read + product + running) * v + squares + epsilon_error
+            reciprocal * v
+            + h_square / n
+            + bound_mean * bound_mean * (1.0 + reciprocal)
+            + (half_grid + read + product + running) * v
+            + squares
+            + epsilon_error
         )
         informative = bound_variance < v + epsilon
         usable = bound_variance if informative else 0.0
@@ -112,11 +159,21 @@ def forward_block(
         cube = r * r * r / 2.0
         trend_rstd = relative * r + cube * epsilon_error
         own_rstd = (stored * binade(r)) ** 2 / 3.0 + cube * cube * (
-            h_square_squares / 3.0 / n / n + bound_mean**4 + squares * squares + additions * (accumulate * v) ** 2 + 4.0 / 3.0 * products / n / n
+            h_square_squares / 3.0 / n / n
+            + bound_mean**4
+            + squares * squares
+            + additions * (accumulate * v) ** 2
+            + 4.0 / 3.0 * products / n / n
         )
         var_rstd = trend_rstd * trend_rstd + (together_rstd * stored * binade(r)) ** 2 + own_rstd
         other = cube * h_square / n
-        facts[i, MU], facts[i, BEFORE_MEAN], facts[i, OWN_MEAN], facts[i, LANE_BIAS], facts[i, TREND_MEAN] = mu, before_mean, own_mean, lane_bias, trend_mean
+        facts[i, MU], facts[i, BEFORE_MEAN], facts[i, OWN_MEAN], facts[i, LANE_BIAS], facts[i, TREND_MEAN] = (
+            mu,
+            before_mean,
+            own_mean,
+            lane_bias,
+            trend_mean,
+        )
         facts[i, R], facts[i, BEFORE_RSTD], facts[i, OWN_RSTD], facts[i, TREND_RSTD] = r, half, own_rstd, trend_rstd
         facts[i, INFORMATIVE] = 1.0 if informative else 0.0
 
@@ -153,7 +210,9 @@ def forward_block(
             rel = relative_product * gx
             noise[j] = h_gx * h_gx / 3.0 + rel * rel / 3.0 + h_add * h_add / 3.0 + h_out * h_out / 3.0 + tiny * tiny
             variance[j] = gamma[j] * np.sqrt((e * e + h_xhat * h_xhat) / 3.0)
-            pattern[0, j] = np.copysign(min(max(align * binade(max(gx_abs, beta_abs)), stored * binade(min(gx_abs, beta_abs))), h_out), value)
+            pattern[0, j] = np.copysign(
+                min(max(align * binade(max(gx_abs, beta_abs)), stored * binade(min(gx_abs, beta_abs))), h_out), value
+            )
             own_noise[j] = variance[j] * variance[j] + pattern[0, j] * pattern[0, j]
         if read > 0.0:
             for j in range(n):
@@ -178,8 +237,38 @@ def forward_block(
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
             lock[2] += dot(ref, pattern[k], n) ** 2
         shared[0], shared[1], shared[2] = r * r * var_mean, var_rstd / (r * r) + slope * slope, 0.0
-        compare_row(i, n, out, raw, ref, bound, noise, gamma, g_xhat, shared, u_out, rtol, atol, declared, origin, totals, bins, scores[i], table,
-                    duplicates, work, error, golden_error, golden_away, variance, informative, lock, own_noise, allowance, 3)  # fmt: skip
+        compare_row(
+            i,
+            n,
+            out,
+            raw,
+            ref,
+            bound,
+            noise,
+            gamma,
+            g_xhat,
+            shared,
+            u_out,
+            rtol,
+            atol,
+            declared,
+            origin,
+            totals,
+            bins,
+            scores[i],
+            table,
+            duplicates,
+            work,
+            error,
+            golden_error,
+            golden_away,
+            variance,
+            informative,
+            lock,
+            own_noise,
+            allowance,
+            3,
+        )
         if not informative:
             continue
         trends[0, 0] = r * trend_mean
@@ -187,12 +276,16 @@ def forward_block(
         trends[2, 1] = slope
         spreads[0], spreads[1] = r * stored * binade(mu), r * per_lane
         spreads[2], spreads[3] = stored * binade(r) / r, other / r
-        add_columns(n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[0])
-        add_columns(n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[1])
+        add_columns(
+            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[0]
+        )
+        add_columns(
+            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[1]
+        )
         for k in range(patterns):
             for j in range(n):
-                columns[0, 12 + k, j] += xhat[j] * pattern[k, j]
-                columns[1, 12 + k, j] += pattern[k, j]
+                columns[0, COLUMN_PATTERN + k, j] += xhat[j] * pattern[k, j]
+                columns[1, COLUMN_PATTERN + k, j] += pattern[k, j]
 
 
 @jit

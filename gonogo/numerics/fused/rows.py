@@ -21,8 +21,11 @@ RTOLS = np.array([0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1])
 # Scores of a row, for its three directions: numerator, variance, squared norm.
 SCORES = 9
 
-# Column totals, for each column direction: w e, w e0 (ties to even), w^2 s^2, three trends, four spreads, w^2, w e0 (ties away), two patterns, three allowances.
+# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2,
+# w e0 (ties away), two of w pattern, three of w allowance.
 COLUMNS = 17
+COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
+COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 14
 
 EXACT_BINS = 4096
 BINS = EXACT_BINS + 32 * 1024
@@ -42,9 +45,36 @@ def outside(projection: float, lowest: float, highest: float) -> Any:
 
 @jit
 def compare_row(
-    row: int, n: int, out: Any, raw: Any, ref: Any, bound: Any, noise: Any, w0: Any, w1: Any, shared: Any, unit: float, rtol: float, atol: float,
-    declared: bool, origin: float, totals: Any, bins: Any, scores: Any, table: Any, sums: Any, work: Any, error: Any, golden_error: Any, golden_away: Any, variance: Any,
-    informative: bool, lock: Any, own_noise: Any, allowance: Any, allowances: int,
+    row: int,
+    n: int,
+    out: Any,
+    raw: Any,
+    ref: Any,
+    bound: Any,
+    noise: Any,
+    w0: Any,
+    w1: Any,
+    shared: Any,
+    unit: float,
+    rtol: float,
+    atol: float,
+    declared: bool,
+    origin: float,
+    totals: Any,
+    bins: Any,
+    scores: Any,
+    table: Any,
+    sums: Any,
+    work: Any,
+    error: Any,
+    golden_error: Any,
+    golden_away: Any,
+    variance: Any,
+    informative: bool,
+    lock: Any,
+    own_noise: Any,
+    allowance: Any,
+    allowances: int,
 ) -> None:
     """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
     row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
@@ -159,44 +189,60 @@ def compare_row(
 
 
 @jit
-def add_columns(n: int, w: Any, weighted: bool, w0: Any, w1: Any, ref: Any, error: Any, golden_error: Any, golden_away: Any, variance: Any, trends: Any, spreads: Any, allowance: Any, allowances: int, columns: Any) -> None:
+def add_columns(
+    n: int,
+    w: Any,
+    weighted: bool,
+    w0: Any,
+    w1: Any,
+    ref: Any,
+    error: Any,
+    golden_error: Any,
+    golden_away: Any,
+    variance: Any,
+    trends: Any,
+    spreads: Any,
+    allowance: Any,
+    allowances: int,
+    columns: Any,
+) -> None:
     """Add one row to the column totals of one direction: w (or 1 where not `weighted`).
 
     trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2, 3)."""
     for k in range(allowances):
         for j in range(n):
-            columns[14 + k, j] += (w[j] if weighted else 1.0) * allowance[k, j]
+            columns[COLUMN_ALLOWANCE + k, j] += (w[j] if weighted else 1.0) * allowance[k, j]
     if not weighted:
         for j in range(n):
-            columns[0, j] += error[j]
-            columns[1, j] += golden_error[j]
-            columns[11, j] += golden_away[j]
-            columns[2, j] += variance[j]
-            columns[10, j] += 1.0
+            columns[COLUMN_ERROR, j] += error[j]
+            columns[COLUMN_EVEN, j] += golden_error[j]
+            columns[COLUMN_AWAY, j] += golden_away[j]
+            columns[COLUMN_VARIANCE, j] += variance[j]
+            columns[COLUMN_NORM, j] += 1.0
         for k in range(3):
             a, b, c = trends[k, 0], trends[k, 1], trends[k, 2]
             if a != 0.0 or b != 0.0 or c != 0.0:
                 for j in range(n):
-                    columns[3 + k, j] += a * w0[j] + b * w1[j] + c * ref[j]
+                    columns[COLUMN_TREND + k, j] += a * w0[j] + b * w1[j] + c * ref[j]
         for k in range(4):
             if spreads[k] != 0.0:
                 base = w0 if k < 2 else w1
                 for j in range(n):
-                    columns[6 + k, j] += spreads[k] * abs(base[j])
+                    columns[COLUMN_SPREAD + k, j] += spreads[k] * abs(base[j])
         return
     for j in range(n):
-        columns[0, j] += w[j] * error[j]
-        columns[1, j] += w[j] * golden_error[j]
-        columns[11, j] += w[j] * golden_away[j]
-        columns[2, j] += w[j] * w[j] * variance[j]
-        columns[10, j] += w[j] * w[j]
+        columns[COLUMN_ERROR, j] += w[j] * error[j]
+        columns[COLUMN_EVEN, j] += w[j] * golden_error[j]
+        columns[COLUMN_AWAY, j] += w[j] * golden_away[j]
+        columns[COLUMN_VARIANCE, j] += w[j] * w[j] * variance[j]
+        columns[COLUMN_NORM, j] += w[j] * w[j]
     for k in range(3):
         a, b, c = trends[k, 0], trends[k, 1], trends[k, 2]
         if a != 0.0 or b != 0.0 or c != 0.0:
             for j in range(n):
-                columns[3 + k, j] += w[j] * (a * w0[j] + b * w1[j] + c * ref[j])
+                columns[COLUMN_TREND + k, j] += w[j] * (a * w0[j] + b * w1[j] + c * ref[j])
     for k in range(4):
         if spreads[k] != 0.0:
             base = w0 if k < 2 else w1
             for j in range(n):
-                columns[6 + k, j] += spreads[k] * abs(w[j] * base[j])
+                columns[COLUMN_SPREAD + k, j] += spreads[k] * abs(w[j] * base[j])
