@@ -17,12 +17,18 @@ router = make_router("jobs")
 
 
 class DiagnosisOut(BaseModel):
-    """`diagnosis` holds the words, and the terms with their coefficients, errors and tiles; null while no seed was diagnosed."""
+    """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no terms while none was diagnosed.
+    `verdict` is the job's."""
 
     job: str
     state: JobState
     verdict: str | None
-    diagnosis: dict[str, Any] | None
+    words: str | None
+    can_tell: bool | None
+    terms: list[dict[str, Any]]
+    residuals: dict[str, Any] | None
+    seed: int | None
+    repeat: int | None
 
 
 @router.get("/jobs/{job_id}/diagnosis", responses={200: {"model": DiagnosisOut}}, response_class=Response, summary="Which term is wrong")
@@ -31,4 +37,5 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     with context.reading() as session:
         job = found(session, job_id)
         what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
-    return answer({"job": job.id, "state": job.state.value, "verdict": job.verdict, "diagnosis": what})
+    nothing = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
+    return answer({**nothing, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})

@@ -48,8 +48,8 @@ class Up:
         self.url = str(self.record["url"])
 
     def child(self, word: str) -> psutil.Process:
-        """The child process whose command line holds this word."""
-        found = [each for each in psutil.Process(self.process.pid).children() if any(word in part for part in each.cmdline())]
+        """The child process that is this program or runs this subcommand."""
+        found = [each for each in psutil.Process(self.process.pid).children() if word in (each.name(), *each.cmdline())]
         assert len(found) == 1, f"{word}: {found}"
         return found[0]
 
