@@ -37,5 +37,5 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     with context.reading() as session:
         job = found(session, job_id)
         what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
-    nothing = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
+    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
     return answer({**nothing, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})

@@ -21,6 +21,8 @@ CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32
 CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct"}
 """The build known to be right, per executor; an executor without one has no canary."""
 CANARY_DEADLINE_S: Final = 30.0
+LAST_WORDS: Final = 2000
+"""Characters of the child's log that a failed canary quotes."""
 
 
 class DeviceSick(InfrastructureError):
@@ -46,7 +48,8 @@ def canary(meaning: Meaning) -> bool:
         outputs = slot.read()
         slot.delete()
     except ExecutorFailure as problem:
-        raise DeviceSick(f"the canary did not run: {problem}") from problem
+        last_words = problem.log_tail.strip()[-LAST_WORDS:]
+        raise DeviceSick(f"the canary did not run: {problem}" + (f"; its log ends: {last_words}" if last_words else "")) from problem
     finally:
         host.kill()
     judged = judge(test, raw, given, outputs, profile="tt-train")

@@ -1,0 +1,59 @@
+"""Seeded cases for the tests of the numerics: a spec, its arrays, and regimes and formats that are hard on rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo import tensix
+from gonogo.inputs import generate, quantise
+from gonogo.judging import matrix
+from gonogo.tests import TestSpec
+
+KERNELS = ("layernorm_bw", "layernorm_fw")
+
+REGIMES: Mapping[str, Mapping[str, Any]] = {
+    "uniform": {"regime": "uniform", "low": -1, "high": 1},
+    "normal": {"regime": "normal", "mean": 0, "std": 1},
+    "small": {"regime": "normal", "mean": 0, "std": 1e-3},
+    "offset": {"regime": "offset", "offset": 10, "std": 1},
+    "narrow offset": {"regime": "offset", "offset": -3, "std": 0.05},
+    "ramp": {"regime": "ramp", "low": -1, "high": 1},
+    "narrow ramp": {"regime": "ramp", "low": 1, "high": 1.01},
+    "hot tile": {"regime": "hot_tile", "tile": 0, "value": 8},
+    "constant": {"regime": "constant", "value": 0.5},
+}
+
+
+def spec(kernel: str = "layernorm_bw", shape: tuple[int, ...] = (40, 100), **fields: Any) -> TestSpec:
+    """A test in short form; `regime` is a name in REGIMES."""
+    if "regime" in fields:
+        fields["inputs"] = dict(REGIMES[fields.pop("regime")])
+    return TestSpec.parse({"kernel": kernel, "shape": list(shape), **fields})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test and the arrays of one of its seeds."""
+
+    test: TestSpec
+    seed: int
+    raw: dict[str, NDArray[Any]]
+    given: dict[str, NDArray[np.float32]]
+
+    @classmethod
+    def of(cls, test: TestSpec, seed: int = 0) -> Case:
+        raw = generate(test, seed)
+        return cls(test, seed, raw, quantise(test, raw))
+
+    def emulated(self, build: str = "correct") -> dict[str, NDArray[np.float32]]:
+        """What the emulated build makes of it, in the kernel's own shapes."""
+        return tensix.run(self.test, self.given, build, seed=self.seed)
+
+    def matrices(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+        """The outputs as the numerics take them: (rows, N), or one row."""
+        return {name: matrix(self.test, name, outputs) for name in outputs}
