@@ -14,7 +14,7 @@ from storage import artifacts, closing, events, results
 from storage.encoding import storable
 from storage.ids import is_id
 from storage.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobState
-from storage.tables import AttemptRow, ChunkRow, JobRow, TestSpecRow
+from storage.tables import AttemptRow, BuildRow, ChunkRow, JobRow, TestSpecRow
 
 _OUTCOMES = {
     "done": AttemptState.done,
@@ -38,6 +38,9 @@ class Sendable:
     target: dict[str, str]
     context: Any
     first: bool
+    profile: str | None
+    """The budget profile of the registered build, and below the outputs that it declares; None: the worker's host knows, or the default."""
+    outputs: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,11 @@ class Silent:
 def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Sendable]:
     """Attempts that no worker has started and that this life of the broker (its epoch) has not got, oldest first."""
     query = (
-        select(AttemptRow, ChunkRow.number, JobRow, TestSpecRow.canonical)
+        select(AttemptRow, ChunkRow.number, JobRow, TestSpecRow.canonical, BuildRow.profile, BuildRow.outputs)
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
         .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+        .outerjoin(BuildRow, (BuildRow.name == JobRow.build) & (BuildRow.executor == JobRow.executor))
         .where(AttemptRow.state == AttemptState.sent, or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != epoch))
         .order_by(AttemptRow.id)
         .limit(limit)
@@ -74,8 +78,10 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
             target={"executor": job.executor, "arch": job.arch, "board": job.board},
             context=job.context,
             first=number == 0,
+            profile=profile,
+            outputs=outputs,
         )
-        for attempt, number, job, canonical in session.execute(query)
+        for attempt, number, job, canonical, profile, outputs in session.execute(query)
     ]
 
 

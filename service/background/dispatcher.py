@@ -56,7 +56,7 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
 
 
 def message(core: Core, item: Sendable) -> dict[str, object]:
-    """The body of `run_chunk`: the build's name, never what it means."""
+    """The body of `run_chunk`: the build's name, never how it is run; its budget profile and outputs, when it is registered with them."""
     return {
         "attempt": item.attempt,
         "chunk": item.chunk,
@@ -68,6 +68,8 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
         "context": item.context,
         "seed_deadline_s": core.settings.per_seed_deadline_s,
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS},
+        "profile": item.profile,
+        "outputs": item.outputs,
     }
 
 

@@ -251,6 +251,17 @@ def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
         assert [build["name"] for build in builds.list_(current, executor="ttnn").items] == ["a1b2"]
 
 
+def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> None:
+    with session(engine) as current:
+        builds.add(current, name="nightly", executor="emulator", line="main", sequence=1, profile="generic", outputs=["dx"])
+        builds.add(current, name="other", executor="ttnn", line="main", sequence=1, profile="fp32", outputs=["dgamma"])
+        for build in ("nightly", "other", "correct"):
+            jobs.create(current, new_job([0], build=build))
+    with session(engine) as current:
+        carried = {item.build: (item.profile, item.outputs) for item in dispatch_all(current)}
+    assert carried == {"nightly": ("generic", ["dx"]), "other": (None, None), "correct": (None, None)}  # another executor's is another's
+
+
 def test_workers_are_live_while_they_are_heard(engine: Engine) -> None:
     now = utcnow()
     with session(engine) as current:
