@@ -43,7 +43,7 @@ COMMANDS: dict[str, Entry] = {
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
-    "token": Entry("cli.token:app", ADMIN, "Make and revoke bearer tokens."),
+    "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }
 
 
@@ -98,12 +98,18 @@ def root(
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
-    """Say one line on stderr (the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
+    """Say one line on stderr (with --json an object on stdout; the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
     if os.environ.get("GONOGO_LOG_LEVEL") == "debug":
         import traceback
 
         traceback.print_exception(problem)
-    print(f"gonogo: {problem}", file=sys.stderr)
+    if "--json" in sys.argv:
+        import json
+
+        parts = {name: getattr(problem, name) for name in ("field", "value", "limit") if hasattr(problem, name)}
+        print(json.dumps({"error": str(problem), **parts}, default=str), flush=True)
+    else:
+        print(f"gonogo: {problem}", file=sys.stderr)
     raise SystemExit(code)
 
 

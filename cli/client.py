@@ -62,6 +62,8 @@ class Client:
         said = explain(answer)
         if answer.status_code >= 500 or answer.status_code == 429:
             raise InfrastructureError(f"{self.url} answers {answer.status_code}: {said}")
+        if answer.status_code == 401:
+            said += " Set GONOGO_TOKEN."
         raise JobError(said)
 
     def lines(self, path: str, **parameters: Any) -> Iterator[str]:

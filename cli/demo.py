@@ -94,7 +94,7 @@ def run_jobs(client: Client, seeds: int, out: Console) -> dict[str, dict[str, An
         tasks = {build: bars.add_task(f"{build:<{width}}", total=seeds, note="waiting") for build in jobs}
         for build, job in jobs.items():
             if not out.is_terminal:
-                out.print(f"running {build}: {seeds} seeds ...")
+                out.print(f"running {build}: {seeds} {'seed' if seeds == 1 else 'seeds'} ...")
             for kind, data in client.follow(job):
                 if kind == "progress":
                     bars.update(tasks[build], completed=data["done"], note=show.counts(data.get("verdicts") or {}))

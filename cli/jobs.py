@@ -9,9 +9,11 @@ from typing import Any
 import typer
 
 from cli import show
-from cli.client import Client
+from cli.client import ENDED, Client
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
+WITHOUT_NUMBERS = {"error", "crash", "hang"}
+"""Verdicts of seeds whose message says what happened."""
 
 
 class FailOn(StrEnum):
@@ -58,6 +60,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         out.print(show.jobs_table([job], client.url))
         if diagnosis and diagnosis.get("words"):
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
+        if message := _first_message(client, job):
+            out.print(message, markup=False)
         if job.get("error"):
             out.print(f"error: {job['error']}", markup=False)
         out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)
@@ -119,7 +123,24 @@ def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JS
     if as_json:
         show.print_json(found)
     else:
-        show.console().print((found or {}).get("words") or "no diagnosis: nothing unexplained was seen", markup=False, soft_wrap=True)
+        show.console().print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
+
+
+def _why_none(found: dict[str, Any]) -> str:
+    if found.get("state") not in ENDED:
+        return f"no diagnosis yet: the job is {found.get('state')}"
+    if found.get("verdict") in WITHOUT_NUMBERS:
+        return f"no diagnosis: the kernel gave no numbers ({found['verdict']}); see `gonogo results`"
+    return "no diagnosis: nothing unexplained was seen"
+
+
+def _first_message(client: Client, job: dict[str, Any]) -> str | None:
+    """What the first seed without numbers says, for a job whose verdict is of that kind."""
+    if job.get("verdict") not in WITHOUT_NUMBERS:
+        return None
+    found = (item for item in client.pages(f"/jobs/{job['id']}/results", limit=200) if item["verdict"] == job["verdict"])
+    item = next(found, None)
+    return None if item is None else f"seed {item['seed']}: {item.get('message') or item['verdict']}"
 
 
 def cancel(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:

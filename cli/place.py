@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +37,9 @@ def configure() -> settings.Settings:
 @contextmanager
 def engine() -> Iterator[Engine]:
     """An engine for the database. Raises JobError without one, InfrastructureError when it can't be reached."""
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import OperationalError, ProgrammingError
 
+    from storage import schema
     from storage.engine import make_engine
 
     config = configure()
@@ -46,7 +47,10 @@ def engine() -> Iterator[Engine]:
     made = make_engine(config.database_url)
     try:
         yield made
-    except OperationalError as problem:
+    except (OperationalError, ProgrammingError) as problem:  # a missing table is the one of SQLite, the other of PostgreSQL
+        with suppress(OperationalError):
+            if (state := schema.state(made)) not in schema.READY:
+                raise InfrastructureError(f"the database's schema is {state.value}: run `gonogo db upgrade`") from problem
         raise InfrastructureError(f"the database can't be used: {str(problem.orig).strip()}") from problem
     finally:
         made.dispose()

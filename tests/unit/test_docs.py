@@ -35,7 +35,8 @@ def settings_table() -> str:
 
 def outside_table() -> str:
     """The same for the variables of tests and builds."""
-    return "\n".join(["| variable | meaning |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in settings.OUTSIDE_VARIABLES.items())])
+    rows = [f"| `{name}` | {text} |" for name, text in settings.OUTSIDE_VARIABLES.items()]
+    return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
 @pytest.mark.parametrize(("mark", "wanted"), [("settings", settings_table()), ("outside", outside_table())])
@@ -54,8 +55,10 @@ def variables(text: str) -> set[str]:
     return set(re.findall(r"\bGONOGO_[A-Z_]*[A-Z]", text))
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/operations.md", "docs/settings.md", "docs/executors.md", "docker-compose.yml",
-                                  "docker-compose.wormhole.yml", "Dockerfile", ".ci/run", "Makefile"])  # fmt: skip
+DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, "docker-compose.yml", "docker-compose.wormhole.yml", "Dockerfile", ".ci/run", "Makefile"])
 def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
     known = {f"{settings.PREFIX}{name.upper()}" for name in settings.Settings.model_fields} | set(settings.OUTSIDE_VARIABLES)
     assert variables((ROOT / path).read_text()) <= known

@@ -1,0 +1,53 @@
+"""`make bench`, or `python -m benchmarks [NAME ...]`: every figure with something measured beside it; names choose, default all.
+
+The acceptance figures and the false alarms run on fewer seeds here, so that everything ends within about six minutes on two cores. In full:
+`python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+# name -> its title and the arguments with which it runs here
+BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "speed": ("speed of the numerics", ()),
+    "service": ("what the service adds, with real processes", ()),
+    "flow": ("the job flow without kernels", ()),
+    "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
+    "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
+}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the chosen ones, each in a process of its own, also after one has failed; 1 if one has."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; default: all")
+    names: list[str] = parser.parse_args(words).names or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark {', '.join(unknown)}: choose from {', '.join(BENCHMARKS)}")
+    console = Console(highlight=False)
+    failed: list[str] = []
+    for name in names:
+        title, arguments = BENCHMARKS[name]
+        console.rule(f"{name}: {title}", align="left")
+        sys.stdout.flush()  # the next lines are another process's
+        began = time.monotonic()
+        code = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", *arguments], cwd=Path(__file__).resolve().parent.parent
+        ).returncode
+        if code:
+            failed.append(name)
+        console.print(f"{name}: {'exit code ' + str(code) if code else 'done'} after {time.monotonic() - began:.0f} s\n")
+    if failed:
+        console.print(f"failed: {', '.join(failed)}", style="bold red")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Blocks of rows: fixed spans, results in block order, and nothing that depends on the number of threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from numeric_cases import KERNELS, Case, spec
+
+from gonogo.numerics import blocks, expected
+
+
+@pytest.fixture(params=[1, 2, 7])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A pool of that many threads in place of the process's own."""
+    with ThreadPoolExecutor(max_workers=request.param) as pool:
+        monkeypatch.setattr(blocks, "_pool", lambda pid: pool)
+        yield request.param
+
+
+def test_the_spans_cut_the_rows_into_fixed_blocks() -> None:
+    assert blocks.over_rows(lambda start, stop: (start, stop), 70) == [(0, 32), (32, 64), (64, 70)]
+    assert blocks.over_rows(lambda start, stop: (start, stop), 5, block=2) == [(0, 2), (2, 4), (4, 5)]
+    assert blocks.over_rows(lambda start, stop: (start, stop), 0) == []
+
+
+def test_a_single_block_runs_in_the_calling_thread() -> None:
+    assert blocks.over_rows(lambda start, stop: threading.get_ident(), 32) == [threading.get_ident()]
+
+
+def test_results_come_in_block_order_even_when_the_first_block_ends_last(threads: int) -> None:
+    others = threading.Event()
+
+    def block(start: int, stop: int) -> int:
+        if start == 0 and threads > 1:
+            assert others.wait(timeout=10)
+        if start == 32:
+            others.set()
+        return start
+
+    assert blocks.over_rows(block, 128) == [0, 32, 64, 96]
+
+
+def test_an_error_in_a_block_reaches_the_caller() -> None:
+    def block(start: int, stop: int) -> None:
+        if start == 64:
+            raise ValueError(f"rows {start} to {stop}")
+
+    with pytest.raises(ValueError, match="rows 64 to 96"):
+        blocks.over_rows(block, 96)
+
+
+def test_the_pool_belongs_to_the_process() -> None:
+    assert blocks._pool(os.getpid()) is blocks._pool(os.getpid())
+    assert blocks._pool(os.getpid()) is not blocks._pool(-1)  # a forked child, whose parent's threads don't exist in it
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_statistics_do_not_depend_on_the_number_of_threads(threads: int, kernel: str) -> None:
+    case = Case.of(spec(kernel, (150, 97), tolerance={"rtol": 1e-3, "atol": 0.5}))
+    outputs = case.matrices(case.emulated("rstd-off-1e-3"))
+
+    def statistics() -> dict[str, Any]:
+        return expected.statistics(case.test, case.raw, case.given, outputs, "tt-train")
+
+    found = [statistics() for _ in range(3)]
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(max_workers=1) as alone:
+        patch.setattr(blocks, "_pool", lambda pid: alone)
+        wanted = statistics()
+    assert all(each == wanted for each in found)  # to the last bit

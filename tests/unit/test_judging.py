@@ -1,0 +1,410 @@
+"""From arrays to a verdict: what is refused, what is left out, the two-by-two end to end, and judging again from stored numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numeric_cases import KERNELS, Case, spec
+from numpy.typing import NDArray
+
+from benchmarks.arithmetics import perfect
+from gonogo.judging import SeedJudgement, judge, matrix, output_shape
+from gonogo.numerics import expected
+from gonogo.problems import FieldError, KernelOutputError
+from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst_explanation
+
+Outputs = dict[str, NDArray[Any]]
+LOOSE = {"rtol": 1e-3, "atol": 0.5}
+TIGHT = {"rtol": 0, "atol": 1e-4}
+
+
+def judged(case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any) -> SeedJudgement:
+    return judge(case.test, case.raw, case.given, case.emulated() if outputs is None else outputs, profile=profile, **fields)
+
+
+def changed(case: Case, name: str, value: object) -> Outputs:
+    outputs: dict[str, Any] = dict(case.emulated())
+    outputs[name] = value
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return Case.of(spec(shape=(2, 3, 10, 40), tolerance=LOOSE))
+
+
+# What can't be judged is refused.
+
+
+def test_a_missing_output_is_refused_with_those_that_are_there(case: Case) -> None:
+    outputs = case.emulated()
+    del outputs["dgamma"]
+    with pytest.raises(KernelOutputError, match="'dgamma' is missing; the kernel gave dbeta, dx"):
+        judged(case, outputs)
+    with pytest.raises(KernelOutputError, match="the kernel gave nothing"):
+        judged(case, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("dx", (2, 3, 40, 10)), ("dx", (60, 41)), ("dx", (2400,)), ("dgamma", (41,)), ("dgamma", (40, 1)), ("dbeta", ())]
+)
+def test_a_wrong_shape_is_refused_with_both_shapes(case: Case, name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(KernelOutputError, match=f"'{name}' has shape") as caught:
+        judged(case, changed(case, name, np.zeros(shape, np.float32)))
+    assert str(list(shape)) in str(caught.value)
+    assert str(list(output_shape(case.test, name))) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.zeros(40, np.int32), np.zeros(40, np.complex64), np.zeros(40, bool), [0.0] * 40, None, "text"])
+def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
+    with pytest.raises(KernelOutputError, match="'dgamma' is .*, not a float array"):
+        judged(case, changed(case, "dgamma", value))
+
+
+def test_a_wrong_profile_is_a_field_error(case: Case) -> None:
+    with pytest.raises(FieldError) as caught:
+        judged(case, profile="tt_train")
+    assert (caught.value.field, caught.value.value) == ("build.profile", "tt_train")
+
+
+# What is the same output is judged the same.
+
+
+def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case: Case) -> None:
+    outputs = case.emulated()
+    wanted = judged(case, outputs).to_json()
+    flat = {name: value.reshape(60, 40) if name == "dx" else value.reshape(1, 40) for name, value in outputs.items()}
+    fortran = {name: np.asfortranarray(value) for name, value in outputs.items()}
+    wide = {name: value.astype(np.float64) for name, value in outputs.items()}
+    for same in (flat, fortran, wide):
+        assert judged(case, same).to_json() == wanted
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_matrices_are_rows_by_features_or_one_row(kernel: str) -> None:
+    case = Case.of(spec(kernel, (2, 3, 4, 5)))
+    shapes = {"y": (24, 5), "dx": (24, 5), "mean": (1, 24), "rstd": (1, 24), "dgamma": (1, 5), "dbeta": (1, 5)}
+    for name, value in case.emulated().items():
+        found = matrix(case.test, name, {name: value})
+        assert found.shape == shapes[name]
+        assert found.dtype == np.float32
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found.ravel(), value.ravel())
+
+
+def test_a_vector_as_shape_is_one_row() -> None:
+    for kernel in KERNELS:
+        vector = Case.of(spec(kernel, (64,)))
+        assert set(judged(vector).outputs) == set(vector.test.outputs)
+
+
+def test_the_result_names_the_profile_and_the_policy(case: Case) -> None:
+    assert judged(case).profile == "tt-train"
+    assert judged(case, profile=None).profile == "generic"
+    assert judged(case).policy == POLICY.version
+    assert judged(case, policy=replace(POLICY, version="strict", budget_ratio=0.5)).policy == "strict"
+
+
+# Outputs that the build doesn't declare.
+
+
+def test_undeclared_outputs_are_neither_missed_nor_judged(case: Case) -> None:
+    only = {"dx": case.emulated()["dx"]}
+    found = judged(case, only, produced=("dx",))
+    assert list(found.outputs) == ["dx"]
+    assert found.verdict is Verdict.pass_
+    assert list(judged(case, produced=("dbeta", "dx")).outputs) == [
+        "dx",
+        "dbeta",
+    ]  # the kernel's order, and what it gives beside isn't judged
+
+
+def test_a_subset_is_judged_as_in_the_whole(case: Case) -> None:
+    whole = judged(case)
+    for name in case.test.outputs:
+        assert judged(case, produced=(name,)).outputs[name] == whole.outputs[name]
+
+
+def test_no_output_at_all_is_unjudged(case: Case) -> None:
+    assert judged(case, {}, produced=()).verdict is Verdict.unjudged
+
+
+# NaN and Inf.
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["dx", "dgamma"])
+def test_one_nan_or_inf_is_unexplained_and_outside_everything(case: Case, name: str, value: float) -> None:
+    output = case.emulated()[name].copy()
+    output[(0,) * output.ndim] = value
+    found = judged(case, changed(case, name, output))
+    assert found.outputs[name].explanation is found.explanation is Explanation.unexplained
+    assert found.outputs[name].verdict is found.verdict is Verdict.fail
+    assert found.outputs[name].statistics["nonfinite"] == 1
+    assert found.outputs[name].statistics["worst_index"] == [0, 0]
+    others = [other for other in case.test.outputs if other != name]
+    assert all(found.outputs[other].verdict is Verdict.pass_ for other in others)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("shape", [(1, 64), (64,), (2, 64)])
+@pytest.mark.parametrize("places", [1, 64])
+def test_nan_is_found_in_an_output_of_one_row(kernel: str, shape: tuple[int, ...], places: int) -> None:
+    case = Case.of(spec(kernel, shape))
+    name = case.test.outputs[0]
+    output = case.emulated()[name].copy()
+    output.reshape(-1)[:places] = np.nan
+    found = judged(case, changed(case, name, output))
+    assert found.verdict is Verdict.fail
+    assert found.outputs[name].statistics["nonfinite"] == places
+    assert found.outputs[name].statistics["nonfinite_kinds"] == {"nan": places}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_output_of_nothing_but_nan_fails(kernel: str) -> None:
+    case = Case.of(spec(kernel, (40, 50), tolerance=LOOSE))
+    for name, value in case.emulated().items():
+        found = judged(case, changed(case, name, np.full_like(value, np.nan)))
+        assert found.verdict is Verdict.fail, name
+        assert found.outputs[name].statistics["nonfinite"] == value.size
+
+
+def test_nan_is_outside_even_where_no_tolerance_is_declared() -> None:
+    case = Case.of(spec(shape=(40, 50)))
+    output = case.emulated()["dx"].copy()
+    output[3, 3] = np.nan
+    assert judged(case, changed(case, "dx", output)).verdict is Verdict.fail
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_other_rows_are_compared_all_the_same(kernel: str) -> None:
+    case = Case.of(spec(kernel, (70, 50), tolerance=LOOSE))
+    name = case.test.outputs[0]
+    output = case.emulated()[name].copy()
+    clean = judged(case).outputs[name].statistics
+    output[5, 7] = np.inf
+    found = judged(case, changed(case, name, output)).outputs[name].statistics
+    assert found["count"] == clean["count"] == 3500
+    assert 0 < found["max_abs"] <= clean["max_abs"]
+    assert 0 < found["budget_ratio"] <= clean["budget_ratio"]
+    assert found["tolerance_ratio"] is not None
+    assert found["digest"] != clean["digest"]
+
+
+# Rows that say nothing.
+
+
+def test_a_forward_kernel_on_constants_says_nothing_whatever_it_gives() -> None:
+    case = Case.of(spec("layernorm_fw", (32, 128), regime="constant", tolerance=TIGHT))
+    outputs = case.emulated()
+    for y in (outputs["y"], np.full_like(outputs["y"], 0.891)):
+        found = judged(case, changed(case, "y", y))
+        assert found.outputs["y"].verdict is found.verdict is Verdict.no_information
+        assert found.outputs["y"].statistics["rows_left_out"] == 32
+        assert found.outputs["y"].statistics["budget_ratio"] is None
+    assert found.outputs["mean"].explanation is Explanation.explained  # the mean of a constant is known
+    wrong = judged(case, changed(case, "mean", outputs["mean"] + 1))
+    assert wrong.verdict is Verdict.fail
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_rows_that_say_nothing_are_left_out_and_counted_where_the_kernel_makes_its_own_statistics(kernel: str) -> None:
+    test = spec(kernel, (40, 64), numerics={"statistics": "own"})
+    case = Case.of(test)
+    for arrays in (case.raw, case.given):
+        arrays["x"][:7] = 0.5
+    name = test.outputs[0]
+    outputs = case.emulated()
+    found = judged(case, outputs)
+    assert found.outputs[name].statistics["rows_left_out"] == 7
+    assert found.outputs[name].explanation is Explanation.explained
+    spoiled = outputs[name].copy()
+    spoiled[:7] += 3
+    again = judged(case, {**outputs, name: spoiled})
+    assert again.outputs[name].explanation is Explanation.explained
+    assert again.outputs[name].statistics["budget_ratio"] == found.outputs[name].statistics["budget_ratio"]
+    spoiled[7] += 3
+    assert judged(case, {**outputs, name: spoiled}).explanation is Explanation.unexplained
+
+
+def test_given_statistics_leave_no_row_out() -> None:
+    case = Case.of(spec(shape=(8, 64), regime="constant"))
+    assert judged(case).outputs["dx"].statistics["rows_left_out"] == 0
+
+
+# The two-by-two.
+
+
+def test_green_and_right_is_a_pass(case: Case) -> None:
+    found = judged(case)
+    assert (found.verdict, found.explanation) == (Verdict.pass_, Explanation.explained)
+
+
+def test_green_and_wrong_is_a_pass_by_tolerance(case: Case) -> None:
+    found = judged(case, case.emulated("tt-train-2025"))
+    assert (found.verdict, found.explanation) == (Verdict.pass_by_tolerance, Explanation.unexplained)
+    assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
+    assert found.outputs["dgamma"].verdict is Verdict.pass_
+
+
+def test_red_and_right_is_a_fail_by_tolerance() -> None:
+    case = Case.of(spec(shape=(60, 40), tolerance=TIGHT))
+    assert judged(case).verdict is Verdict.fail_by_tolerance
+
+
+def test_red_and_wrong_is_a_fail() -> None:
+    case = Case.of(spec(shape=(60, 40), tolerance=TIGHT))
+    found = judged(case, case.emulated("tt-train-2025"))
+    assert (found.verdict, found.explanation) == (Verdict.fail, Explanation.unexplained)
+
+
+def off_by(case: Case, budgets: float) -> Outputs:
+    """A perfectly rounded dx but for one element, which is so many budgets off."""
+    outputs = perfect(case.test, case.given)
+    wanted = expected.expectations(case.test, case.given, "tt-train")["dx"]
+    outputs["dx"] = outputs["dx"].copy()
+    outputs["dx"].reshape(wanted.reference.shape)[4, 9] = wanted.reference[4, 9] + budgets * wanted.bound[4, 9]
+    return outputs
+
+
+@pytest.mark.parametrize(("budgets", "within_", "without"), [(2.5, "pass", "fail_by_tolerance"), (6, "suspect", "fail")])
+def test_suspect_is_its_own_word_while_green_and_a_fail_when_red(budgets: float, within_: str, without: str) -> None:
+    for tolerance, wanted in ((LOOSE, within_), (TIGHT, without)):
+        case = Case.of(spec(shape=(60, 40), tolerance=tolerance))
+        found = judged(case, off_by(case, budgets))
+        assert found.outputs["dx"].statistics["budget_ratio"] == pytest.approx(budgets, rel=1e-3)
+        assert found.verdict == wanted
+        assert found.explanation is (Explanation.suspect if budgets > 3 else Explanation.explained)
+
+
+def test_both_axes_are_aggregated_before_the_table_is_read() -> None:
+    """dx unexplained but within, dgamma explained but outside: together outside and unexplained, a fail that no output has alone."""
+    case = Case.of(spec(shape=(60, 40), tolerance={"dx": LOOSE, "dgamma": TIGHT}))
+    found = judged(case, case.emulated("tt-train-2025"))
+    assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
+    assert found.outputs["dgamma"].verdict is Verdict.fail_by_tolerance
+    assert found.verdict is Verdict.fail
+
+
+def test_an_undeclared_tolerance_is_within() -> None:
+    none = Case.of(spec(shape=(60, 40)))
+    assert judged(none).verdict is Verdict.pass_
+    assert judged(none, none.emulated("drop-s1")).verdict is Verdict.pass_by_tolerance
+    assert judged(none).outputs["dx"].statistics["tolerance_ratio"] is None
+
+
+def test_a_map_of_tolerances_names_only_some_outputs() -> None:
+    case = Case.of(spec(shape=(60, 40), tolerance={"dgamma": TIGHT}))
+    found = judged(case)
+    assert found.outputs["dx"].verdict is found.outputs["dbeta"].verdict is Verdict.pass_
+    assert found.outputs["dgamma"].verdict is found.verdict is Verdict.fail_by_tolerance
+    assert found.outputs["dx"].statistics["tolerance_ratio"] is None
+    assert found.outputs["dgamma"].statistics["tolerance_ratio"] > 1
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "green"),
+    [
+        ({"pcc": 0.999}, True),
+        ({"pcc": 0.9999999}, False),
+        ({"frobenius": 0.05}, True),
+        ({"frobenius": 1e-5}, False),
+        ({"ulp": 1e6}, True),
+        ({"ulp": 0}, False),
+        ({"rtol": 1e-3, "atol": 0.5, "pcc": 0.9999999}, False),
+    ],
+)
+def test_every_declared_comparator_must_hold(tolerance: dict[str, float], green: bool) -> None:
+    case = Case.of(spec(shape=(60, 40), tolerance={"dx": tolerance}))
+    assert judged(case).verdict is (Verdict.pass_ if green else Verdict.fail_by_tolerance)
+
+
+def test_the_correlation_of_a_constant_output_is_not_met() -> None:
+    case = Case.of(spec(shape=(8, 64), inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}, tolerance={"dx": {"pcc": 0.5}}))
+    found = judged(case, perfect(case.test, case.given))
+    assert found.outputs["dx"].statistics["pcc_deficit"] is None
+    assert found.verdict is Verdict.fail_by_tolerance
+
+
+# Judging again, from what is stored.
+
+
+def stored(found: SeedJudgement) -> dict[str, Any]:
+    """What a database gives back: strict JSON, no NaN, no Infinity."""
+    result: dict[str, Any] = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    return result
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("build", ["correct", "tile-missing", "nan-tile", "power-of-two-outliers", "rstd-off-1e-3", "bf16-accumulate"])
+@pytest.mark.parametrize("tolerance", [{}, LOOSE, {"rtol": 0, "atol": 0}, {"pcc": 0.999, "ulp": 3}])
+def test_the_stored_numbers_give_the_same_verdict_again(kernel: str, build: str, tolerance: dict[str, float]) -> None:
+    for regime in ("uniform", "constant"):
+        case = Case.of(spec(kernel, (33, 70), regime=regime, tolerance=tolerance))
+        found = judged(case, case.emulated(build))
+        row = stored(found)
+        assert (row["verdict"], row["explanation"]) == (found.verdict, found.explanation)
+        explanations, all_within = [], True
+        for name, numbers in row["outputs"].items():
+            is_within = within(case.test.tolerance_for(name), numbers)
+            assert explain(numbers) == found.outputs[name].explanation == numbers["explanation"]
+            assert verdict(is_within, explain(numbers)) == found.outputs[name].verdict == numbers["verdict"]
+            explanations.append(explain(numbers))
+            all_within = all_within and is_within
+        assert verdict(all_within, worst_explanation(explanations)) == found.verdict
+
+
+def test_an_infinite_statistic_survives_the_store() -> None:
+    case = Case.of(spec(shape=(4, 64), inputs={"regime": "constant", "x": 0.5, "dy": 0, "gamma": 1}, tolerance={"rtol": 0.1, "atol": 0}))
+    outputs = case.emulated()
+    outputs["dx"] = outputs["dx"] + np.float32(1e-3)  # where nothing can be rounded: 1e-3 / 0
+    found = judged(case, outputs)
+    row = stored(found)["outputs"]["dx"]
+    assert row["tolerance_ratio"] is row["budget_ratio"] is None
+    assert row["nonfinite_statistics"]["budget_ratio"] == "inf"
+    assert explain(row) is Explanation.unexplained
+    assert not within(case.test.tolerance_for("dx"), row)
+    assert found.verdict is Verdict.fail
+
+
+def test_another_tolerance_of_a_stored_rtol_can_be_judged_from_the_row() -> None:
+    loose = Case.of(spec(shape=(60, 40), tolerance=LOOSE))
+    row = stored(judged(loose))["outputs"]["dx"]
+    needed = row["needed_atol"]["0.01"]
+    for atol, green in ((needed * 1.001, True), (needed * 0.999, False)):
+        other = spec(shape=(60, 40), tolerance={"rtol": 1e-2, "atol": atol})
+        assert within(other.tolerance_for("dx"), row) is green
+        again = judged(Case.of(other)).outputs["dx"]
+        assert (again.verdict is Verdict.pass_) is green
+
+
+def test_another_policy_is_applied_to_stored_rows(case: Case) -> None:
+    row = stored(judged(case))["outputs"]["dx"]
+    strict = replace(POLICY, budget_ratio=0.1, suspect_budget_ratio=0.2)
+    assert explain(row) is Explanation.explained
+    assert explain(row, strict) is Explanation.unexplained
+    assert judged(case, policy=strict).verdict is Verdict.pass_by_tolerance
+
+
+def test_a_row_has_every_key_of_its_outputs_directions(case: Case) -> None:
+    directions = {
+        "dx": {"row", "xhat", "scale", "col"},
+        "dgamma": {"scale", "tile"},
+        "dbeta": {"scale", "tile"},
+        "y": {"mean", "rstd", "scale", "gamma", "beta"},
+        "mean": {"scale"},
+        "rstd": {"scale"},
+    }
+    common = {
+        *("max_abs", "mean_abs", "rms", "rel_frobenius", "pcc_deficit", "ulp_max", "ulp_p99", "mismatch_fraction", "nonfinite"),
+        *("nonfinite_kinds", "worst_index", "tolerance_ratio", "tolerance_ratio_quantised", "needed_atol", "budget_ratio"),
+        *("over_budget_fraction", "chi", "outliers", "rows_left_out", "count", "digest", "nonfinite_statistics", "verdict", "explanation"),
+    }
+    for kernel in KERNELS:
+        for name, numbers in stored(judged(Case.of(spec(kernel, (40, 50), tolerance=LOOSE))))["outputs"].items():
+            wanted = common | {f"{direction}{end}" for direction in directions[name] for end in ("_z", "_z_max", "_count")}
+            assert set(numbers) == wanted, name
