@@ -98,18 +98,12 @@ def root(
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
-    """Say one line on stderr (with --json an object on stdout; the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
+    """Say one line on stderr (the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
     if os.environ.get("GONOGO_LOG_LEVEL") == "debug":
         import traceback
 
         traceback.print_exception(problem)
-    if "--json" in sys.argv:
-        import json
-
-        parts = {name: getattr(problem, name) for name in ("field", "value", "limit") if hasattr(problem, name)}
-        print(json.dumps({"error": str(problem), **parts}, default=str), flush=True)
-    else:
-        print(f"gonogo: {problem}", file=sys.stderr)
+    print(f"gonogo: {problem}", file=sys.stderr)
     raise SystemExit(code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -47,12 +48,20 @@ class Client:
         self._http.close()
 
     def call(self, method: str, path: str, *, body: Mapping[str, Any] | None = None, **parameters: Any) -> Any:
-        """One request; the decoded JSON of the answer."""
+        """One request; the decoded JSON of the answer.
+
+        A connection that breaks (the API was restarted under a kept-open one) is tried once more: the Idempotency-Key makes sure that
+        the first try, if it did arrive, is not done twice.
+        """
         wanted = {name: value for name, value in parameters.items() if value is not None}
-        try:
-            answer = self._http.request(method, API + path, json=body, params=wanted)
-        except httpx.TransportError as problem:
-            raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
+        headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
+        for last in (False, True):
+            try:
+                answer = self._http.request(method, API + path, json=body, params=wanted, headers=headers)
+                break
+            except httpx.TransportError as problem:
+                if last or isinstance(problem, httpx.ConnectError | httpx.TimeoutException):
+                    raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
         return self._checked(answer).json()
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:

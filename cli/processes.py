@@ -65,9 +65,7 @@ def background() -> None:
 
 
 def worker(
-    executor: str = typer.Option(
-        "emulator", help="Executor: emulator, one of GONOGO_EXECUTORS, several with commas, or all."
-    ),
+    executor: str = typer.Option("emulator", help="Executor: emulator, one of GONOGO_EXECUTORS, several with commas, or all."),
     device: str | None = typer.Option(None, help="The chip to use; default: the first free one."),
 ) -> None:
     """Run a device worker: takes chunks from its queue, runs kernels on its device, sends every seed's numbers."""

@@ -77,11 +77,15 @@ def pcc_deficit(raw: Array, error: Array) -> float | None:
     return pcc_from_sums(n, float(dd), float(bb), float(bd), float(np.abs(raw).max()))
 
 
+CANCELLED = 2.0**-44
+"""A variance that is left of a difference of sums this much larger is their rounding, not a variance."""
+
+
 def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
     """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor under which b is constant."""
     floor = n * (largest * 2.0**-50) ** 2
     aa = bb + 2 * bd + dd
-    if not bb > floor or not aa > floor:
+    if not bb > floor or not aa > max(floor, (bb + dd) * CANCELLED):
         return None
     a, b = aa**0.5, bb**0.5
     gap = (2 * bd + dd) / (a + b)

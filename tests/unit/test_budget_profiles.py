@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from numeric_cases import spec
 
+from gonogo.builds import PROFILES
 from gonogo.numerics.budgets.profiles import (
     FIDELITY_LOSS,
-    PROFILES,
     BackwardTerms,
     ForwardTerms,
     backward_terms,
@@ -145,3 +145,9 @@ def test_an_unknown_profile_is_a_field_error_that_names_the_known_ones(profile: 
         assert caught.value.field == "build.profile"
         assert caught.value.value == profile
         assert all(known in str(caught.value) for known in PROFILES)
+
+
+def test_every_profile_that_a_build_may_name_has_a_budget() -> None:
+    for profile in PROFILES:
+        assert backward(profile)
+        assert forward(profile)

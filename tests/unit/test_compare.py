@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Iterable
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from typing import Any
@@ -53,8 +54,16 @@ def pairs(output: Output, reference: Array) -> list[tuple[Fraction, Fraction]]:
     return [(Fraction(float(o)) - Fraction(float(r)), Fraction(float(r))) for o, r in zip(output.ravel(), reference.ravel(), strict=True)]
 
 
+def total(values: Iterable[Fraction]) -> Fraction:
+    return sum(values, Fraction(0))
+
+
+def decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
 def root(value: Fraction) -> Decimal:
-    return (Decimal(value.numerator) / Decimal(value.denominator)).sqrt()
+    return decimal(value).sqrt()
 
 
 def test_errors_are_those_against_the_raw_reference(sample: tuple[Output, Array, Array]) -> None:
@@ -64,19 +73,19 @@ def test_errors_are_those_against_the_raw_reference(sample: tuple[Output, Array,
     count = len(exact)
     assert found["count"] == count == 231
     assert found["max_abs"] == pytest.approx(float(max(abs(e) for e, _ in exact)), rel=1e-12)
-    assert found["mean_abs"] == pytest.approx(float(sum(abs(e) for e, _ in exact) / count), rel=1e-12)
-    assert found["rms"] == pytest.approx(float(root(sum(e * e for e, _ in exact) / count)), rel=1e-12)
-    relative = root(sum(e * e for e, _ in exact)) / root(sum(r * r for _, r in exact))
+    assert found["mean_abs"] == pytest.approx(float(total(abs(e) for e, _ in exact) / count), rel=1e-12)
+    assert found["rms"] == pytest.approx(float(root(total(e * e for e, _ in exact) / count)), rel=1e-12)
+    relative = root(total(e * e for e, _ in exact)) / root(total(r * r for _, r in exact))
     assert found["rel_frobenius"] == pytest.approx(float(relative), rel=1e-12)
 
 
 def exact_deficit(output: Array, reference: Array) -> float:
     """1 - Pearson's rho in 60 digits."""
     a, b = ([Fraction(float(v)) for v in each.ravel()] for each in (output, reference))
-    mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
-    ab = sum((u - mean_a) * (v - mean_b) for u, v in zip(a, b, strict=True))
-    aa, bb = sum((u - mean_a) ** 2 for u in a), sum((v - mean_b) ** 2 for v in b)
-    return float(1 - Decimal(ab.numerator) / Decimal(ab.denominator) / (root(aa) * root(bb)))
+    mean_a, mean_b = total(a) / len(a), total(b) / len(b)
+    ab = total((u - mean_a) * (v - mean_b) for u, v in zip(a, b, strict=True))
+    aa, bb = total((u - mean_a) ** 2 for u in a), total((v - mean_b) ** 2 for v in b)
+    return float(1 - decimal(ab) / (root(aa) * root(bb)))
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e-2, 1e-4, 1e-6])
@@ -273,7 +282,8 @@ def test_the_digest_keeps_the_sign_of_zero_and_makes_all_nans_one() -> None:
 
 def test_statistics_carry_the_digest_of_the_shape_they_are_told() -> None:
     output = np.ones((1, 4), np.float32)
-    found = compare.statistics(output, expectation(output), output.astype(np.float64), allclose=None, shape=(4,))
+    wide = output.astype(np.float64)
+    found = compare.statistics(output, expectation(wide), wide, allclose=None, shape=(4,))
     assert found["digest"] == compare.digest(output, (4,)) != compare.digest(output, (1, 4))
 
 

@@ -61,7 +61,7 @@ def test_a_wrong_shape_is_refused_with_both_shapes(case: Case, name: str, shape:
 
 @pytest.mark.parametrize("value", [np.zeros(40, np.int32), np.zeros(40, np.complex64), np.zeros(40, bool), [0.0] * 40, None, "text"])
 def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
-    with pytest.raises(KernelOutputError, match="'dgamma' is .*, not a float array"):
+    with pytest.raises(KernelOutputError, match=r"'dgamma' is .*, not a float array"):
         judged(case, changed(case, "dgamma", value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.numerics.budgets.profiles import PROFILES, BackwardTerms, ForwardTerms, backward_terms, forward_terms
+from gonogo.builds import PROFILES
+from gonogo.numerics.budgets.profiles import BackwardTerms, ForwardTerms, backward_terms, forward_terms
 
 __all__ = ["PROFILES", "BackwardTerms", "ForwardTerms", "backward_terms", "forward_terms"]

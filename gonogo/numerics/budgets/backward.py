@@ -172,6 +172,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     var_p = e_p**2 / 3
     systematic = (t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product) ** 2  # truncations: the mean of what they drop
     lane_variance = t.read_lane**2 / 3 + t.additions * t.accumulate**2
+    one_sign = running / 12**0.5 if t.in_order else 0.0
     own1 = var_p.sum(1, keepdims=True) / n**2
     own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(1, keepdims=True) / n**2
     v1 = (
@@ -182,6 +183,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             + t.additions * t.accumulate**2 * ((p**2).sum(1, keepdims=True) + (n * s1) ** 2)
         )
         / n**2
+        + (one_sign * s1) ** 2
         + own1
         + excess(bias1**2, own1)
         + excess(shift1**2, s2**2 * var_xhat.sum(1, keepdims=True) / n**2)
@@ -196,6 +198,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             + t.additions * t.accumulate**2 * ((px**2).sum(1, keepdims=True) + (n * s2) ** 2)
         )
         / n**2
+        + (one_sign * s2) ** 2
         + own2
         + excess(bias2**2, own2)
         + excess(shift2**2, s2**2 * (xhat**2 * var_xhat).sum(1, keepdims=True) / n**2)
@@ -301,8 +304,10 @@ def column_sum(
     partial = np.abs(np.cumsum(tiles, axis=0)).max(axis=0)
     stored = t.stored_partial * binade(partial)
     before = bound + min(rows, 1024) * t.accumulate * magnitude + len(tiles) * stored + scale * np.abs(reference)
+    one_sign = (min(rows, 1024) * t.accumulate * partial) ** 2 / 12 if t.in_order else 0.0
     noise = (
         variance
+        + one_sign
         + rows * (t.accumulate * partial) ** 2
         + len(tiles) * stored**2 / 3
         + output_bound(reference[None, :], t.out, t.out_block)[0] ** 2 / 3

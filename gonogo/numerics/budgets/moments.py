@@ -109,8 +109,10 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     informative = (bound_variance < v + epsilon)[:, 0]
     usable = np.where(informative[:, None], bound_variance, 0.0)
     before_rstd = np.maximum(1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable))
+    root = 3 * t.accumulate * r if t.running else np.zeros_like(r)  # v + epsilon, its root, the reciprocal: one fp32 rounding each
+    before_rstd = before_rstd + root
     cube = r**3 / 2
-    own_rstd = (t.stored * binade(r)) ** 2 / 3 + cube**2 * (
+    own_rstd = root**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * (
         (steps2**2).sum(axis=1, keepdims=True) / 3 / n**2
         + bound_mean**4
         + squares**2

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gonogo.builds import PROFILES
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
     from gonogo.tests import TestSpec
 
-PROFILES = ("generic", "tt-train", "fp32")
 
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "bfp8_b": 2.0**-7, "bfp4_b": 2.0**-2}
 """Half an ulp at 1. Block formats: 2^-7 and 2^-2 of the largest value of the block (bfp4_b is truncated: a whole ulp)."""
@@ -74,6 +74,7 @@ class BackwardTerms:
     scale: float  # systematic relative error of the whole output
     stored_column: float  # u of stored c = dy x^ (dgamma)
     stored_partial: float  # u of the column sums stored after each row tile
+    in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
     own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
 
 
@@ -155,6 +156,7 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
             scale=2 * u,
             stored_column=u,
             stored_partial=0.0,
+            in_order=True,
             own=own,
         )
     phi_max, phi_mean = FIDELITY_LOSS[numerics.fidelity]
@@ -181,6 +183,7 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
         scale=0.0 if wide_dst else 2.0**-8,
         stored_column=buffers,
         stored_partial=0.0,
+        in_order=False,
         own=own,
     )
     if name == "tt-train":

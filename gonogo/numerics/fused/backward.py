@@ -41,6 +41,7 @@ def numbers(t: BackwardTerms) -> Array:
             t.stored_column,
             float(t.align >= 2.0**-12),
             t.scale + t.product_mean + t.read,
+            t.additions * t.accumulate / 12**0.5 if t.in_order else 0.0,
         ]
     )
 
@@ -71,8 +72,7 @@ def statistics(
     scores, facts, floors = np.zeros((count, rows.SCORES)), np.zeros((count, backward_rows.ROW_FACTS)), np.zeros(count)
     origin = _origin(raw, mean_raw, rstd_raw)
 
-    def block(start: int, stop: int) -> tuple[finish.Totals, Array]:
-        found = finish.Totals.empty(n, 1)
+    def tile(start: int, stop: int, found: finish.Totals) -> Array:
         sums = np.zeros((backward_rows.SUMS, n))
         backward_rows.backward_block(
             start,
@@ -107,9 +107,15 @@ def statistics(
             var_rstd,
             known.informative,
         )
-        return found, sums
+        return sums
 
-    blocks = over_rows(block, count, ROWS_PER_BLOCK)
+    def block(start: int, stop: int) -> tuple[finish.Totals, list[Array]]:
+        found = finish.Totals.empty(n, 1)
+        starts = range(start, stop, ROWS_PER_BLOCK)
+        return found, [tile(each, min(each + ROWS_PER_BLOCK, stop), found) for each in starts]
+
+    blocks = over_rows(block, count, finish.ROWS)
+    parts = [part for _, tiles in blocks for part in tiles]
     result = {}
     if dx is not None:
         found = finish.Totals.empty(n, 1)
@@ -124,11 +130,11 @@ def statistics(
         result["dx"] = _common(dx) | dx_statistics | compare.scores_of("col", columns)
 
     sums = np.zeros((backward_rows.SUMS, n))
-    for _, part in blocks:
+    for part in parts:
         sums += part
     scale = terms.scale + terms.product_mean + terms.read
     if "dgamma" in outputs:
-        tiles = np.array([part[backward_rows.C] for _, part in blocks])
+        tiles = np.array([part[backward_rows.C] for part in parts])
         expected = definition.column_sum(
             tiles,
             sums[backward_rows.C_ABS],
@@ -146,7 +152,7 @@ def statistics(
             outputs["dgamma"], expected, sums[backward_rows.C_RAW][None, :], allclose=allclose.get("dgamma"), shape=(n,)
         )
     if "dbeta" in outputs:
-        tiles = np.array([part[backward_rows.DY] for _, part in blocks])
+        tiles = np.array([part[backward_rows.DY] for part in parts])
         read = terms.read + terms.product
         expected = definition.column_sum(
             tiles,
@@ -182,7 +188,7 @@ def _down_columns(
     dx: NDArray[np.float32],
     terms: BackwardTerms,
 ) -> directions.Scores:
-    if not _identical_rows(facts, scores):
+    if not finish.may_repeat(scores, known.informative):
         used = facts[known.informative]
         together = (
             (coherence(used[:, 0], terms.stored_sum), 0.0, coherence(used[:, 1], terms.stored_sum), 0.0) if terms.stored_sum else (0.0,) * 4
@@ -194,9 +200,3 @@ def _down_columns(
     return directions.scores(
         expected, compare.restrict_direction(whole.directions[3], known.informative), error, compare.golden_of(expected)
     )
-
-
-def _identical_rows(facts: Array, scores: Array) -> bool:
-    """Whether two rows may be the same: then the errors down a column are not independent."""
-    keys = np.ascontiguousarray(np.concatenate([facts, scores[:, 2::3]], axis=1))
-    return len({row.tobytes() for row in keys}) < len(keys)

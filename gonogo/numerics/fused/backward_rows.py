@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.loops import binade, dot, dot3, lane_sums, largest, rounded_away, total, truncated
-from gonogo.numerics.fused.rows import add_columns, compare_row
+from gonogo.numerics.fused.rows import add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22
@@ -76,7 +76,7 @@ def backward_block(
         accumulate,
         additions,
     ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12])
-    difference, scale, stored_column, predict_alignment, full_scale = t[13], t[14], t[15], t[16], t[17]
+    difference, scale, stored_column, predict_alignment, full_scale, one_sign = t[13], t[14], t[15], t[16], t[17], t[18]
     n = x.shape[1]
     xhat, p, px = np.empty(n), np.empty(n), np.empty(n)
     e_xhat, v_xhat, d_xhat, d_even = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -87,12 +87,7 @@ def backward_block(
     ones, nothing = np.ones(n), np.zeros(n)
     allowances = 3 if difference > 0.0 else 0
     allowance = np.empty((3, n))
-    work = np.empty((4, n if n > 3 else 3))
-    duplicates = np.empty((n, 3))
-    size = 4
-    while size < 2 * n:
-        size *= 2
-    table = np.full(size, -1, dtype=np.int32)
+    scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
     shared = np.empty(3)
@@ -159,6 +154,7 @@ def backward_block(
             + (stored_sum * binade(s1)) ** 2 / 3.0
             + (s2 * r) ** 2 * var_mean
             + s1 * s1 * moved_mean**4 / 3.0
+            + (one_sign * s1) ** 2
         )
         v1 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(p, p, n) + (n * s1) ** 2)) / n / n
         lane_sums(px, n, lane)
@@ -168,7 +164,7 @@ def backward_block(
             lanes_squared += lane[c] * lane[c]
         d2 += read_lane * lanes_abs / n
         v2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (stored_sum * binade(s2)) ** 2 / 3.0
-        v2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd
+        v2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd + (one_sign * s2) ** 2
         v2 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(px, px, n) + (n * s2) ** 2)) / n / n
         own1, own2 = 0.0, dot3(p, p, v_xhat, n)
         bias1, others = 0.0, 0.0
@@ -291,9 +287,7 @@ def backward_block(
             totals,
             bins,
             scores[i],
-            table,
-            duplicates,
-            work,
+            scratch,
             error,
             golden_error,
             golden_away,

@@ -14,6 +14,9 @@ from gonogo.numerics.fused import rows
 
 ROW_DIRECTIONS = 3
 
+ROWS = 64
+"""Rows whose totals are kept together: two tiles, a compromise between memory to clear and an even load on the threads."""
+
 
 @dataclass
 class Totals:
@@ -86,6 +89,12 @@ def _percentile(bins: NDArray[np.int64], count: int) -> float:
         return float(place)
     bits = np.int64(place - rows.EXACT_BINS + ((1023 + 12) << 5)) << 47
     return float(np.int64(bits).view(np.float64))
+
+
+def may_repeat(scores: Array, informative: Mask) -> bool:
+    """Whether two rows may have the same reference (its squared norm is the same): then the errors down a column are not independent."""
+    norms = scores[informative, 3 * (ROW_DIRECTIONS - 1) + 2]
+    return len(np.unique(norms)) < len(norms)
 
 
 def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> Scores:

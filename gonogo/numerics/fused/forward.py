@@ -89,7 +89,7 @@ def statistics(
         return found
 
     found = finish.Totals.empty(n, 2)
-    for each in over_rows(block, count, ROWS_PER_BLOCK):
+    for each in over_rows(block, count, finish.ROWS):
         found.add(each)
     informative = facts[:, block_rows.INFORMATIVE] > 0
     result = {}
@@ -133,7 +133,7 @@ def _of_y(
         result |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, informative))
     if not informative.any():
         return result | compare.scores_of("gamma", None) | compare.scores_of("beta", None)
-    if _identical_rows(facts, scores):
+    if finish.may_repeat(scores, informative):
         expected = compare.restrict(definition.expectations(given, epsilon, terms)["y"], informative)
         error = y.astype(np.float64)[informative] - expected.reference
         golden_errors = compare.golden_of(expected)
@@ -145,8 +145,3 @@ def _of_y(
     for place, name in enumerate(("gamma", "beta")):
         result |= compare.scores_of(name, finish.column_scores(found.columns[place], spreads))
     return result
-
-
-def _identical_rows(facts: Array, scores: Array) -> bool:
-    keys = np.ascontiguousarray(np.concatenate([facts[:, : block_rows.INFORMATIVE], scores[:, 2::3]], axis=1))
-    return len({row.tobytes() for row in keys}) < len(keys)

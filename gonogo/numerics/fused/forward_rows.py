@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.numerics.fused.loops import binade, dot, keyed_variance, lane_sums, rounded_away, total, truncated
-from gonogo.numerics.fused.rows import COLUMN_PATTERN, add_columns, compare_row
+from gonogo.numerics.fused.keys import keyed_variance
+from gonogo.numerics.fused.loops import binade, dot, lane_sums, rounded_away, total, truncated
+from gonogo.numerics.fused.rows import COLUMN_PATTERN, add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22
@@ -74,12 +75,7 @@ def forward_block(
     patterns = 2 if read > 0.0 else 1
     pattern = np.zeros((2, n))
     allowance = np.empty((3, n))
-    work = np.empty((4, n if n > 3 else 3))
-    duplicates = np.empty((n, 3))
-    size = 4
-    while size < 2 * n:
-        size *= 2
-    table = np.full(size, -1, dtype=np.int32)
+    scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
     shared = np.empty(3)
@@ -154,11 +150,13 @@ def forward_block(
         usable = bound_variance if informative else 0.0
         r = 1.0 / np.sqrt(v + epsilon)
         half = max(1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable))
+        root = 3.0 * accumulate * r if may_run > 0.0 else 0.0
+        half += root
         bound_rstd = half + stored * binade(r + half)
         relative = (v / (v + epsilon)) * (reciprocal + half_grid + product_mean + read) / 2.0
         cube = r * r * r / 2.0
         trend_rstd = relative * r + cube * epsilon_error
-        own_rstd = (stored * binade(r)) ** 2 / 3.0 + cube * cube * (
+        own_rstd = root * root / 3.0 + (stored * binade(r)) ** 2 / 3.0 + cube * cube * (
             h_square_squares / 3.0 / n / n
             + bound_mean**4
             + squares * squares
@@ -222,7 +220,7 @@ def forward_block(
         lock[0] = lock[1] = lock[2] = 0.0
         for j in range(n):
             b[j] = np.float64(x[i, j])
-        keyed_variance(b, variance, gamma, g_xhat, ref, n, table, duplicates, lock)
+        keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], lock)
         for k in range(3):
             held = rounded_away(mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored)
             held_abs = abs(held)
@@ -256,9 +254,7 @@ def forward_block(
             totals,
             bins,
             scores[i],
-            table,
-            duplicates,
-            work,
+            scratch,
             error,
             golden_error,
             golden_away,

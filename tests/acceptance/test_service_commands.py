@@ -1,0 +1,118 @@
+"""The commands that talk to a server, as a shell script would use them: JSON, exit codes, a message that says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running import Service, clean_environment, gonogo
+from servers import RedisServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Service]:
+    """One service for all commands."""
+    folder = tmp_path_factory.mktemp("commands")
+    service = Service(folder, f"sqlite:///{folder / 'gonogo.sqlite'}", redis_server.url)
+    try:
+        service.start()
+        yield service
+    finally:
+        service.close()
+
+
+def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
+    """Run a command against the service; its stdout, after checking its exit code."""
+    env = clean_environment(**({"GONOGO_URL": place.url} | environment))
+    done = subprocess.run(gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
+    return done.stdout if code in {0, 1} else done.stdout + done.stderr
+
+
+def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, Any]:
+    """The JSON of `gonogo submit --watch` for one build."""
+    words = ("submit", "--shape", "1,1,64,1024", "--build", build, "--rtol", "1e-3", "--atol", "0.5", "--seeds", "2", "--watch", "--json")
+    found: dict[str, Any] = json.loads(call(place, *words, *more, code=code))
+    return found
+
+
+def test_a_right_kernel_exits_with_0_and_a_hollow_pass_with_1(place: Service) -> None:
+    assert submitted(place, "correct", 0)["verdict"] == "pass"
+    hollow = submitted(place, "double-subtract", 1)
+    assert hollow["verdict"] == "pass_by_tolerance"
+    assert "s1 is subtracted twice" in json.dumps(hollow["diagnosis"])
+    assert submitted(place, "double-subtract", 0, "--fail-on", "fail")["verdict"] == "pass_by_tolerance"
+
+
+def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
+    job = submitted(place, "drop-s1", 1)["id"]
+    listed = json.loads(call(place, "jobs", "--build", "drop-s1", "--json"))["items"]
+    assert job in {item["id"] for item in listed}
+    items = json.loads(call(place, "results", job, "--json"))["items"]
+    assert sorted(item["seed"] for item in items) == [0, 1]
+    rows = call(place, "results", job, "--format", "csv").splitlines()
+    assert len(rows) == 1 + 2 * 3  # a header; each seed's dx, dgamma, dbeta
+    assert "s1 is missing" in call(place, "diagnose", job)
+    assert "pass_by_tolerance" in call(place, "watch", job, code=1)
+    assert job in call(place, "jobs")
+    assert "drop-s1" in call(place, "jobs")
+
+
+def test_a_file_may_hold_several_jobs(place: Service) -> None:
+    body = {"test": {"kernel": "layernorm_fw", "shape": [1, 32, 32]}, "build": "correct", "seeds": {"start": 0, "count": 1}}
+    path = place.folder / "suite.json"
+    path.write_text(json.dumps({"jobs": [body, body | {"labels": {"part": "two"}}]}))
+    made = json.loads(call(place, "submit", str(path), "--json"))["items"]
+    assert len({item["id"] for item in made}) == 2
+    for item in made:
+        assert call(place, "watch", item["id"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--shape", "1,1,0,64", "--build", "correct"), "shape"),
+        (("--shape", "abc", "--build", "correct"), "shape"),
+        (("--shape", "1,1,32,64", "--build", "nonesuch"), "build: unknown build"),
+        (("--shape", "1,1,32,64", "--build", "correct", "--rtol", "-1"), "rtol"),
+        (("--shape", "1,1,32,64", "--build", "correct", "--inputs", "{"), "inputs"),
+        (("--shape", "1,1,32,64"), "--build"),
+    ],
+)
+def test_a_wrong_job_exits_with_2_and_names_the_field(place: Service, words: tuple[str, ...], said: str) -> None:
+    assert said in call(place, "submit", *words, code=2)
+
+
+def test_without_a_server_commands_exit_with_3_and_say_what_to_do(tmp_path: Path) -> None:
+    for environment in ({}, {"GONOGO_URL": "http://127.0.0.1:9"}):
+        done = subprocess.run(
+            gonogo("jobs"), cwd=tmp_path, env=clean_environment(**environment), capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 3
+        assert "gonogo up" in done.stderr or "127.0.0.1:9" in done.stderr
+
+
+def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -> None:
+    server = {name: place.environment[name] for name in ("GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY")}
+    token = call(place, "token", "create", "--name", "script", "--scope", "submit", **server).strip()
+    answer = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    refused = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token[:-1]}0"})
+    assert refused.status_code == 401
+    assert "items" in json.loads(call(place, "jobs", "--json", GONOGO_TOKEN=token))
+    assert call(place, "jobs", code=2, GONOGO_TOKEN="gng_wrong")
+
+
+def test_the_doctor_finds_everything_well_and_a_typing_mistake(place: Service) -> None:
+    found = json.loads(
+        call(place, "doctor", "--json", **{name: value for name, value in place.environment.items() if name.startswith("GONOGO_")})
+    )
+    assert found["ok"], found
+    assert "GONOGO_PROT" in call(place, "doctor", code=3, GONOGO_PROT="1")
