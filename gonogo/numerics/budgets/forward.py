@@ -65,11 +65,13 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
     slope_mean, slope_rstd = gamma * r, gamma * centred
     ones = np.ones_like(x)
     # What ELWADD leaves lies on a grid, its own 2^-10 one or that of the smaller operand's last bit: the packer meets a tie with
-    # probability grid/step, and rounds it away from zero by step/2: grid/2 on average, of the sign of y. beta as the FPU reads it is
-    # off by one amount in a whole column.
+    # probability grid/step, and rounds it away from zero by step/2: grid/2 on average, of the sign of y. Aligning the smaller operand
+    # meets ties in the same way, half up in magnitude. beta as the FPU reads it is off by one amount in a whole column.
     smaller, larger = np.minimum(np.abs(g_xhat), np.abs(beta)), np.maximum(np.abs(g_xhat), np.abs(beta))
     grid = np.minimum(np.maximum(t.align * binade(larger), t.stored * binade(smaller)), output_step(y, t.out, t.out_block))
-    patterns = [np.copysign(grid, y), *ties_of_blocks(y, t.out_block)]
+    least = np.where(np.abs(g_xhat) < np.abs(beta), g_xhat, beta * np.ones_like(x))
+    shifted = np.where(binade(smaller) * 8 < binade(larger), np.minimum(t.stored * binade(smaller), t.align * binade(larger)), 0.0)
+    patterns = [np.copysign(grid, y), np.copysign(shifted, least), *ties_of_blocks(y, t.out, t.out_block)]
     if t.read:
         patterns.append((truncate(beta, TF32_READ) - beta) * ones)
     # Equal x have equal x^, with one rounding error. ELWSUB rounds the mean onto x's grid: one error for all x of a binade.
@@ -140,6 +142,6 @@ def per_row(
         out=t.out,
         out_block=t.out_block,
         informative=np.array([bool(said.any())]),
-        shared=shared_patterns([np.where(said, each, 0.0).T for each in (*systematic, *ties_of_blocks(reference, t.out_block))]),
+        shared=shared_patterns([np.where(said, each, 0.0).T for each in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))]),
         directions=(Direction("scale", np.where(said, reference, 0.0).T),),
     )

@@ -220,7 +220,8 @@ def backward_block(
         for j in range(n):
             dyv = np.float64(dy[i, j])
             seen = (truncated(dyv, TF32_READ) if read > 0.0 else dyv) * (xhat[j] + d_xhat[j])
-            sums[C_PREDICTED, j] += rounded_away(seen, stored_column) - dyv * xhat[j]
+            stored_c = truncated(seen, TF32_READ) if stored_column == TF32_READ else rounded_away(seen, stored_column)
+            sums[C_PREDICTED, j] += stored_c - dyv * xhat[j]
         for j in range(n):
             dyv = np.float64(dy[i, j])
             sums[DY, j] += dyv

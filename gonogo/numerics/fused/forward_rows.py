@@ -72,8 +72,8 @@ def forward_block(
     ref, raw, bound, noise, out = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     error, golden_error, golden_away, variance, g_xhat = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     own_noise = np.empty(n)
-    patterns = 2 if read > 0.0 else 1
-    pattern = np.zeros((2, n))
+    patterns = 3 if read > 0.0 else 2
+    pattern = np.zeros((3, n))
     allowance = np.empty((3, n))
     scratch = row_scratch(n)
     lane = np.empty(32)
@@ -211,11 +211,14 @@ def forward_block(
             pattern[0, j] = np.copysign(
                 min(max(align * binade(max(gx_abs, beta_abs)), stored * binade(min(gx_abs, beta_abs))), h_out), value
             )
-            own_noise[j] = variance[j] * variance[j] + pattern[0, j] * pattern[0, j]
+            bmin, bmax = binade(min(gx_abs, beta_abs)), binade(max(gx_abs, beta_abs))
+            shifted = min(stored * bmin, align * bmax) if bmin * 8.0 < bmax else 0.0
+            pattern[1, j] = np.copysign(shifted, gx if gx_abs < beta_abs else beta[j])
+            own_noise[j] = variance[j] * variance[j] + pattern[0, j] * pattern[0, j] + pattern[1, j] * pattern[1, j]
         if read > 0.0:
             for j in range(n):
-                pattern[1, j] = truncated(beta[j], TF32_READ) - beta[j]
-                own_noise[j] += pattern[1, j] * pattern[1, j]
+                pattern[2, j] = truncated(beta[j], TF32_READ) - beta[j]
+                own_noise[j] += pattern[2, j] * pattern[2, j]
         # Equal x err alike (here `variance` holds the amplitudes); the mean is rounded onto the grid of each x.
         lock[0] = lock[1] = lock[2] = 0.0
         for j in range(n):

@@ -31,10 +31,10 @@ SUMS = 8
 """The first totals are sums over all columns, with running totals of their own."""
 
 # Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2,
-# w e0 (ties away), two of w pattern, three of w allowance.
-COLUMNS = 17
+# w e0 (ties away), three of w pattern, three of w allowance.
+COLUMNS = 18
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
-COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 14
+COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
 
 EXACT_BINS = 4096
 BINS = EXACT_BINS + 32 * 300
