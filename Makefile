@@ -48,6 +48,8 @@ up: setup ## run the service here until Ctrl-C
 	@$(BIN)/gonogo up $(ARGS)
 
 test: setup ## all tests; ARGS go to pytest
+	@# compiled code once, before several processes of the tests want it at the same time
+	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.pipeline import warm_up; EmulatorExecutor.warm(); warm_up()"
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 lint: setup ## ruff, mypy --strict, the arrows between the packages
