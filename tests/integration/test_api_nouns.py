@@ -14,7 +14,7 @@ from gonogo.tensix.defects import DEFECTS
 from storage import workers
 from storage.encoding import utcnow
 
-V60 = {"name": "v0.60", "executor": "ttnn", "line": "main", "sequence": 60, "commit": "abc123", "profile": "ttnn", "outputs": ["dx"]}
+V60 = {"name": "v0.60", "executor": "ttnn", "line": "main", "sequence": 60, "commit": "abc123", "profile": "generic", "outputs": ["dx"]}
 
 
 @pytest.fixture
