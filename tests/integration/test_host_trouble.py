@@ -84,6 +84,17 @@ def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
     return dict(slot.read())
 
 
+def test_a_default_timeout_of_the_process_does_not_reach_the_child(start: Callable[[str], KernelHost]) -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(2.0)  # as Celery and Kombu do for a moment, from another thread
+    try:
+        host = start("fine")
+        for _ in range(3):
+            assert run(host)
+    finally:
+        socket.setdefaulttimeout(before)
+
+
 def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHost]) -> None:
     host = start("fine")
     sys.path.insert(0, str(PLUGINS))

@@ -153,9 +153,10 @@ def test_the_references_are_those_of_what_the_device_was_given() -> None:
 
 def test_elwsub_rounds_both_operands_half_up_onto_the_larger_ones_grid() -> None:
     grid = 2.0**-10
-    x = np.array([[1.0, 1.0, 1.5, -1.0]])
-    mean_ = np.array([[0.4 * grid, 0.5 * grid, -0.6 * grid, 0.5 * grid]])
-    np.testing.assert_allclose(aligned_error(x, mean_) / grid, [[0.4, -0.5, 0.4, -0.5]], atol=1e-9)
+    large = np.array([[1.0, 1.0, 1.5, -1.0]])
+    small = np.array([[0.4 * grid, 0.5 * grid, -0.6 * grid, 0.5 * grid]])
+    np.testing.assert_allclose(aligned_error(large, small) / grid, [[0.4, -0.5, 0.4, -0.5]], atol=1e-9)
+    np.testing.assert_allclose(aligned_error(small, large) / grid, [[-0.4, 0.5, -0.4, 0.5]], atol=1e-9)
     assert aligned_error(np.array([[0.0]]), np.array([[0.0]])) == 0
 
 
@@ -251,6 +252,15 @@ def test_the_emulated_right_kernel_is_explained_in_every_format(numerics: dict[s
             judged = judge(case.test, case.raw, case.given, case.emulated(), profile="tt-train")
             found.add(judged.explanation)
     assert found == {Explanation.explained}
+
+
+def test_the_ties_of_elwsub_are_not_taken_for_a_wrong_s2() -> None:
+    """bf16 x and mean make ties, which are rounded one way; with dy offset by 10 they add up: xhat_z was 9.8 before they were predicted."""
+    inputs = {"regime": "uniform", "low": -1, "high": 1, "dy": {"regime": "offset", "offset": 10, "std": 1}}
+    case = Case.of(spec(shape=(8, 32768), inputs=inputs))
+    judged = judge(case.test, case.raw, case.given, case.emulated(), profile="tt-train")
+    assert judged.explanation is Explanation.explained
+    assert judged.outputs["dx"].statistics["xhat_z"] < 4
 
 
 def test_right_kernels_in_monte_carlo_arithmetic_stay_below_six_standard_deviations() -> None:

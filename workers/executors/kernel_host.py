@@ -53,8 +53,8 @@ class KernelHost:
         self._lock = threading.Lock()
         self._buffer = bytearray()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-"))
-        self._socket, theirs = socket.socketpair()
-        self._lifeline, their_lifeline = socket.socketpair()
+        self._socket, theirs = _blocking_pair()
+        self._lifeline, their_lifeline = _blocking_pair()
         self.log = ChildLog()
         script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
         env = {name: value for name, value in os.environ.items() if name not in SECRETS} | dict(environment or {})
@@ -262,6 +262,18 @@ def sweep() -> int:
                 shutil.rmtree(folder, ignore_errors=True)
                 swept += 1
     return swept
+
+
+def _blocking_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that block, whatever the process's default timeout is.
+
+    Celery and Kombu change that default for a moment, from any thread (and two such moments that overlap leave it changed); a socket
+    made then is non-blocking, and the child, which inherits it, would end on its first empty read.
+    """
+    pair = socket.socketpair()
+    for end in pair:
+        end.settimeout(None)
+    return pair
 
 
 def _signal_name(number: int) -> str:
