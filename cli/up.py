@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -173,9 +172,8 @@ def answers(url: str) -> bool:
 
 def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any) -> None:
     """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises InUse, InfrastructureError, GaveUp."""
-    with locked(folder):
-        redis_folder = Path(tempfile.mkdtemp(prefix="gonogo-"))
-        plan = make_plan(folder, host, port, any_port, redis_folder)
+    with locked(folder), tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as scratch:
+        plan = make_plan(folder, host, port, any_port, Path(scratch))
         supervisor = Supervisor(children(plan, executor), ORDER[::-1])
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, supervisor.request_stop)
@@ -208,7 +206,6 @@ def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, sa
         finally:
             supervisor.stop()
             plan.listener.close()
-            shutil.rmtree(redis_folder, ignore_errors=True)
 
 
 def up(
