@@ -192,7 +192,7 @@ def test_cancel_and_resubmit(server, page: Page) -> None:
         job = seeded.submit(session, seeds=3)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("cancelled")
+    expect(page.locator("#state")).to_have_text("cancelled after 0 of 3 seeds")
     with server.reading() as session:
         assert jobs.get(session, job.id).state == "cancelled"
 

@@ -138,7 +138,7 @@ def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> N
 
 
 BAD = [
-    (("--shape", "0,4"), "test.shape"),
+    (("--shape", "0,4"), "test.shape.0"),
     (("--shape", "four"), "test.shape"),
     (("--shape", "9000,9000"), "test.shape"),
     (("--shape", "4,4", "--rtol", "nan"), "test.tolerance.rtol"),
@@ -207,7 +207,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
     done = command("check", "--shape", "0,4", "--build", "correct")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.strip() == "gonogo: test.shape: is too small (limit: >= 1); got 0"
+    assert done.stderr.strip() == "gonogo: test.shape.0: is too small (limit: >= 1); got 0"
 
 
 def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
