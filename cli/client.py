@@ -180,4 +180,5 @@ def problem_of(answer: httpx.Response) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         found = {"title": answer.reason_phrase, "detail": answer.text[:200]}
-    return {"type": "about:blank", "status": answer.status_code, **found, "detail": found.get("detail") or found.get("title") or "no detail"}
+    said = found.get("detail") or found.get("title") or "no detail"
+    return {"type": "about:blank", "status": answer.status_code, **found, "detail": said}

@@ -123,6 +123,7 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
     "server": server,
 }
 """By the name of the part: what `--part` takes and the output says."""
+PARTS = ", ".join(CHECKS)
 
 
 def findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
@@ -137,13 +138,13 @@ def findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
 
 
 def doctor(
-    part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {', '.join(CHECKS)}."),
+    part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {PARTS}."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
     unknown = sorted(set(part) - set(CHECKS))
     if unknown:
-        raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+        raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
     found = list(findings(part))
     if as_json:
         show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})

@@ -19,7 +19,8 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 try:
-    from numba import config, njit
+    from numba import config as _config
+    from numba import njit
 except ImportError:  # numba is an accelerator, never a requirement: NumPy is the definition
     HAVE_NUMBA = False
 else:
@@ -90,6 +91,7 @@ def _remove_older(folder: Path) -> None:
 @contextmanager
 def _keeping_in(folder: Path | None) -> Iterator[None]:
     """numba looks where to keep a function's code when the function is made; other packages' functions keep their own place."""
+    config: Any = _config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or "")
     try:

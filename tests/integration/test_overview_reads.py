@@ -11,9 +11,8 @@ from sqlalchemy import Engine
 
 from dashboards import views
 from storage import engine as engines
-from storage import jobs
+from storage import jobs, schema
 from storage import overview as reads
-from storage import schema
 from storage.encoding import utcnow
 
 

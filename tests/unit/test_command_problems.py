@@ -31,7 +31,8 @@ def failed(*words: str, code: int) -> dict[str, Any]:
 
 def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
     found = failed("check", "--shape", "0,4", "--build", "correct", code=2)
-    assert (found["type"], found["field"], found["value"], found["limit"]) == ("urn:gonogo:problem:invalid-field", "test.shape.0", 0, ">= 1")
+    assert found["type"] == "urn:gonogo:problem:invalid-field"
+    assert (found["field"], found["value"], found["limit"]) == ("test.shape.0", 0, ">= 1")
     assert found["errors"] == [{"field": "test.shape.0", "value": 0, "limit": ">= 1", "message": "test.shape.0: is too small"}]
 
 
@@ -51,7 +52,8 @@ def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])
 def test_the_servers_own_document_is_passed_on(monkeypatch: pytest.MonkeyPatch, status: int, code: int) -> None:
-    said = {"type": "urn:gonogo:problem:x", "title": "X", "status": status, "detail": "seeds: no", "field": "seeds", "value": 1, "limit": "2"}
+    named = {"field": "seeds", "value": 1, "limit": "2"}
+    said = {"type": "urn:gonogo:problem:x", "title": "X", "status": status, "detail": "seeds: no", **named}
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -95,7 +97,7 @@ def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> N
     def broken() -> doctor.Finding:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(doctor, "CHECKS", {name: broken for name in doctor.CHECKS})
+    monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, broken))
     assert [(found.part, found.ok) for found in doctor.findings()] == [(name, False) for name in doctor.CHECKS]
 
 
