@@ -12,8 +12,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import typer
 
-from cli import doctor, problem
+from cli import doctor, jobs, problem
 from gonogo import release
 from gonogo.problems import FieldError, quote
 
@@ -84,6 +85,21 @@ def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
     assert problem.wanted(["jobs", "--json"])
     assert not problem.wanted(["jobs"])
     assert not problem.wanted(["watch", "--", "--json"])
+
+
+def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    class Answering:
+        url = "http://127.0.0.1:1"
+
+        def call(self, *_: object) -> dict[str, Any]:
+            return {"words": None}
+
+    job = {"id": "1", "state": "cancelled", "verdict": None, "done": 5, "total": 64, "counts": {"pass": 5}}
+    client: Any = Answering()
+    with pytest.raises(typer.Exit) as ended:
+        jobs.report(client, job, False, jobs.FailOn.new)
+    assert ended.value.exit_code == 1
+    assert "cancelled after 5 of 64 seeds" in capsys.readouterr().out
 
 
 def test_the_doctors_parts_have_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
