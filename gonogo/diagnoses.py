@@ -18,10 +18,10 @@ AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding exp
 def beside(content: Mapping[str, Any], explanation: str | None) -> dict[str, Any]:
     """The diagnosis of a seed that was judged: it must not call right what rounding doesn't explain."""
     found = dict(content)
-    if any(term.get("wrong") for term in found.get("terms", ())):
+    parts = str(found.get("words") or "").split("; ")
+    rest = [part for part in parts if part not in (RIGHT, PARTLY)]
+    if rest == parts:  # it claims nothing to be right
         return found
-    words = str(found.get("words") or "")
-    rest = [part for part in words.split("; ") if part and part not in (RIGHT, PARTLY)]
     if explanation == Explanation.unexplained:
         found |= {"words": "; ".join([NOT_FOUND, *rest]), "can_tell": False}
     elif explanation == Explanation.suspect:
