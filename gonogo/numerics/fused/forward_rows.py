@@ -224,15 +224,17 @@ def forward_block(
         for j in range(n):
             b[j] = np.float64(x[i, j])
         keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], lock)
+        r_held = rounded_away(r, stored)
         for k in range(3):
             held = rounded_away(mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored)
             held_abs = abs(held)
             for j in range(n):
-                grid = 2.0 * align * binade(b[j])
+                taken = held
                 if abs(b[j]) > mu_abs:
-                    allowance[k, j] = gamma[j] * r * (held - np.copysign(np.floor(held_abs / grid + 0.5) * grid, held))
-                else:
-                    allowance[k, j] = 0.0
+                    grid = 2.0 * align * binade(b[j])
+                    taken = np.copysign(np.floor(held_abs / grid + 0.5) * grid, held)
+                made = (b[j] - taken) * r_held
+                allowance[k, j] = gamma[j] * (r * (held - taken) + (rounded_away(made, stored) - made))
         for k in range(patterns):
             lock[0] += dot(gamma, pattern[k], n) ** 2
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
