@@ -30,9 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the executor, and the one for people."""
     group = parser.getgroup("gonogo", "GoNoGo")
     group.addoption("--gonogo-report", metavar="FILE", help="append a line of JSON for everything that happens to a test")
-    group.addoption(
-        "--gonogo-only", metavar="FILE", action="append", default=[], help="run only the node ids in this JSON list, or what lies below them"
-    )
+    chosen = "run only the node ids in this JSON list, or what lies below them"
+    group.addoption("--gonogo-only", metavar="FILE", action="append", default=[], help=chosen)
     group.addoption("--gonogo-shuffle", metavar="SEED", type=int, help="run in a random order: files, then the tests of each file")
     group.addoption(
         "--gonogo-compare",
@@ -217,7 +216,7 @@ class Outcome:
         entry = self.failures.setdefault(expression, {"expression": expression, "count": 0, "message": message})
         entry["count"] += 1
         if self.outcome not in ("failed", "error"):
-            prefix = {"setup": "in setup: ", "teardown": "in teardown: "}.get(report.when or "", "failed, then run again: " if again else "")
+            prefix = "failed, then run again: " if again else "" if report.when == "call" else f"in {report.when}: "
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:

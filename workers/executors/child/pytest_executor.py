@@ -64,8 +64,10 @@ class PytestExecutor:
         selection = selection.get("selection", selection)
         suite = self._suite(selection.get("suite"))
         shuffle = selection.get("shuffle")
-        order = None if shuffle is None or shuffle is False else seed if seed is not None else iteration if shuffle is True else int(shuffle)
-        this = _Run(self, suite, iteration, seed, order, time.monotonic() + SHARE * _deadline())
+        order = None
+        if shuffle is not None and shuffle is not False:
+            order = seed if seed is not None else iteration if shuffle is True else int(shuffle)
+        this = _Run(self, suite, iteration, seed, order)
         self._kept.append(this.folder)
         while len(self._kept) > KEPT_RUNS:
             shutil.rmtree(self._kept.pop(0), ignore_errors=True)
@@ -94,8 +96,9 @@ class PytestExecutor:
 class _Run:
     """One iteration."""
 
-    def __init__(self, executor: PytestExecutor, suite: Suite, iteration: int, seed: int | None, order: int | None, deadline: float) -> None:
-        self.executor, self.suite, self.order, self.deadline = executor, suite, order, deadline
+    def __init__(self, executor: PytestExecutor, suite: Suite, iteration: int, seed: int | None, order: int | None) -> None:
+        self.executor, self.suite, self.order = executor, suite, order
+        self.deadline = time.monotonic() + SHARE * _deadline()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{iteration}-", dir=executor.folder))
         self.environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         self.environment["GONOGO_ITERATION"] = str(iteration)

@@ -15,14 +15,17 @@ Report = dict[str, Any]
 MAX_MESSAGE = 4000
 BADNESS = ("passed", "skipped", "failed", "error")
 """A test that ran more than once (a plug-in runs failures again) counts as its worst: a retry must not hide a failure."""
-USAGE_STATUSES = (2, 3, 4)
-"""pytest was interrupted, broke, or was asked for something impossible."""
+USAGE_STATUS = 4
+BROKEN_STATUSES = (2, 3)
+"""pytest was interrupted, or broke."""
 TIMEOUT_WORDS = ("from pytest-timeout", "+ Timeout +")
 """What pytest-timeout writes when it fails a test, or ends the process, that ran too long."""
 
 
 def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Report]:
     """One report per collected test in the order of the run, then those of what isn't a test: (collection), (pytest), (exit)."""
+    if ended.status == USAGE_STATUS:  # a filter or an option that pytest can't read: the tests that it had collected aren't those asked for
+        return [_row("(pytest)", "error", ended.tail.strip())]
     story = _Story(_events(lines))
     found = [_report(test, story, ended, seconds) for test in story.tests]
     found += [_row(test, outcome, message) for test, (outcome, message) in story.uncollected.items()]
@@ -110,7 +113,7 @@ def _beside(story: _Story, ended: Ended, seconds: float, told: bool) -> Report |
     stage = "(exit)" if story.finished else "(between tests)" if story.collected else "(collection)"
     if ended.status is None:
         return None if told else _row(stage, "hang", _hang_words(ended, seconds))
-    if ended.status < 0 or (not story.finished and ended.status not in USAGE_STATUSES and story.collected):
+    if ended.status < 0 or (not story.finished and ended.status not in BROKEN_STATUSES and story.collected):
         return None if told else _row(stage, "crash", f"the process of the tests {ended.words}\n{ended.tail}")
     if story.problems:
         return _row("(pytest)", "error", "\n".join(story.problems))

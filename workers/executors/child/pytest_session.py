@@ -33,7 +33,7 @@ def main() -> None:
     copy, traces, *arguments = sys.argv[1:]
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [os.getcwd(), *(entry for entry in sys.path if os.path.abspath(entry or ".") != own)]  # as `python -m pytest`
-    faulthandler.register(signal.SIGUSR1, file=open(traces, "wb", buffering=0), all_threads=True)  # noqa: SIM115: open as long as we live
+    faulthandler.register(signal.SIGUSR1, file=os.open(traces, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC), all_threads=True)
     if not usable():
         for name in [name for name in sys.modules if name.partition(".")[0] == "gonogo"]:
             del sys.modules[name]

@@ -1,0 +1,379 @@
+"""The pytest executor against real runs of pytest: every outcome, crashes, hangs, filters that must stay filters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from suites import Project, outcomes
+
+from gonogo import stages
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what else is installed here takes a second to load
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)")  # ours must not leak into theirs
+    return Project(tmp_path, monkeypatch)
+
+
+ALL = """
+    import numpy as np
+    import pytest
+
+    @pytest.mark.parametrize("value", ["a b", "x/y::z[1]", "ü", "; rm -rf /"])
+    def test_odd(value): pass
+
+    def test_red():
+        for number in (1, 2):
+            assert number == 1, f"got {number}"
+
+    @pytest.mark.xfail(reason="known")
+    def test_xfail(): assert 0
+
+    @pytest.mark.xfail(reason="known")
+    def test_xpass(): pass
+
+    @pytest.mark.xfail(reason="known", strict=True)
+    def test_strict(): pass
+
+    def test_skipped(): pytest.skip("no card")
+
+    @pytest.fixture
+    def device(): raise RuntimeError("no device")
+
+    def test_setup(device): pass
+
+    @pytest.fixture
+    def leaking():
+        yield
+        raise RuntimeError("left open")
+
+    def test_teardown(leaking): pass
+
+    def test_both(leaking): assert 0
+
+    def test_numbers(gonogo, record_property):
+        gonogo.measure("speed", np.float32(2.5))
+        gonogo.measure("odd", float("nan"))
+        record_property("count", 3)
+        record_property("word", "x")
+        record_property("truth", True)
+    """
+
+
+def test_every_outcome_is_folded_into_one_report_per_test(project: Project) -> None:
+    project.write(test_all=ALL, test_broken="import nothing_here_4711\n")
+    project.write(test_module="import pytest\npytest.skip('not here', allow_module_level=True)\n")
+    found = project.reports({}, {"paths": ["."]})
+    assert outcomes(found) == {
+        "test_all.py::test_odd[a b]": "passed",
+        "test_all.py::test_odd[x/y::z[1]]": "passed",
+        "test_all.py::test_odd[\\xfc]": "passed",
+        "test_all.py::test_odd[; rm -rf /]": "passed",
+        "test_all.py::test_red": "failed",
+        "test_all.py::test_xfail": "skipped",
+        "test_all.py::test_xpass": "passed",
+        "test_all.py::test_strict": "failed",
+        "test_all.py::test_skipped": "skipped",
+        "test_all.py::test_setup": "error",
+        "test_all.py::test_teardown": "error",
+        "test_all.py::test_both": "failed",
+        "test_all.py::test_numbers": "passed",
+        "test_broken.py": "error",
+        "test_module.py": "skipped",
+    }
+    by_name = {each["name"].partition("::")[2] or each["name"]: each for each in found}
+    red = by_name["test_red"]
+    assert red["message"] == "AssertionError: got 2\nassert 2 == 1\ntest_all.py:10"
+    assert red["failures"] == [{"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}]
+    assert red["duration_ms"] > 0
+    assert by_name["test_setup"]["duration_ms"] is None
+    assert by_name["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
+    assert by_name["test_teardown"]["message"].startswith("in teardown: RuntimeError: left open")
+    assert [each["count"] for each in by_name["test_both"]["failures"]] == [1, 1]
+    assert by_name["test_xfail"]["message"] == "failed as expected (xfail): known"
+    assert by_name["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
+    assert by_name["test_skipped"]["message"] == "no card"
+    assert by_name["test_numbers"]["measurements"] == {"speed": 2.5, "count": 3.0}
+    assert "odd" in by_name["test_numbers"]["message"]
+    assert "No module named 'nothing_here_4711'" in by_name["test_broken.py"]["message"]
+    assert by_name["test_module.py"]["message"] == "not here"
+
+
+def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(project: Project) -> None:
+    project.write(test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n")
+    first, dies, last = project.reports({}, {"paths": ["test_crash.py"]})
+    assert first["outcome"] == "passed"
+    assert (dies["outcome"], dies["message"]) == ("crash", "the process of the tests was ended by SIGABRT in the middle of this test")
+    assert (last["outcome"], last["message"]) == ("skipped", "not run: the process was ended by SIGABRT in test_crash.py::test_dies before")
+
+
+def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(project: Project) -> None:
+    project.write(test_quits="import os\ndef test_first(): pass\ndef test_quits(): os._exit(0)\n")
+    assert outcomes(project.reports({}, {})) == {"test_quits.py::test_first": "passed", "test_quits.py::test_quits": "crash"}
+
+
+def test_a_crash_after_the_last_test_is_told_and_spoils_no_test(project: Project) -> None:
+    project.write(test_late="import atexit, os\natexit.register(os.abort)\ndef test_fine(): pass\n")
+    found = project.reports({}, {})
+    assert outcomes(found) == {"test_late.py::test_fine": "passed", "(exit)": "crash"}
+
+
+def test_a_crash_while_collecting_is_told(project: Project) -> None:
+    project.write(test_early="import os\nos.abort()\n")
+    assert outcomes(project.reports({}, {})) == {"(collection)": "crash"}
+
+
+@pytest.mark.slow
+def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
+    # collected and started within 8 s, even where six others work; the helper process leaves the group and ignores TERM
+    project.write(
+        test_hang="""
+        import subprocess, sys, time
+        def wait_for_the_kernel():
+            while True: time.sleep(60)
+        def test_first(): pass
+        def test_stuck():
+            helper = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"],
+                                      start_new_session=True)
+            open("helper", "w").write(str(helper.pid))
+            wait_for_the_kernel()
+        def test_last(): pass
+        """
+    )
+    first, stuck, last = project.reports({}, {"timeout_s": 8})
+    assert (first["outcome"], stuck["outcome"], last["outcome"]) == ("passed", "hang", "skipped")
+    assert stuck["message"] == "no end within 8 s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    assert last["message"] == "not run: test_hang.py::test_stuck hung before"
+    assert not _runs(int((project.root / "helper").read_text()))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_50_megabytes_of_output_don_t_get_into_the_report(project: Project) -> None:
+    project.write(test_loud="def test_loud():\n    print('x' * 50_000_000)\n    assert 0\n")
+    (report,) = project.reports({}, {})
+    assert report["outcome"] == "failed"
+    assert len(str(report)) < 2000
+
+
+def test_nothing_collected_or_selected_is_an_empty_list(project: Project) -> None:
+    project.write(helper="def test_not_found(): pass\n")
+    assert project.reports({}, {}) == []
+    project.write(test_a="def test_a(): pass\n")
+    assert project.reports({"filter": "nothing_like_it"}, {}) == []
+    assert project.reports({"filter": "test_a.py::test_b"}, {}) == []
+    assert project.reports({"filter": "../test_a.py"}, {}) == []
+
+
+def test_what_pytest_can_t_do_is_one_error_with_its_words(project: Project) -> None:
+    project.write(test_a="def test_a(): pass\n")
+    (report,) = project.reports({"filter": "a b c"}, {})
+    assert (report["name"], report["outcome"]) == ("(pytest)", "error")
+    assert "Wrong expression" in report["message"]
+    project.write(conftest="raise RuntimeError('no toolchain')\n")
+    (report,) = project.reports({}, {})
+    assert (report["name"], report["outcome"]) == ("(pytest)", "error")
+    assert "no toolchain" in report["message"]
+
+
+def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
+    project.write(test_a="import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of memory')\ndef test_c(): pass\n")
+    found = project.reports({}, {})
+    assert [each["outcome"] for each in found] == ["passed", "error", "skipped", "error"]
+    assert found[-1]["name"] == "(pytest)"
+    assert "out of memory" in found[1]["message"]
+
+
+def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
+    project.write(test_a="import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef test_y(): pass\n")
+    project.write(test_b="raise OSError\n", ops__test_c="class TestC:\n    def test_x(self): pass\n    def test_z(self): pass\n")
+    suite = {"paths": ["test_a.py", "ops"]}
+
+    def names(words: str, suite: dict[str, Any] = suite) -> list[str]:
+        return [each["name"] for each in project.reports({"filter": words}, suite)]
+
+    assert names("x and not 12") == ["test_a.py::test_x[1]", "ops/test_c.py::TestC::test_x"]
+    assert names("test_a.py::test_x[1]") == ["test_a.py::test_x[1]"]
+    assert names("test_a.py::test_x") == ["test_a.py::test_x[1]", "test_a.py::test_x[12]"]
+    of_c = ["ops/test_c.py::TestC::test_x", "ops/test_c.py::TestC::test_z"]
+    assert names("ops/test_c.py::TestC\ntest_a.py::test_y") == ["test_a.py::test_y", *of_c]
+    assert names("ops/") == of_c
+    # the suite's own filter is narrowed, never widened; files that hold nothing chosen aren't even imported
+    assert names("z or nothing", {"paths": ["."], "filter": ["ops/test_c.py"]}) == ["ops/test_c.py::TestC::test_z"]
+    with pytest.raises(ValueError, match="parentheses"):
+        names("x) or (y", {**suite, "filter": "z"})
+
+
+@pytest.mark.parametrize("words", ["--co", "-p no:terminal", "--rootdir=/", "-c/dev/null", "/etc/../", "@file"])
+def test_a_filter_never_becomes_an_option_or_a_path(project: Project, words: str) -> None:
+    project.write(test_a="def test_a(): pass\n")
+    assert set(outcomes(project.reports({"filter": words}, {})).values()) <= {"error"}
+
+
+def test_a_shuffle_s_seed_is_the_order(project: Project) -> None:
+    project.write(**{f"test_{name}": "".join(f"def test_{number}(): pass\n" for number in range(6)) for name in "abc"})
+
+    def order(**more: Any) -> list[str]:
+        return [each["name"] for each in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)]
+
+    plain, first = order(shuffle=None), order(iteration=3)
+    assert first != plain
+    assert sorted(first) == sorted(plain)
+    files = [name.partition("::")[0] for name in first]
+    assert files == [file for file in dict.fromkeys(files) for _ in range(6)]
+    assert order(shuffle=3) == first
+    assert order(seed=3, iteration=9) == first
+    assert order(iteration=4) != first
+
+
+def test_the_seed_reaches_the_test(project: Project) -> None:
+    project.write(test_a="def test_a(gonogo): gonogo.measure('seed', gonogo.seed)\n")
+    assert project.reports({}, {}, iteration=5)[0]["measurements"] == {"seed": 5.0}
+    assert project.reports({}, {}, iteration=5, seed=11)[0]["measurements"] == {"seed": 11.0}
+
+
+COMPARES = """
+    import numpy as np
+    def arrays(): return {"x": np.ones((2, 3, 32)), "dy": np.zeros((2, 3, 32)), "gamma": np.ones(32), "dx": np.zeros((2, 3, 32))}
+    def test_fixture(gonogo): assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first") is None
+    def test_module():
+        import gonogo
+        gonogo.compare(kernel="layernorm_bw", mean=np.ones((2, 3)), rstd=np.ones((2, 3)), **arrays())
+        gonogo.compare(kernel="layernorm_bw", shape=[6, 32], epsilon=1e-5, **arrays())
+        assert 0
+    def test_typo(gonogo): gonogo.compare("layernorm_bw", dX=np.ones(3), **arrays())
+    """
+
+
+def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project) -> None:
+    project.write(test_c=COMPARES)
+    with project.running({"all": {}}) as executor:
+        fixture, module, typo = executor.report({"suite": "all"}, iteration=0)
+        assert (fixture["outcome"], module["outcome"], typo["outcome"]) == ("passed", "failed", "failed")
+        assert typo["dumps"] == []
+        assert "dX is neither a tensor" in typo["message"]
+        (dump,) = fixture["dumps"]
+        fields = {"kernel": "layernorm_bw", "tolerance": {"atol": 0.5}, "shape": [2, 3, 32], "numerics": {"statistics": "own"}}
+        assert (dump["kernel"], dump["fields"], dump["name"]) == ("layernorm_bw", fields, "first")
+        x = np.load(dump["tensors"]["x"], allow_pickle=False)
+        assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
+        given, own = (each["fields"] for each in module["dumps"])
+        assert "numerics" not in given
+        assert own == {"kernel": "layernorm_bw", "epsilon": 1e-5, "shape": [6, 32], "numerics": {"statistics": "own"}}
+        executor.report({"suite": "all"}, iteration=1)
+        assert Path(dump["tensors"]["x"]).exists()  # the worker may still be reading it
+        executor.report({"suite": "all"}, iteration=2)
+        assert not Path(dump["tensors"]["x"]).exists()
+
+
+STAGES = {
+    "stages": [
+        {"name": "api", "files": ["test_1.py"]},
+        {"name": "factory", "files": ["test_2.py", "test_2b.py"], "requires": ["factory.log"]},
+        {"name": "stubs", "files": ["test_3.py"]},
+        {"name": "kernels", "files": ["test_4.py"], "timeout_s": 60},
+    ]
+}
+
+
+def staged(project: Project, **selection: Any) -> stages.StageTable:
+    return stages.table(project.reports(selection, STAGES), STAGES)
+
+
+def test_stages_run_in_order_and_what_follows_a_failed_one_is_blocked(project: Project) -> None:
+    project.write(test_1="def test_api(): pass\n", test_2="def test_factory(): open('factory.log', 'w')\n", test_4="raise OSError\n")
+    project.write(test_3="def test_stub(): assert 0, 'does not compile'\n")
+    found = staged(project)
+    assert [(stage.name, stage.status.value, stage.reason) for stage in found.stages] == [
+        ("api", "passed", ""),
+        ("factory", "partial", "missing: test_2b.py"),
+        ("stubs", "failed", "no test passed, first test_3.py::test_stub: AssertionError: does not compile"),
+        ("kernels", "blocked", "blocked by 'stubs'"),
+    ]
+
+
+def test_asking_for_a_stage_runs_it_and_those_before_it(project: Project) -> None:
+    project.write(**{f"test_{number}": f"def test_{number}(): pass\n" for number in (1, 2, 3, 4)}, test_2b="def test_b(): pass\n")
+    found = staged(project, stages=["factory"])
+    assert [(stage.name, stage.status.value) for stage in found.stages] == [("api", "passed"), ("factory", "partial")]
+    assert found.stages[1].missing == ("factory.log",)
+    (project.root / "factory.log").touch()
+    assert [stage.status.value for stage in staged(project, stages=["kernels", "api"]).stages] == ["passed"] * 4
+
+
+def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(project: Project) -> None:
+    project.write(test_1="import os\ndef test_api(): pass\ndef test_dies(): os.abort()\n", test_2="", test_2b="")
+    found = staged(project)
+    assert [stage.status.value for stage in found.stages] == ["partial", "failed", "blocked", "blocked"]
+    assert found.stages[1].reason == "no test was found; missing: factory.log"
+
+
+@pytest.mark.parametrize(
+    ("selection", "suite", "words"),
+    [
+        ({"suite": "other"}, {}, "no suite 'other'; it has: all"),
+        ({"stages": ["api"]}, {}, "has no stages"),
+        ({"stages": ["launch"]}, STAGES, "no stage 'launch'; it has: api, factory, stubs, kernels"),
+        ({"filter": "x"}, STAGES, "a staged suite takes no filter"),
+        ({}, {"path": ["."]}, "unknown field; there are root, paths"),
+        ({}, {"root": "tests"}, "must be the absolute path"),
+        ({}, {"timeout_s": 0}, "above 0"),
+        ({}, {"stages": [{"name": "a", "files": []}]}, "must name the stage's tests"),
+        ({}, {**STAGES, "filter": "x"}, "neither paths nor filter"),
+    ],
+)
+def test_what_can_t_be_run_is_refused_in_words(project: Project, selection: dict[str, Any], suite: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        project.reports(selection, suite)
+
+
+def test_a_build_that_the_builds_file_doesn_t_describe_is_refused(project: Project) -> None:
+    executor = project.executor({})
+    executor.close()
+    with pytest.raises(ValueError, match="says nothing of the pytest build 'other'"):
+        type(executor)("other")
+
+
+def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(project: Project) -> None:
+    project.write(test_a="import pytest\n@pytest.mark.fast\ndef test_a(): pass\ndef test_b(): pass\n", ops__test_c="def test_c(): pass\n")
+    with project.running({}, ("-m", "fast", "-W", "ignore")) as executor:
+        assert outcomes(executor.report({"suite": None}, iteration=0)) == {"test_a.py::test_a": "passed"}
+    with project.running({}, paths=["ops"]) as executor:
+        assert outcomes(executor.report({}, iteration=0)) == {"ops/test_c.py::test_c": "passed"}
+
+
+def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> None:
+    project.write(gonogo____init__="raise RuntimeError('not yours')\n", service__helper="")
+    project.write(tests__test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
+    assert outcomes(project.reports({}, {"paths": ["tests"]})) == {"tests/test_a.py::test_a": "passed"}
+
+
+def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
+    pytest.importorskip("xdist")
+    project.write(test_a="".join(f"def test_{number}(gonogo): gonogo.measure('n', {number})\n" for number in range(4)))
+    with project.running({"all": {}}, ("-p", "xdist.plugin", "-n", "2")) as executor:
+        found = executor.report({"suite": "all"}, iteration=0)
+    assert [(each["name"], each["outcome"], each["measurements"]) for each in found] == [
+        (f"test_a.py::test_{number}", "passed", {"n": float(number)}) for number in range(4)
+    ]
+
+
+def test_the_tests_get_the_build_s_interpreter_and_folder_and_ours_stays_off_their_path(project: Project) -> None:
+    project.write(test_a="import os, sys\ndef test_a(): print(sys.path); assert [sys.executable, os.getcwd()] == WANTED\n")
+    file = project.root / "test_a.py"
+    file.write_text(file.read_text() + f"WANTED = {[sys.executable, os.path.realpath(project.root)]!r}\n" + "import pytest_executor\n")
+    (report,) = project.reports({}, {})
+    assert "No module named 'pytest_executor'" in report["message"]
+    file.write_text(file.read_text().replace("import pytest_executor\n", ""))
+    assert outcomes(project.reports({}, {})) == {"test_a.py::test_a": "passed"}
