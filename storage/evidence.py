@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.tolerances import for_output
 from gonogo.verdicts import Explanation, Verdict
+from storage import stages
 from storage.flags import Finding
 from storage.states import FlagKind
 from storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
@@ -26,10 +27,20 @@ _SENTENCES = {
 
 
 def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
-    """The diagnosis of the seed that shows most: unexplained before explained, worse verdicts first, then the largest budget_ratio.
+    """The diagnosis of the seed that shows most, and for a staged suite the table of its stages; None while there is neither.
 
-    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, or None while no seed was diagnosed.
+    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, with stages also {"stages": storage.stages.of_job}, whose words
+    come first.
     """
+    numbers, table = _of_numbers(session, job_id), stages.of_job(session, job_id)
+    if table is None:
+        return numbers
+    found = numbers or {"seed": None, "repeat": None, "terms": [], "can_tell": True, "residuals": {}}
+    return {**found, "words": " ".join(filter(None, (table["words"], found.get("words")))), "stages": table}
+
+
+def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
+    """Of the seed that shows most: unexplained before explained, worse verdicts first, then the largest budget_ratio."""
     diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
     found = session.execute(diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")).all()
     if not found:

@@ -18,7 +18,7 @@ router = make_router("jobs")
 
 class DiagnosisOut(BaseModel):
     """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no terms while none was diagnosed.
-    `verdict` is the job's."""
+    `verdict` is the job's. `stages`, of a staged suite: the table of all iterations with blocker and regressions; else null."""
 
     job: str
     state: JobState
@@ -29,6 +29,7 @@ class DiagnosisOut(BaseModel):
     residuals: dict[str, Any] | None
     seed: int | None
     repeat: int | None
+    stages: dict[str, Any] | None
 
 
 @router.get("/jobs/{job_id}/diagnosis", responses={200: {"model": DiagnosisOut}}, response_class=Response, summary="Which term is wrong")
@@ -38,4 +39,4 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
         job = found(session, job_id)
         what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
     nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
-    return answer({**nothing, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})
+    return answer({**nothing, "stages": None, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})
