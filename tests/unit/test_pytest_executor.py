@@ -105,6 +105,68 @@ def test_every_outcome_is_folded_into_one_report_per_test(project: Project) -> N
     assert by_name["test_module.py"]["message"] == "not here"
 
 
+def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -> None:
+    # what pytest-rerunfailures does: the failed call is logged as "rerun", then the test runs once more
+    project.write(
+        conftest="""
+        import pytest
+        from _pytest.runner import runtestprotocol
+        def pytest_runtest_protocol(item, nextitem):
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            for attempt in (1, 2):
+                for report in runtestprotocol(item, nextitem=nextitem, log=False):
+                    if attempt == 1 and report.failed:
+                        report.outcome = "rerun"
+                    item.ihook.pytest_runtest_logreport(report=report)
+                    if report.outcome == "rerun" and item.name == "test_breaks_off":
+                        break
+            return True
+        """,
+        test_a="""
+        import itertools
+        runs = itertools.count()
+        def test_whole(): assert next(runs)
+        breaks = itertools.count()
+        def test_breaks_off(): assert next(breaks)
+        """,
+    )
+    whole, breaks_off = project.reports({}, {})
+    assert (whole["outcome"], breaks_off["outcome"]) == ("failed", "failed")
+    assert whole["message"].startswith("failed, then run again: ")
+
+
+def test_a_failed_subtest_fails_its_test_and_each_is_counted(project: Project) -> None:
+    project.write(
+        test_a="""
+        def test_parts(subtests):
+            for number in range(3):
+                with subtests.test(number=number):
+                    assert number == 1
+        """
+    )
+    (report,) = project.reports({}, {})
+    assert report["outcome"] == "failed"
+    assert report["failures"][0]["expression"] == "assert number == 1"
+    assert report["failures"][0]["count"] == 2
+
+
+def test_texts_hold_nothing_that_a_database_refuses(project: Project) -> None:
+    project.write(test_a="def test_a(record_property):\n    record_property('\\ud800', 1)\n    raise ValueError('a\\0b\\udfff')\n")
+    (report,) = project.reports({}, {})
+    assert report["message"].startswith("ValueError: a\\x00b\\udfff")
+    assert report["measurements"] == {"\\ud800": 1.0}
+    assert "\0" not in str(report["failures"])
+
+
+@pytest.mark.parametrize("method", ["signal", "thread"])
+def test_a_timeout_of_pytest_timeout_is_a_hang(project: Project, method: str) -> None:
+    pytest.importorskip("pytest_timeout")
+    project.write(test_a=f"import pytest, time\n@pytest.mark.timeout(0.5, method={method!r})\ndef test_slow(): time.sleep(60)\n")
+    with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
+        (report,) = executor.report({"suite": "all"}, iteration=0)
+    assert (report["name"], report["outcome"]) == ("test_a.py::test_slow", "hang")
+
+
 def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(project: Project) -> None:
     project.write(test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n")
     first, dies, last = project.reports({}, {"paths": ["test_crash.py"]})

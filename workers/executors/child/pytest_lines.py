@@ -96,7 +96,9 @@ def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
         message = done["message"] + (f"\nmeasured, but no finite number: {', '.join(strange)}" if strange else "")
         outcome = "hang" if done["outcome"] == "failed" and TIMEOUT_WORDS[0] in done["message"] else done["outcome"]
         row = _row(test, outcome, message.strip())
-        return {**row, "duration_ms": done["duration_ms"], "failures": done["failures"], "measurements": numbers}
+        failures = [{**each, "expression": _clean(each["expression"]), "message": _clean(each["message"])} for each in done["failures"]]
+        measured = {_clean(name): value for name, value in numbers.items()}
+        return {**row, "duration_ms": done["duration_ms"], "failures": failures, "measurements": measured}
     if test not in story.running:
         return _row(test, "skipped", f"not run: {_why_not(story, ended)}")
     if ended.status is None:
@@ -138,15 +140,20 @@ def _hang_words(ended: Ended, seconds: float) -> str:
 def _row(name: str, outcome: str, message: str) -> Report:
     cut = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE // 2] + "\n...\n" + message[-MAX_MESSAGE // 2 :]
     return {
-        "name": name,
+        "name": _clean(name),
         "outcome": outcome,
         "duration_ms": None,
-        "message": cut,
+        "message": _clean(cut),
         "failures": [],
         "measurements": {},
         "stage": None,
         "dumps": [],
     }
+
+
+def _clean(text: str) -> str:
+    """Without what no database takes: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
