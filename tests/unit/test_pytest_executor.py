@@ -175,6 +175,19 @@ def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(pr
     assert (last["outcome"], last["message"]) == ("skipped", "not run: the process was ended by SIGABRT in test_crash.py::test_dies before")
 
 
+def test_a_fork_that_runs_on_into_pytest_tells_nothing(project: Project) -> None:
+    project.write(
+        test_fork="""
+        import os
+        def test_forks():
+            child = os.fork()
+            assert child, "the copy fails and ends by itself"
+            os.waitpid(child, 0)
+        """
+    )
+    assert outcomes(project.reports({}, {})) == {"test_fork.py::test_forks": "passed"}
+
+
 def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(project: Project) -> None:
     project.write(test_quits="import os\ndef test_first(): pass\ndef test_quits(): os._exit(0)\n")
     assert outcomes(project.reports({}, {})) == {"test_quits.py::test_first": "passed", "test_quits.py::test_quits": "crash"}
@@ -416,7 +429,7 @@ def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(p
 
 
 def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> None:
-    project.write(gonogo____init__="raise RuntimeError('not yours')\n", service__helper="")
+    project.write(gonogo="raise RuntimeError('not yours')\n", service__helper="")
     project.write(tests__test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
     assert outcomes(project.reports({}, {"paths": ["tests"]})) == {"tests/test_a.py::test_a": "passed"}
 
