@@ -117,13 +117,16 @@ def results(
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Say what is wrong with a job's kernel: which term, and which tiles were summed."""
+    """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged suite, which stage blocks."""
     with Client() as client:
         found = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:
         show.print_json(found)
     else:
-        show.console().print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
+        out = show.console()
+        if (found or {}).get("stages"):
+            out.print(show.stages_table(found["stages"]))
+        out.print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
 
 
 def _why_none(found: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ COLOURS = {
     "crash": "red",
     "error": "red",
 }
+STAGE_COLOURS = {"passed": "green", "partial": "yellow", "failed": "bold red", "hung": "red", "blocked": "dim"}
 LEVELS: dict[str, frozenset[str]] = {
     "fail": frozenset({"error", "crash", "hang", "fail"}),
     "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
@@ -134,4 +135,23 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
                 number(item.get("duration_ms")) if first else "",
                 str(item.get("message") or "") if first else "",
             )
+    return table
+
+
+def stages_table(content: Mapping[str, Any]) -> Table:
+    """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside its stage."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
+        table.add_column(name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left")
+    since = {each["stage"]: each["since"] for each in content.get("regressions") or ()}
+    for position, stage in enumerate(content["stages"], 1):
+        name = stage["name"]
+        lost = f"regression: it passed on {since[name]}" if name in since else ""
+        table.add_row(
+            str(position),
+            Text(name),
+            Text(stage["status"], style=STAGE_COLOURS.get(stage["status"], "")),
+            *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
+            Text("; ".join(filter(None, ("blocker" if name == content.get("blocker") else "", stage.get("reason"), lost)))),
+        )
     return table

@@ -1,10 +1,13 @@
-"""The table of stages on a job's page: words, looks, blocker and regression, and everything escaped."""
+"""The table of stages on a job's page and on a terminal: words, looks, blocker and regression, and everything escaped."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from types import SimpleNamespace
 
+from rich.console import Console
+
+from cli import show
 from dashboards import pages, stages
 from gonogo.stages import table
 
@@ -54,3 +57,13 @@ def test_the_view_is_plain_json() -> None:
     view = stages.view(CONTENT)
     assert view is not None
     assert asdict(view)["lines"][0]["name"] == "API <exists>"
+
+
+def test_the_terminal_s_table_says_the_same() -> None:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(show.stages_table(CONTENT))
+    lines = captured.get().splitlines()
+    assert lines[1].split() == ["1", "API", "<exists>", "passed", "1", "0", "0"]
+    assert "blocker; d hung: no end within 60 s; regression: it passed on main-17" in lines[3]
+    assert "blocked by 'kernels'" in lines[4]
