@@ -51,8 +51,11 @@ class _Story:
         self.uncollected: dict[str, tuple[str, str]] = {}
         self.problems: list[str] = []
         self.collected = self.finished = False
+        tell = {"collected": self._collected, "uncollected": self._uncollected, "start": self._start, "done": self._done}
+        tell |= {"problem": self._problem, "end": self._end}
         for event in events:
-            getattr(self, "_" + event["event"], lambda event: None)(event)
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a test may write anything into a file that it finds
+                tell[event["event"]](event)
 
     def _collected(self, event: dict[str, Any]) -> None:
         self.collected = True
