@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +39,31 @@ def set_mode(mode: str) -> None:
     _mode = mode
 
 
-def compare(kernel: str, *, name: str | None = None, profile: str | None = None, **given: Any) -> Any:
+def compare(
+    kernel: str, *, name: str | None = None, profile: str | None = None, raw: Mapping[str, Any] | None = None, **given: Any
+) -> Any:
     """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does rounding explain it?
 
     kernel: "layernorm_fw" or "layernorm_bw". Tensors by name, of the test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta
     `[N]`; mean, rstd `shape[:-1]` (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch or
     ttnn tensors. The inputs are what the kernel was given: values that the input format can represent. Everything else is a field of
     the test (epsilon, numerics, tolerance, shape ...); the shape is that of x unless given. `name` tells several comparisons of one
-    test apart. `profile` is the budget profile for judging on the spot; in a job the build decides.
+    test apart. `profile` is the budget profile of the kernel, unless the build has one. `raw` are unquantised inputs, with which the
+    tolerance compares; an input that is only there was rounded to its format for the kernel.
 
     With GONOGO_DUMP_DIR set the arrays are stored there for the worker, which judges them in full, and None is returned. Otherwise
     they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
     ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
     """
     arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in TENSORS if given.get(tensor) is not None}
-    fields = _fields(kernel, arrays, {key: value for key, value in given.items() if value is not None})
+    loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
+    fields = _fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
     folder = os.environ.get(DUMP_VARIABLE)
     if folder:
-        _store(Path(folder), kernel, name, fields, arrays)
+        told = {"test": current_test(), "name": None if name is None else str(name)[:MAX_NAME], "kernel": kernel, "fields": fields}
+        _store(Path(folder), {**told, "profile": profile}, arrays, loose)
         return None
-    return None if _mode == "off" else _judged(fields, arrays, name, profile)
+    return None if _mode == "off" else _judged(fields, arrays, loose, name, profile)
 
 
 def current_test() -> str | None:
@@ -65,8 +71,8 @@ def current_test() -> str | None:
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None
 
 
-def _array(name: str, value: Any) -> Any:
-    """The tensor as a C-contiguous float32 array (wider values are rounded to float32)."""
+def _array(name: str, value: Any, *, wide: bool = False) -> Any:
+    """The tensor as a C-contiguous array of float32 (wider values are rounded to it), or where `wide` values are kept of float64."""
     import numpy as np
 
     ttnn = sys.modules.get("ttnn")
@@ -77,7 +83,8 @@ def _array(name: str, value: Any) -> Any:
     array = np.asarray(value)
     if array.dtype.kind not in "fiuV" or array.dtype.names is not None:  # ml_dtypes' bfloat16 was of kind V
         raise TypeError(f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}")
-    return np.ascontiguousarray(array, dtype=np.float32).reshape(array.shape)
+    keep = wide and array.dtype.kind == "f" and array.dtype.itemsize > 4
+    return np.ascontiguousarray(array, dtype=np.float64 if keep else np.float32).reshape(array.shape)
 
 
 def _fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -99,34 +106,30 @@ def _fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[
     return fields
 
 
-def _store(folder: Path, kernel: str, name: str | None, fields: dict[str, Any], arrays: dict[str, Any]) -> None:
+def _store(folder: Path, told: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any]) -> None:
     """One folder per comparison, renamed into place when it is whole: a crash in between leaves nothing that looks like one."""
     import numpy as np
 
     place = folder / f"{os.getpid()}-{next(_numbers)}"
     unfinished = folder / f".{place.name}"
     unfinished.mkdir(parents=True)
-    for tensor, array in arrays.items():
-        np.save(unfinished / f"{tensor}.npy", array, allow_pickle=False)
-    manifest = {
-        "test": current_test(),
-        "name": None if name is None else str(name)[:MAX_NAME],
-        "kernel": kernel,
-        "fields": fields,
-        "tensors": {tensor: f"{tensor}.npy" for tensor in arrays},
-    }
-    (unfinished / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    files: dict[str, dict[str, str]] = {"tensors": {}, "raw": {}}
+    for kind, tensors in (("tensors", arrays), ("raw", loose)):
+        for tensor, array in tensors.items():
+            files[kind][tensor] = f"{kind}-{tensor}.npy"
+            np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
+    (unfinished / MANIFEST).write_text(json.dumps({**told, **files}), "utf-8")
     unfinished.rename(place)
 
 
-def _judged(fields: dict[str, Any], arrays: dict[str, Any], name: str | None, profile: str | None) -> Any:
+def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], name: str | None, profile: str | None) -> Any:
     try:
         from gonogo.comparison import judge_here
     except ImportError as problem:
         raise RuntimeError(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
         ) from problem
-    judgement, words, serious = judge_here(fields, arrays, profile)
+    judgement, words, serious = judge_here(fields, arrays, loose, profile)
     if words is None:
         return judgement
     message = f"{name}: {words}" if name else words

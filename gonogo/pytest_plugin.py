@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -190,7 +189,7 @@ class Outcome:
         self.message = ""
         self.duration_ms: float | None = None
         self.failures: dict[str, dict[str, Any]] = {}
-        self.measurements: dict[str, float | None] = {}
+        self.measurements: dict[str, float] = {}
 
     def add(self, report: pytest.TestReport) -> None:
         """Fold one phase in."""
@@ -209,7 +208,7 @@ class Outcome:
         for name, value in report.user_properties:
             number = _number(value)
             if number is not None:
-                self.measurements[str(name)] = number if math.isfinite(number) else None
+                self.measurements[str(name)] = number
 
     def _failed(self, report: pytest.TestReport, outcome: str, again: bool) -> None:
         expression, message = _failure(report)
@@ -220,7 +219,7 @@ class Outcome:
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:
-        """The part of a `done` line that says how it went; a measurement that is no finite number is null."""
+        """The part of a `done` line that says how it went; measurements may be NaN or Infinity, which Python's JSON has."""
         return {
             "outcome": self.outcome,
             "message": self.message,

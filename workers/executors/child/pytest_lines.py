@@ -94,13 +94,10 @@ def _events(lines: Path) -> Iterator[dict[str, Any]]:
 def _report(test: str, story: _Story, ended: Ended, seconds: float) -> Report:
     if test in story.done:
         done = story.done[test]
-        numbers = {name: value for name, value in done["measurements"].items() if value is not None}
-        strange = [name for name in done["measurements"] if name not in numbers]
-        message = done["message"] + (f"\nmeasured, but no finite number: {', '.join(strange)}" if strange else "")
         outcome = "hang" if done["outcome"] == "failed" and TIMEOUT_WORDS[0] in done["message"] else done["outcome"]
-        row = _row(test, outcome, message.strip())
+        row = _row(test, outcome, done["message"])
         failures = [{**each, "expression": _clean(each["expression"]), "message": _clean(each["message"])} for each in done["failures"]]
-        measured = {_clean(name): value for name, value in numbers.items()}
+        measured = {_clean(name): value for name, value in done["measurements"].items()}
         return {**row, "duration_ms": done["duration_ms"], "failures": failures, "measurements": measured}
     if test not in story.running:
         return _row(test, "skipped", f"not run: {_why_not(story, ended)}")
@@ -164,6 +161,9 @@ def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for manifest in sorted(folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             told = json.loads(manifest.read_text("utf-8"))
-            tensors = {str(name): str(manifest.parent / Path(file).name) for name, file in told["tensors"].items()}
-            dump = {"kernel": told["kernel"], "fields": told["fields"], "tensors": tensors, "name": told.get("name")}
+            files = {
+                kind: {str(name): str(manifest.parent / Path(file).name) for name, file in told.get(kind, {}).items()}
+                for kind in ("tensors", "raw")
+            }
+            dump = {"kernel": told["kernel"], "fields": told["fields"], **files, "profile": told.get("profile"), "name": told.get("name")}
             yield str(told.get("test") or "(no test)"), dump
