@@ -19,7 +19,7 @@ from typing import Any, cast
 import settings
 from gonogo.problems import GonogoError, JobError
 from gonogo.selections import Selection, Subject
-from workers import dumps, report_rows, rows
+from workers import dumps, report_rows, report_stages, rows
 from workers.batches import Batches
 from workers.chunk import Chunk, Work
 from workers.dumps import Dump
@@ -131,6 +131,9 @@ class ReportPipeline(Pipeline):
         except JobError as problem:
             self._fail(work, duration, "error", str(problem), host.log.tail())
             return
+        staged = report_stages.artifact(work, reports, self._meaning.suites.get(self._selection.suite or "", {}))
+        if staged is not None:
+            self._batches.add_artifact(staged)
         arrays = read_dumps(reports, self._max_elements)  # now: they go with the child
         future = self._later(lambda: judge_iteration(work, place, duration, reports, arrays, self._meaning.profile))
         self._judging.append(cast(Any, _Waiting(work, place, duration, future)))
