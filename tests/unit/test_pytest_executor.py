@@ -289,6 +289,12 @@ def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> Non
     assert outcomes(project.reports({}, {"paths": ["tests"]})) == {"tests/test_a.py::test_a": "passed"}
 
 
+def test_a_project_that_forbids_every_warning_runs(project: Project) -> None:
+    (project.root / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config -W error\nfilterwarnings = error\n")
+    project.write(test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
+    assert outcomes(project.reports({}, {})) == {"test_a.py::test_a": "passed"}
+
+
 def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
     pytest.importorskip("xdist")
     project.write(test_a="".join(f"def test_{number}(gonogo): gonogo.measure('n', {number})\n" for number in range(4)))
