@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards import words
 from gonogo.problems import FieldError
 from gonogo.stages import StageResult, StageStatus, StageTable
 from gonogo.verdicts import Verdict
@@ -32,7 +31,6 @@ class StageLine:
     sentence: str
     reason: str
     tests: str
-    iterations: str
     blocker: bool
     passed_on: str | None
     duration_ms: float | None
@@ -61,8 +59,7 @@ def view(content: Any) -> StagesView | None:
 
 def _line(number: int, stage: StageResult, table: StageTable, passed_on: str | None) -> StageLine:
     counts = (("passed", stage.passed), ("failed", stage.failed), ("skipped", stage.skipped))
-    tests = [f"{count:,} {name}" for name, count in counts if count]
-    of = f"{stage.iterations_passed:,} of {words.count(stage.iterations, 'iteration')}" if stage.iterations > 1 else ""
+    tests = [f"{count:,}\N{NO-BREAK SPACE}{name}" for name, count in counts if count]
     return StageLine(
         number,
         stage.name,
@@ -71,7 +68,6 @@ def _line(number: int, stage: StageResult, table: StageTable, passed_on: str | N
         stage.status.sentence,
         stage.reason,
         ", ".join(tests) or "none",
-        of,
         table.blocker is not None and table.blocker.name == stage.name,
         passed_on,
         stage.duration_ms,

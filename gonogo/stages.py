@@ -165,14 +165,15 @@ def table(reports: Iterable[Mapping[str, Any]], suite: Mapping[str, Any] | None 
 
 
 def combined(tables: Sequence[StageTable]) -> StageTable:
-    """The table of several iterations: every stage with its worst status, its reason, and how often it passed."""
+    """The table of several iterations: every stage with its worst status, its reason, and how often it passed, where that varies."""
     names = dict.fromkeys(stage.name for each in tables for stage in each.stages)
     found = []
     for name in names:
         of_stage = [stage for each in tables for stage in each.stages if stage.name == name]
         worst = min(of_stage, key=lambda stage: stage.status.rank)
-        passed = sum(stage.iterations_passed for stage in of_stage)
-        found.append(replace(worst, iterations=sum(stage.iterations for stage in of_stage), iterations_passed=passed))
+        passed, iterations = sum(stage.iterations_passed for stage in of_stage), sum(stage.iterations for stage in of_stage)
+        reason = f"in {iterations - passed} of {iterations} iterations: {worst.reason}" if 0 < passed < iterations else worst.reason
+        found.append(replace(worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed))
     return StageTable(tuple(found))
 
 

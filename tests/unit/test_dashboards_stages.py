@@ -32,7 +32,7 @@ def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
     ]
     assert [line.blocker for line in view.lines] == [False, False, True, False]
     assert [line.passed_on for line in view.lines] == [None, None, "main-17", None]
-    assert view.lines[1].tests == "1 passed, 1 failed"
+    assert view.lines[1].tests == "1\N{NO-BREAK SPACE}passed, 1\N{NO-BREAK SPACE}failed"
     assert view.lines[1].reason == "1 of 2 tests failed, first c: assert <0>"
 
 

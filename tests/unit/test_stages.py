@@ -96,7 +96,8 @@ def test_of_several_iterations_a_stage_has_its_worst_status_and_how_often_it_pas
     found = combined([good, bad, good])
     assert statuses(found) == ["passed", "failed"]
     assert [(stage.iterations, stage.iterations_passed) for stage in found.stages] == [(3, 3), (3, 2)]
-    assert found.stages[1].reason == "no test passed, first test of b: no"
+    assert found.stages[1].reason == "in 1 of 3 iterations: no test passed, first test of b: no"
+    assert combined([bad, bad]).stages[1].reason == "no test passed, first test of b: no"
 
 
 def test_a_table_comes_back_from_json_and_nonsense_is_refused() -> None:
