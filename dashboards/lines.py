@@ -11,6 +11,7 @@ from dashboards import commands, urls, words
 from storage.encoding import timestamp
 from storage.jobs import Job
 from storage.overview import FlagRecord
+from storage.states import JobState
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
         build=job.build,
         queue=job.queue,
         state=job.state.value,
-        state_words=words.STATES.get(job.state, job.state.value),
+        state_words=state_words(job),
         verdict=job.verdict,
         verdict_words=words.mark(job.verdict).label if job.verdict else "",
         final=job.state.final,
@@ -98,6 +99,12 @@ def job_line(job: Job, now: datetime) -> JobLine:
         finished_at=timestamp(job.finished_at),
         age=words.ago((now - job.created_at).total_seconds()),
     )
+
+
+def state_words(job: Job) -> str:
+    """The state of a job in words: "cancelled after 5 of 64 seeds"."""
+    said = words.STATES.get(job.state, job.state.value)
+    return f"{said} after {job.done:,} of {words.count(job.total, 'seed')}" if job.state == JobState.cancelled else said
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:

@@ -150,7 +150,8 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         return None
     outputs = reads.outputs(session, job_id)
     chosen = plots.choose(outputs, output)
-    verdict = found.verdict or next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    verdict = found.verdict if found.state.final else so_far
     worst = reads.worst_seeds(session, job_id, WORST_SEEDS)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     return JobView(
@@ -219,7 +220,7 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     """What was asked for, in words: defaults are left out, as in the test's canonical form."""
     test = job.canonical
     facts = [("kernel", job.kernel), ("shape", words.shape(test.get("shape", ())))]
-    facts.append(("tolerance", commands.tolerance_words(test.get("tolerance", {}))))
+    facts.append(("tolerance", commands.tolerance_words(test["tolerance"]) if test.get("tolerance") else "none declared"))
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
     facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
     facts += [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]

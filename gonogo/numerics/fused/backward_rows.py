@@ -269,7 +269,7 @@ def backward_block(
                     seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
                     exact = rounded_away(seen, stored_product) - s
                     allowance[k, j] = r * (rounded_away(exact, difference) - exact)
-        compare_row(
+        tied = compare_row(
             i,
             n,
             out,
@@ -307,5 +307,20 @@ def backward_block(
         trends[2, 2] = full_scale
         spreads[0], spreads[2] = r * 2.0 * stored_sum * binade(s1), r * 2.0 * stored_sum * binade(s2)
         add_columns(
-            n, ones, False, ones, xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, allowances, columns
+            n,
+            ones,
+            False,
+            ones,
+            xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns,
         )

@@ -238,7 +238,7 @@ def forward_block(
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
             lock[2] += dot(ref, pattern[k], n) ** 2
         shared[0], shared[1], shared[2] = r * r * var_mean, var_rstd / (r * r) + slope * slope, 0.0
-        compare_row(
+        tied = compare_row(
             i,
             n,
             out,
@@ -276,10 +276,10 @@ def forward_block(
         spreads[0], spreads[1] = r * stored * binade(mu), r * per_lane
         spreads[2], spreads[3] = stored * binade(r) / r, other / r
         add_columns(
-            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[0]
+            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[0]
         )
         add_columns(
-            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[1]
+            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[1]
         )
         for k in range(patterns):
             for j in range(n):
