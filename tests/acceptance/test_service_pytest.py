@@ -1,4 +1,4 @@
-"""A staged pytest suite through the whole service: HTTP job, worker, stored iterations, the table with blocker and regression on the page."""
+"""A staged pytest suite through the whole service: HTTP job, worker, stored iterations, the table with blocker and regression."""
 
 from __future__ import annotations
 
@@ -58,12 +58,16 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
         service.close()
 
 
+def job_of(build: str, **selection: Any) -> dict[str, Any]:
+    """The body of a job of the staged suite."""
+    target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
+    return {"test": {"selection": {"suite": "staged", **selection}}, "build": build, "target": target, "seeds": {"start": 0, "count": 1}}
+
+
 def run(place: Service, build: str, **selection: Any) -> tuple[str, dict[str, Any]]:
     """A finished job of the staged suite and its diagnosis."""
-    target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
-    body = {"test": {"selection": {"suite": "staged", **selection}}, "build": build, "target": target, "seeds": {"start": 0, "count": 1}}
     with place.client() as client:
-        job = client.call("POST", "/jobs", body=body)["id"]
+        job = client.call("POST", "/jobs", body=job_of(build, **selection))["id"]
         assert client.wait(job)["state"] == "finished", place.logs()
         return job, client.call("GET", f"/jobs/{job}/diagnosis")
 
@@ -114,10 +118,8 @@ def test_only_the_stages_up_to_the_one_asked_for(place: Service) -> None:
 
 
 def test_the_stage_that_was_asked_for_must_exist(place: Service) -> None:
-    target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
-    body = {"test": {"selection": {"suite": "staged", "stages": ["soon"]}}, "build": "op-1", "target": target, "seeds": {"start": 0, "count": 1}}
     with place.client() as client:
-        job = client.call("POST", "/jobs", body=body)["id"]
+        job = client.call("POST", "/jobs", body=job_of("op-1", stages=["soon"]))["id"]
         assert client.wait(job)["verdict"] == "error"
         (result,) = client.pages(f"/jobs/{job}/results", limit=10)
     assert "no stage 'soon'; it has: API exists, stub kernels, kernels, launch" in result["message"]
