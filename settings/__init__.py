@@ -18,6 +18,9 @@ PREFIX = "GONOGO_"
 # Read by tests and by kernels' processes only, never by a running service; documented beside the settings.
 OUTSIDE_VARIABLES = {
     "GONOGO_BUILD": "set by a worker for the process that runs kernels: command, options and suites of its build, as JSON",
+    "GONOGO_DUMP_DIR": "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over",
+    "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
+    "GONOGO_SEED": "set by a worker for the tests of a suite: the seed, where it is controlled",
     "GONOGO_TEST_DATABASE_URL": "tests: a PostgreSQL server to use instead of a private one; its role may create databases",
     "GONOGO_TEST_BROKER_URL": "tests: a Redis database to use instead of a private one; it is flushed before each test",
     "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",

@@ -1,4 +1,4 @@
-"""The iterations of a selection, one after the other in a child: the child runs tests that exist already, threads judge what they hand over.
+"""The iterations of a selection, one after the other in a child: it runs tests that exist already, threads judge what they hand over.
 
 A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it shares.
 """
