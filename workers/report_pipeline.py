@@ -184,7 +184,7 @@ def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[D
             number += 1
             if number > dumps.MOST_DUMPS:
                 problem = f"more than {dumps.MOST_DUMPS} arrays of kernels in one iteration"
-                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, problem))
+                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
                 break
             dump = dumps.read(each, max_elements=max_elements, left=left)
             left -= dump.nbytes
@@ -204,10 +204,9 @@ def judge_iteration(
     found: list[Found] = []
     said: dict[str, list[report_rows.Judged]] = {}
     for name, group in arrays.items():
-        for number, dump in enumerate(group, 1):
-            evident = dumps.judged(dump, profile)
+        for dump, label in zip(group, dumps.labels(name, group), strict=True):
+            evident = dumps.judged(dump, label, profile)
             said.setdefault(name, []).append(evident.judged)
             if evident.judged.judgement is not None and evident.judged.test is not None:
-                where = name if len(group) == 1 else f"{name}#{number}"
-                found.append(Found(where, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
+                found.append(Found(label, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
     return report_rows.iteration_row(work, place, duration_ms, reports, said), found

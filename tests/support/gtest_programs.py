@@ -1,4 +1,4 @@
-"""The GoogleTest programs of tests/gtest, built once with g++ and Debian's libgtest for all test processes; and builds files that name them."""
+"""The GoogleTest programs of tests/gtest, built once with g++ and Debian's libgtest, and a builds file that names them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def build(folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        probe = subprocess.run([compiler, "-x", "c++", "-E", "-", "-o", "/dev/null"], input="#include <gtest/gtest.h>\n", text=True, capture_output=True)
-        if probe.returncode:
+        probe = [compiler, "-x", "c++", "-E", "-", "-o", "/dev/null"]
+        tried = subprocess.run(probe, input="#include <gtest/gtest.h>\n", text=True, capture_output=True)
+        if tried.returncode:
             raise Missing("gtest: GoogleTest is not installed (apt-get install libgtest-dev)")
         made = {name: folder / name for name in PROGRAMS}
         for name, program in made.items():

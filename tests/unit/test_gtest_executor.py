@@ -276,7 +276,7 @@ def test_the_environment_cannot_change_what_is_run(make: Make, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("message", "wanted"),
     [
-        ("Value of: xt::allclose(metal_dx_flat, dx_ref, 1.0e-3F, 5e-1F)\n  Actual: false\nExpected: true", "xt::allclose(metal_dx_flat, dx_ref, 1.0e-3F, 5e-1F)"),
+        ("Value of: xt::allclose(a, b, 1.0e-3F, 5e-1F)\n  Actual: false\nExpected: true", "xt::allclose(a, b, 1.0e-3F, 5e-1F)"),
         ("Expected equality of these values:\n  a\n    Which is: 1\n  b\n    Which is: 2", "a == b"),
         ("Expected: (worst) < (limit), actual: 3 vs 2", "(worst) < (limit)"),
         ("The difference between a and b is 0.5, which exceeds 0.125, where\na evaluates to 1,", "|a - b| <= 0.125"),

@@ -72,7 +72,7 @@ class GtestExecutor:
             raise PermissionError(f"the test program {command[0]} of build {build!r} is not executable")
         self.command = [program, *command[1:]]
         self.options = table.get("options") or {}
-        self.suites = {None: Suite(isolated=bool(self.options.get("isolated", False)))}
+        self.suites: dict[str | None, Suite] = {None: Suite(isolated=bool(self.options.get("isolated", False)))}
         self.suites |= {name: _suite(name, fields, self.options) for name, fields in (table.get("suites") or {}).items()}
         self.folder = Path(tempfile.mkdtemp(prefix="gonogo-gtest-", dir=_host_folder()))
         self._kept: list[Path] = []
@@ -276,7 +276,7 @@ def _beside(story: Story, names: Sequence[str], ended: Ended, seconds: float) ->
 
 
 def _names(lines: Sequence[str]) -> list[str]:
-    """Full names out of --gtest_list_tests: suites end with a dot, their tests are indented by two; comments begin with two blanks and #."""
+    """Full names out of --gtest_list_tests: suites end with a dot, their tests are indented by two; a comment follows "  # "."""
     found: list[str] = []
     suite = ""
     for line in lines:
