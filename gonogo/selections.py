@@ -21,6 +21,8 @@ KERNEL = "selection"
 """What stands where the kernel of a test stands: lists and tables have one column for both."""
 REPORTERS = ("gtest", "pytest")
 """Our executors that run selections. Every other one of ours runs kernels; a plug-in may do either."""
+OWN_EXECUTORS = frozenset({"emulator", "ttnn", "torch", *REPORTERS})
+"""Parts of GoNoGo. Any other name is a plug-in's."""
 STAGED = ("pytest",)
 """Those of them whose suites may have stages."""
 MAX_NAME = 200

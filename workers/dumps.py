@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -28,6 +28,7 @@ from workers.report_rows import Judged
 MOST_BYTES = 2**32
 """Of all arrays of one iteration: they wait in memory for their turn to be judged."""
 MOST_DUMPS = 1000
+MOST_NAME_CHARS = 100
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Dump:
     tensors: Tensors
     raw: Tensors
     profile: str | None
+    name: str = ""
+    """What tells it from others of the same test."""
     problem: str = ""
 
     @property
@@ -60,7 +63,7 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
 
     `left`: how many bytes of arrays this iteration may still have.
     """
-    test = None
+    test, name = None, str(data.get("name") or "")[:MOST_NAME_CHARS]
     try:
         given = {"kernel": data.get("kernel"), **reading.mapping(data.get("fields") or {}, "fields")}
         test = TestSpec.parse(given, max_elements=max_elements, path="arrays")
@@ -69,22 +72,21 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
             profile = reading.choice(profile, PROFILES, "profile")
         tensors = _load_all(test, data.get("tensors") or {}, "tensors")
         raw = _load_all(test, data.get("raw") or {}, "raw")
-        dump = Dump(test, tensors, raw, profile)
+        dump = Dump(test, tensors, raw, profile, name)
         if dump.nbytes > left:
             raise JobError(f"the arrays of this iteration are too large (at most {MOST_BYTES} bytes in all)")
         return dump
     except (GonogoError, OSError, ValueError, EOFError, MemoryError, OverflowError) as problem:
-        where = f" of {data.get('name')}" if data.get("name") else ""
-        return Dump(test, {}, {}, None, f"the arrays{where} can't be judged: {problem}")
+        return Dump(test, {}, {}, None, name, f"the arrays{f' of {name}' if name else ''} can't be judged: {problem}")
 
 
-def judged(dump: Dump, profile: str | None) -> Evident:
+def judged(dump: Dump, label: str, profile: str | None) -> Evident:
     """The arrays judged, against the float64 function of the inputs that the kernel was given. `profile`: the build's; else the dump's own.
 
     Never raises for what is wrong with the arrays: the problem is told in the answer.
     """
     if dump.problem or dump.test is None:
-        return Evident(Judged(dump.test, None, dump.problem), {}, {})
+        return Evident(Judged(dump.test, None, dump.problem, label), {}, {})
     test = dump.test
     try:
         inputs = {name: array for name, array in dump.tensors.items() if name not in test.outputs}
@@ -95,8 +97,23 @@ def judged(dump: Dump, profile: str | None) -> Evident:
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             judgement = judge(test, raw, given, outputs, profile=profile or dump.profile, produced=tuple(outputs))
     except GonogoError as problem:
-        return Evident(Judged(test, None, f"the arrays can't be judged: {problem}"), {}, {})
-    return Evident(Judged(test, judgement), given, outputs)
+        said = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
+        return Evident(Judged(test, None, said, label), {}, {})
+    return Evident(Judged(test, judgement, "", label), given, outputs)
+
+
+def labels(name: str, dumps: Sequence[Dump]) -> list[str]:
+    """What the arrays of test `name` are called: as the test, when there is one of them; else by their own names, else numbered.
+
+    Names don't depend on the order in which threads came: an output has a history.
+    """
+    if len(dumps) == 1:
+        return [name]
+    found: list[str] = []
+    for number, dump in enumerate(dumps, 1):
+        own = f"{name}#{dump.name or number}"
+        found.append(own if own not in found else f"{own} ({number})")
+    return found
 
 
 def _load_all(test: TestSpec, places: object, path: str) -> Tensors:

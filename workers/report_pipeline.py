@@ -1,4 +1,4 @@
-"""The iterations of a selection, one after the other in a child: the child runs tests that exist already, threads judge what they hand over.
+"""The iterations of a selection, one after the other in a child: it runs tests that exist already, threads judge what they hand over.
 
 A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it shares.
 """
@@ -187,7 +187,7 @@ def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[D
             number += 1
             if number > dumps.MOST_DUMPS:
                 problem = f"more than {dumps.MOST_DUMPS} arrays of kernels in one iteration"
-                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, problem))
+                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
                 break
             dump = dumps.read(each, max_elements=max_elements, left=left)
             left -= dump.nbytes
@@ -207,10 +207,9 @@ def judge_iteration(
     found: list[Found] = []
     said: dict[str, list[report_rows.Judged]] = {}
     for name, group in arrays.items():
-        for number, dump in enumerate(group, 1):
-            evident = dumps.judged(dump, profile)
+        for dump, label in zip(group, dumps.labels(name, group), strict=True):
+            evident = dumps.judged(dump, label, profile)
             said.setdefault(name, []).append(evident.judged)
             if evident.judged.judgement is not None and evident.judged.test is not None:
-                where = name if len(group) == 1 else f"{name}#{number}"
-                found.append(Found(where, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
+                found.append(Found(label, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
     return report_rows.iteration_row(work, place, duration_ms, reports, said), found

@@ -69,6 +69,8 @@ class Judged:
     test: TestSpec | None
     judgement: SeedJudgement | None
     problem: str = ""
+    label: str = ""
+    """What its outputs are named after: the test, and its own name where the test hands over several."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ def iteration_row(
             "stage": report.stage,
             **{name: value for name, value in report.more.items() if name not in ("verdict", "explanation")},
         }
-        for number, each in enumerate(arrays, 1):
-            outputs.update(_of_arrays(report.name if len(arrays) == 1 else f"{report.name}#{number}", each))
+        for each in arrays:
+            outputs.update(_of_arrays(each))
     profiles = {each.judgement.profile for arrays in judged.values() for each in arrays if each.judgement is not None}
     return {
         "seed": work[0],
@@ -196,12 +198,12 @@ def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanat
     return said, explanation, message
 
 
-def _of_arrays(name: str, judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
+def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
     """The entries of the outputs of some arrays, named "<test>/dx"."""
     if judged.judgement is None or judged.test is None:
         return
     for output, found in judged.judgement.outputs.items():
-        yield short_name(f"{name}/{output}"), {**found.to_json(), "test": judged.test.canonical()}
+        yield short_name(f"{judged.label}/{output}"), {**found.to_json(), "test": judged.test.canonical()}
 
 
 def short_name(name: str) -> str:

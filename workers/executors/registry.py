@@ -1,4 +1,4 @@
-"""Which executors there are: the emulator, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
+"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workers.executors.local import LocalRunner
 
 EMULATOR = "emulator"
+GTEST = "gtest"
 PYTEST = "pytest"
 CHILD = str(Path(__file__).resolve().parent / "child")
 """The modules of executors that run in a build's own interpreter, which may know nothing of gonogo."""
@@ -51,6 +52,11 @@ def emulator() -> ExecutorSpec:
     return ExecutorSpec(EMULATOR, "workers.executors.emulator_executor", "EmulatorExecutor", paths=(root,))
 
 
+def gtest() -> ExecutorSpec:
+    """GoogleTest programs; the builds file names the program of each build."""
+    return ExecutorSpec(GTEST, "gtest_executor", "GtestExecutor", paths=(CHILD,))
+
+
 def pytest() -> ExecutorSpec:
     """pytest suites, in the interpreter that the builds file names."""
     return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
@@ -70,7 +76,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
     return specs
 
 
-OWN = {EMULATOR: emulator, PYTEST: pytest}
+OWN = {EMULATOR: emulator, GTEST: gtest, PYTEST: pytest}
 """Our own executors; no plug-in may take one of their names."""
 
 
