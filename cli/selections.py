@@ -98,15 +98,28 @@ def check(
                 bars.update(task, advance=1)
     if worst_found is not None:
         _, row, suspects = worst_found
-        said = [(each.name, local.diagnosed(each.test, each.given, each.outputs)) for each in suspects]
+        facts = [(each, {"explanation": each.judgement.explanation.value}) for each in suspects]
+        said = [(each.name, local.diagnosed(each.test, each.given, each.outputs, fact)) for each, fact in facts]
         diagnosis = {"seed": row["seed"], "iteration": row["iteration"], "repeat": row["repeat"], **joined(said)}
-    report = local.summary(rows, diagnosis)
+    report = local.summary(rows, with_stages(diagnosis, rows))
     report["outcomes"] = outcomes_of(rows)
     if as_json:
         show.print_json(report)
     else:
         _print(report, f"{selection.words}, build {build} on {executor}, {len(iterations)} iteration{'s' * (len(iterations) != 1)}")
     raise typer.Exit(int(failed(report["verdict"], report["outcomes"], fail_on.value)))
+
+
+def with_stages(diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is for any other suite."""
+    from gonogo import stages
+
+    tables = [stages.table({"name": name, **entry} for name, entry in row["outputs"].items()) for row in rows]
+    table = stages.combined([each for each in tables if each.stages])
+    if not table.stages:
+        return diagnosis
+    words = " ".join(filter(None, (table.words, (diagnosis or {}).get("words"))))
+    return {"seed": None, "terms": [], **(diagnosis or {}), "words": words, "stages": table.to_json()}
 
 
 def _print(report: Mapping[str, Any], title: str) -> None:
@@ -117,6 +130,8 @@ def _print(report: Mapping[str, Any], title: str) -> None:
         if row.get("message"):
             said = Text.assemble(f"iteration {row['iteration']}: ", show.verdict(row["verdict"]), f": {row['message']}")
             out.print(said, soft_wrap=True)
+    if report["diagnosis"] and report["diagnosis"].get("stages"):
+        out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
         out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
     verdict = Verdict(report["verdict"])
