@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboards import commands, urls, words
+from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
 from storage.overview import FlagRecord
@@ -32,7 +33,10 @@ class JobLine:
     id: str
     url: str
     kernel: str
+    noun: str
+    """What it is run over: seeds, or iterations of tests that exist already."""
     shape: str
+    """Of a selection: which tests."""
     tolerance: str
     build: str
     queue: str
@@ -79,8 +83,9 @@ def job_line(job: Job, now: datetime) -> JobLine:
         id=job.id,
         url=urls.job(job.id),
         kernel=job.kernel,
-        shape=words.shape(job.canonical.get("shape", ())),
-        tolerance=commands.tolerance_words(job.canonical.get("tolerance", {})),
+        noun="iteration" if is_selection(job.canonical) else "seed",
+        shape=_shape(job.canonical),
+        tolerance=_tolerance(job.canonical),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
@@ -98,6 +103,16 @@ def job_line(job: Job, now: datetime) -> JobLine:
         finished_at=timestamp(job.finished_at),
         age=words.ago((now - job.created_at).total_seconds()),
     )
+
+
+def _shape(test: Mapping[str, Any]) -> str:
+    """The shape of a kernel's test; of a selection which tests it names."""
+    return Selection.parse(test).words if is_selection(test) else words.shape(test.get("shape", ()))
+
+
+def _tolerance(test: Mapping[str, Any]) -> str:
+    """The tolerance of a kernel's test; the gates of a selection are in its tests."""
+    return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
@@ -124,8 +139,8 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         sentence=str(said),
         diagnosis=str(diagnosed or ""),
         kernel=flag.kernel,
-        shape=words.shape(flag.test.get("shape", ())),
-        tolerance=commands.tolerance_words(flag.test.get("tolerance", {})),
+        shape=_shape(flag.test),
+        tolerance=_tolerance(flag.test),
         build=flag.build,
         jobs=flag.jobs,
         job_url=urls.job(flag.last_job),
