@@ -47,14 +47,14 @@ def check(
     Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3 infrastructure.
     """
     import settings
-    from gonogo.selections import OWN_EXECUTORS, Selection, check_executor
+    from gonogo.selections import Selection, check_executor
     from gonogo.tests import TestSpec
     from workers.executors import local as executors
 
     _check_counts(seeds, seed_start, deadline)
     if selections.wanted(executor, suite, words, shuffle, stage):
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
-        check_executor(selection, executor, ours=OWN_EXECUTORS)
+        check_executor(selection, executor)
         iterations = range(seed_start, seed_start + seeds)
         selections.check(
             selection,
@@ -77,7 +77,9 @@ def check(
         "numerics": local.json_flag(numerics, "test.numerics"),
         "tolerance": {name: value for name, value in tolerance.items() if value is not None},
     }
-    test = TestSpec.parse({name: value for name, value in data.items() if value is not None}, max_elements=settings.load().max_elements)
+    data = {name: value for name, value in data.items() if value is not None}
+    test = TestSpec.parse(data, max_elements=settings.load().max_elements)
+    check_executor(test, executor)
 
     with executors.runner(executor, build, deadline_s=deadline) as runner:
         work = ((seed, repeat) for seed in range(seed_start, seed_start + seeds) for repeat in range(repeats))

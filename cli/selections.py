@@ -1,4 +1,4 @@
-"""What `check` and `submit` share for selections: flags into a job's `test`, iterations into a table, outcomes into an exit code."""
+"""What `check` and `submit` share for selections: flags into a test, iterations into a table, outcomes into an exit code."""
 
 from __future__ import annotations
 

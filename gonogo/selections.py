@@ -144,8 +144,8 @@ def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
     return {"seed": Selection.parse(canonical).seed_of(number), "iteration": number}
 
 
-def check_executor(subject: Subject, executor: str, *, ours: frozenset[str], path: str = "test") -> None:
-    """A FieldError where one of our own executors (`ours`) can't run the subject: kernels and selections are run by different ones.
+def check_executor(subject: Subject, executor: str, path: str = "test") -> None:
+    """A FieldError where one of our own executors can't run the subject: kernels and selections are run by different ones.
 
     Whether a plug-in runs the one or the other is known on its host only.
     """
@@ -154,7 +154,7 @@ def check_executor(subject: Subject, executor: str, *, ours: frozenset[str], pat
             limit = '{"selection": {"suite", "filter", "shuffle", "stages"}}'
             raise FieldError(fields.join(path, "kernel"), subject.kernel, f"executor {executor} runs selections, not kernels", limit=limit)
         return
-    if executor in ours and executor not in REPORTERS:
+    if executor in OWN_EXECUTORS and executor not in REPORTERS:
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
         raise FieldError(fields.join(path, FIELD), subject.inner(), f"executor {executor} runs kernels, not selections", limit=limit)
     if subject.stages is not None and executor in REPORTERS and executor not in STAGED:

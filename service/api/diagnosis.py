@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel
 
+from gonogo.selections import sample
 from service.api.answers import answer, make_router
 from service.api.jobs import found
 from service.context import Ctx, Reader
@@ -28,6 +29,7 @@ class DiagnosisOut(BaseModel):
     terms: list[dict[str, Any]]
     residuals: dict[str, Any] | None
     seed: int | None
+    iteration: int | None
     repeat: int | None
     stages: dict[str, Any] | None
 
@@ -38,5 +40,6 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     with context.reading() as session:
         job = found(session, job_id)
         what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
-    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
-    return answer({**nothing, "stages": None, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})
+    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "repeat": None, "stages": None}
+    number = {"seed": None, "iteration": None} if what is None or what["seed"] is None else sample(job.canonical, what["seed"])
+    return answer({**nothing, **(what or {}), **number, "job": job.id, "state": job.state.value, "verdict": job.verdict})
