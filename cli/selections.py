@@ -56,16 +56,21 @@ def outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     for row in rows:
         told = [str(each["outcome"]) for each in row["outputs"].values() if each.get("outcome")]
         found.update(told or [row["verdict"]] * (not row["outputs"]))
-    return {name: found[name] for name in OUTCOMES if found[name]}
+    return ordered(found)
 
 
-def failed(verdict: str | None, outcomes: Mapping[str, int] | None, fail_on: str) -> bool:
-    """Whether a selection's job makes the exit code 1: as any job, and also when a test is red, or when none ran.
+def ordered(outcomes: Mapping[str, int]) -> dict[str, int]:
+    """Counts of outcomes, worst first."""
+    return {name: outcomes[name] for name in OUTCOMES if outcomes.get(name)}
+
+
+def failed(job: Mapping[str, Any], fail_on: str) -> bool:
+    """Whether a selection's job or report makes the exit code 1: as any other, and also when a test is red, or when none ran.
 
     Without arrays a red test is `unjudged`, as a green one is: which of them it was must not depend on reading the table.
     """
-    red = any((outcomes or {}).get(name) for name in RED)
-    return show.failed(verdict, fail_on) or red or verdict == Verdict.absent.value
+    verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
+    return show.failed(verdict, fail_on) or any(outcomes.get(name) for name in RED) or verdict == Verdict.absent.value
 
 
 def check(
@@ -107,7 +112,7 @@ def check(
         show.print_json(report)
     else:
         _print(report, f"{selection.words}, build {build} on {executor}, {len(iterations)} iteration{'s' * (len(iterations) != 1)}")
-    raise typer.Exit(int(failed(report["verdict"], report["outcomes"], fail_on.value)))
+    raise typer.Exit(int(failed(report, fail_on.value)))
 
 
 def with_stages(diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -24,7 +24,8 @@ FORMATS = ("json", "csv", "ndjson")
 STREAM_PAGE = 500
 Order = Literal["arrival", "seed"]
 OfSeed = (
-    "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "profile", "policy", "message",
+    "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "profile", "policy",
+    "message",
 )  # fmt: skip
 STATISTICS = (
     "tolerance_ratio", "budget_ratio", "chi", "max_abs", "mean_abs", "rms", "rel_frobenius", "pcc_deficit", "ulp_max", "ulp_p99",
@@ -32,6 +33,7 @@ STATISTICS = (
     "rows_left_out", "count", "digest",
 )  # fmt: skip
 """Columns of the CSV; what else an output has stands as JSON in the last column."""
+IN_COLUMNS = frozenset({"verdict", "explanation", "outcome", *STATISTICS})
 
 
 class ResultOut(BaseModel):
@@ -115,16 +117,17 @@ def _csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """One line per output, and of a selection per test; a seed without numbers (hang, crash, error) has one with an empty output."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*OfSeed, "output", "output_verdict", "output_explanation", *STATISTICS, "other"])
+    writer.writerow([*OfSeed, "output", "output_verdict", "output_explanation", "outcome", *STATISTICS, "other"])
     for number, row in enumerate(rows, 1):
         head = [_cell(row[name]) for name in OfSeed]
         outputs: dict[str, dict[str, Any]] = row["outputs"]
         for name, judged in outputs.items():
-            rest = {key: value for key, value in judged.items() if key not in {"verdict", "explanation", *STATISTICS} and value is not None}
+            rest = {key: value for key, value in judged.items() if key not in IN_COLUMNS and value is not None}
             statistics = [_cell(judged.get(key)) for key in STATISTICS]
-            writer.writerow([*head, name, judged["verdict"], judged["explanation"], *statistics, encode(rest) if rest else None])
+            said = [_cell(name), judged["verdict"], judged["explanation"], judged.get("outcome")]
+            writer.writerow([*head, *said, *statistics, encode(rest) if rest else None])
         if not outputs:
-            writer.writerow([*head, "", row["verdict"], row["explanation"], *[None] * len(STATISTICS), None])
+            writer.writerow([*head, "", row["verdict"], row["explanation"], None, *[None] * len(STATISTICS), None])
         if number % 50 == 0:
             yield buffer.getvalue()
             buffer.seek(0)
