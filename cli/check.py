@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli import local, show
+from cli import local, selections, show
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 
 def check(
-    shape: str = typer.Option(..., help="Shape of x, such as 3,273,1,8462."),
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."),
     build: str = typer.Option(..., help="What to run: for the emulator the name of a defect, or correct."),
     kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
-    executor: str = typer.Option("emulator", help="How to run it: emulator, or a plug-in of GONOGO_EXECUTORS."),
+    executor: str = typer.Option("emulator", help="How to run it: emulator, gtest, or a plug-in of GONOGO_EXECUTORS."),
+    suite: str | None = selections.SUITE,
+    words: str | None = selections.FILTER,
+    shuffle: str | None = selections.SHUFFLE,
+    stage: list[str] = selections.STAGE,
     seeds: int = typer.Option(1, min=1, help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
@@ -38,15 +42,32 @@ def check(
     fail_on: local.FailOn = local.FAIL_ON,
     as_json: bool = local.JSON,
 ) -> None:
-    """Run a test here and judge every seed.
+    """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
 
-    Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure.
+    Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3 infrastructure.
     """
     import settings
-    from gonogo.inputs import MAX_SEED
+    from gonogo.selections import Selection, check_executor
     from gonogo.tests import TestSpec
     from workers.executors import local as executors
 
+    _check_counts(seeds, seed_start, deadline)
+    if selections.wanted(executor, suite, words, shuffle, stage):
+        selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
+        check_executor(selection, executor)
+        iterations = range(seed_start, seed_start + seeds)
+        selections.check(
+            selection,
+            executor=executor,
+            build=build,
+            iterations=iterations,
+            repeats=repeats,
+            deadline=deadline,
+            as_json=as_json,
+            fail_on=fail_on,
+        )
+    if shape is None:
+        raise FieldError("test.shape", None, "is required", limit="--shape 3,273,1,8462")
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     data = {
         "kernel": kernel,
@@ -56,17 +77,25 @@ def check(
         "numerics": local.json_flag(numerics, "test.numerics"),
         "tolerance": {name: value for name, value in tolerance.items() if value is not None},
     }
-    test = TestSpec.parse({name: value for name, value in data.items() if value is not None}, max_elements=settings.load().max_elements)
-    if seed_start + seeds > MAX_SEED:
-        raise FieldError("seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}")
-    if deadline is not None and not deadline > 0:
-        raise FieldError("deadline", deadline, "must be above 0 seconds")
+    data = {name: value for name, value in data.items() if value is not None}
+    test = TestSpec.parse(data, max_elements=settings.load().max_elements)
+    check_executor(test, executor)
 
     with executors.runner(executor, build, deadline_s=deadline) as runner:
         work = ((seed, repeat) for seed in range(seed_start, seed_start + seeds) for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, quiet=as_json)
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
     local.finish(local.summary(rows, diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+
+
+def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
+    """Raises FieldError for seeds beyond the largest, and for a deadline that is none."""
+    from gonogo.inputs import MAX_SEED
+
+    if seed_start + seeds > MAX_SEED:
+        raise FieldError("seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}")
+    if deadline is not None and not deadline > 0:
+        raise FieldError("deadline", deadline, "must be above 0 seconds")
 
 
 def _judged(

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from cli import show
+from cli import selections, show
 from cli.client import ENDED, Client
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
@@ -58,6 +58,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
     else:
         out = show.console()
         out.print(show.jobs_table([job], client.url))
+        if job.get("outcomes"):
+            out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
         if message := _first_message(client, job):
@@ -69,7 +71,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)
     if job["state"] != "finished":
         raise typer.Exit(3 if job["state"] == "failed" else 1)
-    raise typer.Exit(int(show.failed(job.get("verdict"), fail_on)))
+    outcomes = job.get("outcomes")
+    raise typer.Exit(int(show.failed(job.get("verdict"), fail_on) if outcomes is None else selections.failed(job, fail_on)))
 
 
 def watch(
@@ -119,13 +122,16 @@ def results(
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Say what is wrong with a job's kernel: which term, and which tiles were summed."""
+    """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged suite, which stage blocks."""
     with Client() as client:
         found = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:
         show.print_json(found)
     else:
-        show.console().print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
+        out = show.console()
+        if (found or {}).get("stages"):
+            out.print(show.stages_table(found["stages"]))
+        out.print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
 
 
 def _why_none(found: dict[str, Any]) -> str:
@@ -142,7 +148,12 @@ def _first_message(client: Client, job: dict[str, Any]) -> str | None:
         return None
     found = (item for item in client.pages(f"/jobs/{job['id']}/results", limit=200) if item["verdict"] == job["verdict"])
     item = next(found, None)
-    return None if item is None else f"seed {item['seed']}: {item.get('message') or item['verdict']}"
+    if item is None:
+        return None
+    of_verdict = {name: each for name, each in item["outputs"].items() if each["verdict"] == job["verdict"]}
+    told = [f"{name}: {each['message']}" for name, each in of_verdict.items() if each.get("message")]
+    noun = "seed" if item.get("iteration") is None else "iteration"
+    return f"{noun} {show.sample(item)}: {item.get('message') or (told or [item['verdict']])[0]}"
 
 
 def cancel(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:

@@ -103,6 +103,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
     for row in rows:
         if row.get("message"):
             out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)
+    if report["diagnosis"] and report["diagnosis"].get("stages"):
+        out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
         out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
     verdict = Verdict(report["verdict"])

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.selections import Selection, is_selection
+
 COLOURS = {
     "pass": "green",
     "pass_by_tolerance": "bold magenta",
@@ -22,6 +24,7 @@ COLOURS = {
     "crash": "red",
     "error": "red",
 }
+STAGE_COLOURS = {"passed": "green", "partial": "yellow", "failed": "bold red", "hung": "red", "blocked": "dim"}
 LEVELS: dict[str, frozenset[str]] = {
     "fail": frozenset({"error", "crash", "hang", "fail"}),
     "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
@@ -87,7 +90,7 @@ def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
     for name in ("job", "test", "build", "state", "seeds", "verdict", "counts"):
         table.add_column(name, no_wrap=name == "job")
     for job in items:
-        shape = "x".join(str(length) for length in (job.get("test") or {}).get("shape", []))
+        shape = what(job.get("test") or {})
         table.add_row(
             Text(str(job["id"]), style=f"link {url}/jobs/{job['id']}"),
             f"{job.get('kernel')} {shape}",
@@ -98,6 +101,18 @@ def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
             counts(job.get("counts") or {}),
         )
     return table
+
+
+def what(test: Mapping[str, Any]) -> str:
+    """Which shape, or which tests, in a few characters."""
+    if is_selection(test):
+        return Selection.parse(test).words
+    return "x".join(str(length) for length in test.get("shape", []))
+
+
+def sample(item: Mapping[str, Any]) -> str:
+    """The seed of a result, or the iteration that has none."""
+    return str(item["seed"]) if item["seed"] is not None else f"({item.get('iteration')})"
 
 
 def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
@@ -122,16 +137,35 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
         for position, (name, judged) in enumerate(outputs.items()):
             first = position == 0
             table.add_row(
-                str(item["seed"]) if first else "",
+                sample(item) if first else "",
                 str(item["repeat"]) if first else "",
                 verdict(item["verdict"]) if first else "",
                 name,
-                str(judged.get("explanation") or "-"),
+                str(judged.get("outcome") or judged.get("explanation") or "-"),
                 number(judged.get("max_abs")),
                 number(judged.get("tolerance_ratio")),
                 number(judged.get("budget_ratio")),
                 number(judged.get("pcc_deficit")),
                 number(item.get("duration_ms")) if first else "",
-                str(item.get("message") or "") if first else "",
+                str((item.get("message") if first else None) or judged.get("message") or "").partition("\n")[0],
             )
+    return table
+
+
+def stages_table(content: Mapping[str, Any]) -> Table:
+    """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside its stage."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
+        table.add_column(name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left")
+    since = {each["stage"]: each["since"] for each in content.get("regressions") or ()}
+    for position, stage in enumerate(content["stages"], 1):
+        name = stage["name"]
+        lost = f"regression: it passed on {since[name]}" if name in since else ""
+        table.add_row(
+            str(position),
+            Text(name),
+            Text(stage["status"], style=STAGE_COLOURS.get(stage["status"], "")),
+            *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
+            Text("; ".join(filter(None, ("blocker" if name == content.get("blocker") else "", stage.get("reason"), lost)))),
+        )
     return table

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from cli import show
+from cli import selections, show
 from cli.client import Client
 from cli.jobs import FailOn, follow, report
 from gonogo.problems import FieldError, JobError
@@ -52,6 +52,10 @@ def submit(
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
+    suite: str | None = selections.SUITE,
+    words: str | None = selections.FILTER,
+    shuffle: str | None = selections.SHUFFLE,
+    stage: list[str] = selections.STAGE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     seeds: int = typer.Option(1, min=1, help="How many seeds."),
@@ -75,12 +79,16 @@ def submit(
     if file is not None:
         jobs = from_file(file)
     else:
-        if shape is None or not build:
-            raise typer.BadParameter("--shape and --build are needed (or a file)")
+        chosen = selections.wanted(executor, suite, words, shuffle, stage)
+        if (shape is None and not chosen) or not build:
+            raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
         given = {"epsilon": epsilon, "inputs": parsed("test.inputs", inputs), "numerics": parsed("test.numerics", numerics)}
-        test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
-        test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+        if shape is None or chosen:
+            test = selections.from_flags(suite, words, shuffle, stage)
+        else:
+            test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
+            test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
         common: dict[str, Any] = {
             "test": test,
             "target": {"executor": executor, "arch": arch, "board": board},

@@ -1,4 +1,4 @@
-"""A job's diagnosis as its page shows it: the words, and a coefficient per tile for every term."""
+"""A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the stages of a staged suite."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from dashboards import stages
+from dashboards.stages import StagesView
 from storage import evidence
 from storage.jobs import Job
 
@@ -38,6 +40,7 @@ class DiagnosisView:
     can_tell: bool
     seed: int | None
     terms: tuple[TermView, ...]
+    stages: StagesView | None = None
 
 
 def read(session: Session, job: Job) -> DiagnosisView | None:
@@ -56,6 +59,7 @@ def view(content: Mapping[str, Any]) -> DiagnosisView:
         bool(content.get("can_tell", True)),
         seed if isinstance(seed, int) else None,
         tuple(ordered[:MAX_TERMS]),
+        stages.view(content.get("stages")),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboards import commands, urls, words
+from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
 from storage.overview import FlagRecord
@@ -33,7 +34,10 @@ class JobLine:
     id: str
     url: str
     kernel: str
+    noun: str
+    """What it is run over: seeds, or iterations of tests that exist already."""
     shape: str
+    """Of a selection: which tests."""
     tolerance: str
     build: str
     queue: str
@@ -80,8 +84,9 @@ def job_line(job: Job, now: datetime) -> JobLine:
         id=job.id,
         url=urls.job(job.id),
         kernel=job.kernel,
-        shape=words.shape(job.canonical.get("shape", ())),
-        tolerance=commands.tolerance_words(job.canonical.get("tolerance", {})),
+        noun=noun(job),
+        shape=_shape(job.canonical),
+        tolerance=_tolerance(job.canonical),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
@@ -101,10 +106,25 @@ def job_line(job: Job, now: datetime) -> JobLine:
     )
 
 
+def noun(job: Job) -> str:
+    """What a sample of the job is called."""
+    return "iteration" if is_selection(job.canonical) else "seed"
+
+
 def state_words(job: Job) -> str:
     """The state of a job in words: "cancelled after 5 of 64 seeds"."""
     said = words.STATES.get(job.state, job.state.value)
-    return f"{said} after {job.done:,} of {words.count(job.total, 'seed')}" if job.state == JobState.cancelled else said
+    return f"{said} after {job.done:,} of {words.count(job.total, noun(job))}" if job.state == JobState.cancelled else said
+
+
+def _shape(test: Mapping[str, Any]) -> str:
+    """The shape of a kernel's test; of a selection which tests it names."""
+    return Selection.parse(test).words if is_selection(test) else words.shape(test.get("shape", ()))
+
+
+def _tolerance(test: Mapping[str, Any]) -> str:
+    """The tolerance of a kernel's test; the gates of a selection are in its tests."""
+    return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
@@ -131,8 +151,8 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         sentence=str(said),
         diagnosis=str(diagnosed or ""),
         kernel=flag.kernel,
-        shape=words.shape(flag.test.get("shape", ())),
-        tolerance=commands.tolerance_words(flag.test.get("tolerance", {})),
+        shape=_shape(flag.test),
+        tolerance=_tolerance(flag.test),
         build=flag.build,
         jobs=flag.jobs,
         job_url=urls.job(flag.last_job),

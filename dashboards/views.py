@@ -9,13 +9,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, diagnoses, plots, urls, words
+from dashboards import commands, diagnoses, plots, reports, urls, words
 from dashboards.diagnoses import DiagnosisView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
+from dashboards.reports import TestsView
 from storage import artifacts as stored_artifacts
 from storage import jobs as stored_jobs
 from storage import overview as reads
+from storage import report_reads
 from storage.encoding import timestamp
 from storage.evidence import check_line
 from storage.jobs import Job, JobFilter
@@ -102,6 +104,8 @@ class JobView:
     test_key: str
     facts: tuple[tuple[str, str], ...]
     outputs: tuple[str, ...]
+    tests: TestsView | None
+    """Of a selection; its plot and its worst seeds are those of arrays that tests handed over."""
     plot: SeedPlot | None
     diagnosis: DiagnosisView | None
     worst: tuple[SeedLine, ...]
@@ -149,10 +153,14 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
     if found is None:
         return None
     outputs = reads.outputs(session, job_id)
+    tests = reports.read(session, found)
+    if tests is not None:
+        judged = report_reads.judged_outputs(session, job_id)
+        outputs = [each for each in outputs if each.output in judged]
     chosen = plots.choose(outputs, output)
     so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
     verdict = found.verdict if found.state.final else so_far
-    worst = reads.worst_seeds(session, job_id, WORST_SEEDS)
+    worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     return JobView(
         job=job_line(found, now),
@@ -163,9 +171,10 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         test_key=found.test_key,
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
-        plot=plots.read(session, found, chosen) if found.done else None,
+        tests=tests,
+        plot=plots.read(session, found, chosen) if found.done and (tests is None or chosen) else None,
         diagnosis=diagnoses.read(session, found),
-        worst=tuple(_seed(seed) for seed in worst),
+        worst=tuple(_seed(seed) for seed in worst) if tests is None else (),
         artifacts=tuple(
             ArtifactLine(url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT})
             for each in stored_artifacts.list_(session, job_id)
@@ -216,15 +225,21 @@ def _attempts(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in attempts if each["open"]] + wrong[-5:]
 
 
-def _facts(job: Job) -> tuple[tuple[str, str], ...]:
-    """What was asked for, in words: defaults are left out, as in the test's canonical form."""
-    test = job.canonical
-    facts = [("kernel", job.kernel), ("shape", words.shape(test.get("shape", ())))]
+def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:
+    facts = [("kernel", kernel), ("shape", words.shape(test.get("shape", ())))]
     facts.append(("tolerance", commands.tolerance_words(test["tolerance"]) if test.get("tolerance") else "none declared"))
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
     facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
-    facts += [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]
-    facts += [("build", job.build), ("runs on", job.queue.replace(".", " · ")), ("seeds", commands.seeds_words(job))]
+    return facts + [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]
+
+
+def _facts(job: Job) -> tuple[tuple[str, str], ...]:
+    """What was asked for, in words: defaults are left out, as in the test's canonical form."""
+    test = job.canonical
+    chosen = reports.is_selection(job)
+    facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
+    facts += [("build", job.build), ("runs on", job.queue.replace(".", " · "))]
+    facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
     if job.context != "isolated":
         facts.append(("context", commands.plain(job.context)))
     if job.labels:

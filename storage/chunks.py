@@ -23,7 +23,7 @@ ACTIVE = (JobState.queued, JobState.running)
 
 # First guesses until a job of the subject has been measured: seconds per seed, and per element of the shape. The emulator does about
 # 7e6 elements a second on two cores; a device is bound by the host's comparison, about 3e7 elements a second.
-SEED_S = {"emulator": (0.003, 1.4e-7), "ttnn": (0.02, 4e-8)}
+SEED_S = {"emulator": (0.003, 1.4e-7), "ttnn": (0.02, 4e-8), "gtest": (5.0, 0.0), "pytest": (5.0, 0.0)}
 UNKNOWN_SEED_S = (0.01, 1.4e-7)
 
 

@@ -6,18 +6,20 @@ believe that another one is still open.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
 from storage import events, evidence, flags, outbox, results
 from storage.dialect import insert_once
 from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobState
-from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow
+from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 20  # hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job alive for ever
@@ -58,12 +60,24 @@ def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, 
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     job.counts = counts
+    if job.kernel == KERNEL:
+        job.outcomes = _outcomes(job.outcomes or {}, rows)
     job.done += len(rows)
     leader = min(rows, key=lambda row: (Verdict(row["verdict"]).rank, row["seed"], row["repeat"]))
     if before is None or Verdict(leader["verdict"]).rank < before.rank:
-        shown = {name: leader.get(name) for name in ("seed", "repeat", "verdict", "explanation")}
-        events.add(session, job, "verdict", shown, now=now)
+        shown = {name: leader.get(name) for name in ("repeat", "verdict", "explanation")}
+        number = sample(session.get_one(TestSpecRow, job.test_key).canonical, leader["seed"])
+        events.add(session, job, "verdict", {**number, **shown}, now=now)
     events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": counts}, now=now)
+
+
+def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:
+    """The tests of all iterations by outcome; an iteration without any test counts as what became of it."""
+    found = Counter(before)
+    for row in rows:
+        told = [each["outcome"] for each in (row.get("outputs") or {}).values() if each.get("outcome")]
+        found.update(told or [row["verdict"]])
+    return dict(found)
 
 
 def end_chunk(session: Session, job: JobRow, chunk: ChunkRow, state: ChunkState, *, now: datetime) -> None:

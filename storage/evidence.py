@@ -11,8 +11,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.diagnoses import beside
+from gonogo.selections import KERNEL, Selection, is_selection
 from gonogo.tolerances import for_output
 from gonogo.verdicts import Explanation, Verdict
+from storage import stages
 from storage.flags import Finding
 from storage.states import FlagKind
 from storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
@@ -27,10 +29,20 @@ _SENTENCES = {
 
 
 def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
-    """The diagnosis of the seed that shows most: unexplained before explained, worse verdicts first, then the largest budget_ratio.
+    """The diagnosis of the seed that shows most, and for a staged suite the table of its stages; None while there is neither.
 
-    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, or None while no seed was diagnosed.
+    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, with stages also {"stages": storage.stages.of_job}, whose words
+    come first.
     """
+    numbers, table = _of_numbers(session, job_id), stages.of_job(session, job_id)
+    if table is None:
+        return numbers
+    found = numbers or {"seed": None, "repeat": None, "terms": [], "can_tell": True, "residuals": {}}
+    return {**found, "words": " ".join(filter(None, (table["words"], found.get("words")))), "stages": table}
+
+
+def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
+    """Of the seed that shows most: unexplained before explained, worse verdicts first, then the largest budget_ratio."""
     diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
     found = session.execute(diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")).all()
     if not found:
@@ -58,14 +70,24 @@ def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
 def findings(session: Session, job: JobRow) -> list[Finding]:
     """The flags that the seeds of a job call for."""
     pairs = {Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance, Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight}
-    return [_finding(session, job, verdict, kind) for verdict, kind in pairs.items() if job.counts.get(verdict.value)]
+    counts = job.counts if job.kernel != KERNEL else _iterations_with(session, job.id, [verdict.value for verdict in pairs])
+    return [_finding(session, job, verdict, kind, counts[verdict.value]) for verdict, kind in pairs.items() if counts.get(verdict.value)]
 
 
-def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind) -> Finding:
+def _iterations_with(session: Session, job_id: str, verdicts: list[str]) -> dict[str, int]:
+    """In how many iterations of a selection some test got each of these verdicts: an iteration's own is that of its worst test."""
+    table = SeedResultRow
+    query = select(table.verdict, func.count(table.seed.distinct())).where(table.job_id == job_id, table.outcome.is_not(None))
+    return dict(session.execute(query.where(table.verdict.in_(verdicts)).group_by(table.verdict)).all())
+
+
+def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, seeds: int) -> Finding:
     table = SeedResultRow
     hollow = kind is FlagKind.passes_by_tolerance
     size = func.coalesce(table.budget_ratio if hollow else table.tolerance_ratio, 0.0)
-    query = select(table).where(table.job_id == job.id, table.seed_verdict == verdict.value)
+    # of a selection the arrays' own outputs, not the entries of the tests, which have no numbers
+    of_verdict = table.verdict == verdict.value if job.kernel == KERNEL else table.seed_verdict == verdict.value
+    query = select(table).where(table.job_id == job.id, of_verdict)
     if hollow:
         query = query.where(table.explanation == Explanation.unexplained.value)
     row = session.scalars(query.order_by(size.desc(), table.seed, table.repeat, table.output).limit(1)).first()
@@ -74,9 +96,9 @@ def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind) ->
         "sentence": _SENTENCES[kind],
         "job": job.id,
         "build": job.build,
-        "seeds": job.counts[verdict.value],
+        "seeds": seeds,
         "of": job.done,
-        "tolerance": canonical.get("tolerance", {}),
+        "tolerance": _tolerance(canonical, row),
         "diagnosis": (job.diagnosis or {}).get("words"),
     }
     if row is not None:
@@ -99,11 +121,19 @@ def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind) ->
     )
 
 
+def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[str, Any]:
+    """The tolerance that was met or missed: the test's, or the one that came with the arrays."""
+    own = canonical if not is_selection(canonical) or row is None else (row.statistics or {}).get("test") or {}
+    return dict(own.get("tolerance", {}))
+
+
 def check_line(canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str) -> str:
     """The shell command that runs one seed of a test again on the reader's own machine.
 
     Of a tolerance that differs between outputs it takes the one of the output in question: the command has no flags for the others.
     """
+    if is_selection(canonical):
+        return _selection_line(Selection.parse(canonical), build=build, executor=executor, iteration=seed)
     words = ["gonogo", "check", "--kernel", canonical["kernel"], "--shape", ",".join(str(n) for n in canonical["shape"]), "--build", build]
     if executor != "emulator":
         words += ["--executor", executor]
@@ -117,3 +147,16 @@ def check_line(canonical: Mapping[str, Any], *, build: str, executor: str, seed:
         if canonical.get(name):
             words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
     return shlex.join(words)
+
+
+def _selection_line(selection: Selection, *, build: str, executor: str, iteration: int) -> str:
+    """The same for one iteration of a selection."""
+    words = ["gonogo", "check", "--executor", executor, "--build", build]
+    for flag, value in (("--suite", selection.suite), ("--filter", selection.filter)):
+        if value is not None:
+            words += [flag, value]
+    if selection.shuffle is not None:
+        words += ["--shuffle", "true" if selection.shuffle is True else str(selection.shuffle)]
+    for stage in selection.stages or ():
+        words += ["--stage", stage]
+    return shlex.join([*words, "--seeds", "1", "--seed-start", str(iteration)])

@@ -83,6 +83,8 @@ class Job:
     chunks: int
     open_chunks: int
     counts: dict[str, int]
+    outcomes: dict[str, int] | None
+    """Of a selection: how many tests of all iterations were passed, failed, skipped, ..."""
     last_event: int
     diagnosis: dict[str, Any] | None
     created_at: datetime
@@ -118,6 +120,7 @@ class Job:
             "total": self.total,
             "done": self.done,
             "counts": self.counts,
+            "outcomes": self.outcomes,
             "chunks": {"total": self.chunks, "open": self.open_chunks},
             "diagnosis": self.diagnosis,
             "last_event": self.last_event,

@@ -124,6 +124,7 @@ def _parts(job_id: str, attempt_id: str, row: Mapping[str, Any], arrival: int) -
     for output, judged in outputs.items():
         rest = dict(judged)
         verdict, explanation, digest = rest.pop("verdict"), rest.pop("explanation", None), rest.pop("digest", None)
+        outcome = rest.pop("outcome", None)
         said: dict[str, str] = rest.pop(_KINDS, None) or {}
         values, kinds = separate(rest)
         columns = {name: values.pop(name, None) for name in COLUMNS}
@@ -134,11 +135,12 @@ def _parts(job_id: str, attempt_id: str, row: Mapping[str, Any], arrival: int) -
             "verdict": verdict,
             "explanation": explanation,
             "digest": digest,
+            "outcome": outcome,
             "nonfinite": {**said, **kinds} or None,
             "statistics": values or None,
         }
     if not outputs:
-        empty = dict.fromkeys((*COLUMNS, "digest", "nonfinite", "statistics"))
+        empty = dict.fromkeys((*COLUMNS, "digest", "outcome", "nonfinite", "statistics"))
         yield {**shared, **empty, "output": "", "verdict": shared["seed_verdict"], "explanation": shared["seed_explanation"]}
 
 
@@ -165,6 +167,7 @@ def _output(row: SeedResultRow) -> dict[str, Any]:
         "explanation": row.explanation,
         **{name: getattr(row, name) for name in COLUMNS},
         **(row.statistics or {}),
+        **({} if row.outcome is None else {"outcome": row.outcome}),
         "digest": row.digest,
         _KINDS: row.nonfinite,
     }

@@ -92,6 +92,7 @@ class JobRow(Base):
     chunk_count: Mapped[int]
     open_chunks: Mapped[int]
     counts: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any] | None]  # of a selection's job: how many tests of all iterations were passed, failed, ...
     last_event: Mapped[int] = mapped_column(default=0)
     diagnosis: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
@@ -199,6 +200,7 @@ class SeedResultRow(Base):
     xhat_z: Mapped[float | None]
     scale_z: Mapped[float | None]
     digest: Mapped[str | None]
+    outcome: Mapped[str | None]  # of a test that exists already: what it says of itself, green or red
     nonfinite: Mapped[dict[str, Any] | None]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
     statistics: Mapped[dict[str, Any] | None]  # the others, as they came
     __table_args__ = (Index("ix_seed_results_arrival", "job_id", "arrival"), {"postgresql_partition_by": "RANGE (job_id)"})

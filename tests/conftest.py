@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import gtest_programs as gtest_support
 import pytest
 import redis
 from hypothesis import HealthCheck
@@ -112,6 +113,17 @@ def private_postgres() -> Iterator[PostgresServer]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def gtest_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The GoogleTest programs of tests/gtest by name, built once for all test processes."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    try:
+        return gtest_support.build(shared / "gtest-programs")
+    except Missing as problem:
+        pytest.skip(str(problem))
 
 
 @pytest.fixture

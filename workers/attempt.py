@@ -20,15 +20,15 @@ from workers.chunk import Chunk
 from workers.devices import locks
 from workers.devices.discovery import Device
 from workers.devices.health import canary
-from workers.evidence import Evidence
 from workers.executors.base import ExecutorFailure, HostUnavailable, KernelError, Stopped, output_shapes, shaped_inputs
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.pool import HostPool
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.pipeline import ChildLost, Pipeline
+from workers.pipeline import ChildLost
 from workers.postman import Postman
+from workers.report_pipeline import parts_for
 from workers.rows import Place, failed
 from workers.threads import Threads
 
@@ -80,8 +80,7 @@ class Attempt:
         self._dismissed: KernelHost | None = None
         """The last child, on its way out; waited for when everything else is done."""
         self._batches = Batches(bench.postman, chunk.attempt)
-        self._evidence = Evidence(chunk)
-        self._pipeline = Pipeline(chunk, meaning, bench.device.identity, bench.threads, self._batches, self._evidence, bench.vitals)
+        self._evidence, self._pipeline = parts_for(chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals)
         self._log_tail = ""
 
     def stop(self, outcome: Outcome) -> None:

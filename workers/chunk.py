@@ -9,6 +9,7 @@ from typing import Any
 from gonogo import fields
 from gonogo.inputs import MAX_SEED
 from gonogo.problems import FieldError
+from gonogo.selections import Subject, parse_subject
 from gonogo.tests import TestSpec
 
 ISOLATED = "isolated"
@@ -28,7 +29,8 @@ class Chunk:
     attempt: str
     chunk: str
     job: str
-    test: TestSpec
+    test: Subject
+    """What is run: a kernel's test, or tests that exist already; `workers.pipelines` has a way for each."""
     work: tuple[Work, ...]
     executor: str
     build: str
@@ -55,7 +57,7 @@ class Chunk:
             attempt=_text(body, "attempt"),
             chunk=_text(body, "chunk"),
             job=_text(body, "job"),
-            test=TestSpec.parse(body.get("test"), max_elements=max_elements),
+            test=parse_subject(body.get("test"), max_elements=max_elements),
             work=_work(body.get("work")),
             executor=_text(target, "executor"),
             build=_text(body, "build"),

@@ -77,6 +77,7 @@ class Evidence:
     def worst(self) -> Iterator[Artifact]:
         """The artifacts of the worst seeds, worst first; their inputs are made again."""
         test = self._chunk.test
+        assert isinstance(test, TestSpec)
         for kept in sorted(self._worst, reverse=True):
             yield from of_seed(test, kept.work, quantise(test, generate(test, kept.work[0])), kept.outputs)
 

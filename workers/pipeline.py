@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.numerics.layernorm import reference
 from gonogo.problems import GonogoError, InfrastructureError, KernelOutputError
+from gonogo.selections import Subject
 from gonogo.tests import TestSpec
 from workers import rows
 from workers.batches import Batches
@@ -95,11 +96,7 @@ class Pipeline:
     ) -> None:
         self._chunk, self._meaning, self._device = chunk, meaning, device
         self._threads, self._batches, self._evidence, self._vitals = threads, batches, evidence, vitals
-        self._test = chunk.test
-        self._canonical = chunk.test.canonical()
-        self._input_shapes = {name: tensor_shape(name, chunk.test.shape) for name in chunk.test.input_names}
-        self._output_shapes = output_shapes(chunk.test, meaning.produced)
-        self._most_judging = MOST_JUDGING[chunk.test.elements >= LARGE_ELEMENTS]
+        self._plan(chunk.test)
         self._todo: deque[Work] = deque(chunk.work)
         self._preparing: deque[Item] = deque()
         self._running: deque[Item] = deque()
@@ -114,6 +111,15 @@ class Pipeline:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop_at: float | None = None
         self._driving = False
+
+    def _plan(self, test: Subject) -> None:
+        """What follows from the test alone: a selection has neither shapes nor inputs (workers.report_pipeline)."""
+        assert isinstance(test, TestSpec)
+        self._test = test
+        self._canonical = test.canonical()
+        self._input_shapes = {name: tensor_shape(name, test.shape) for name in test.input_names}
+        self._output_shapes = output_shapes(test, self._meaning.produced)
+        self._most_judging = MOST_JUDGING[test.elements >= LARGE_ELEMENTS]
 
     def __del__(self) -> None:
         os.close(self._wake)
@@ -271,9 +277,13 @@ class Pipeline:
             try:
                 host.submit({"test": self._canonical, "seed": item.work[0], **item.slot.request()})
             except KernelCrash as crash:
-                if len(self._running) > 1:
-                    self._lose(crash)
-                raise ChildLost("the child ended between two seeds") from crash
+                self._lose_asked(crash)
+
+    def _lose_asked(self, crash: KernelCrash) -> NoReturn:
+        """The child had ended before it could be asked for the last of the running seeds: the one before that is what ended it."""
+        if len(self._running) > 1:
+            self._lose(crash)
+        raise ChildLost("the child ended between two seeds") from crash
 
     def _make_head(self, item: Item) -> None:
         item.deadline = time.monotonic() + self._chunk.seed_deadline_s

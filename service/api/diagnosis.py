@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel
 
+from gonogo.selections import sample
 from service.api.answers import answer, make_router
 from service.api.jobs import found
 from service.context import Ctx, Reader
@@ -18,7 +19,7 @@ router = make_router("jobs")
 
 class DiagnosisOut(BaseModel):
     """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no terms while none was diagnosed.
-    `verdict` is the job's."""
+    `verdict` is the job's. `stages`, of a staged suite: the table of all iterations with blocker and regressions; else null."""
 
     job: str
     state: JobState
@@ -28,7 +29,9 @@ class DiagnosisOut(BaseModel):
     terms: list[dict[str, Any]]
     residuals: dict[str, Any] | None
     seed: int | None
+    iteration: int | None
     repeat: int | None
+    stages: dict[str, Any] | None
 
 
 @router.get("/jobs/{job_id}/diagnosis", responses={200: {"model": DiagnosisOut}}, response_class=Response, summary="Which term is wrong")
@@ -37,5 +40,6 @@ def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     with context.reading() as session:
         job = found(session, job_id)
         what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
-    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "seed": None, "repeat": None}
-    return answer({**nothing, **(what or {}), "job": job.id, "state": job.state.value, "verdict": job.verdict})
+    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "repeat": None, "stages": None}
+    number = {"seed": None, "iteration": None} if what is None or what["seed"] is None else sample(job.canonical, what["seed"])
+    return answer({**nothing, **(what or {}), **number, "job": job.id, "state": job.state.value, "verdict": job.verdict})

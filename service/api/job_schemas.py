@@ -77,9 +77,12 @@ ContextOf = Annotated[
 
 
 class JobIn(Strict):
-    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain (`gonogo.tests.TestSpec`)."""
+    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain (`gonogo.tests`, `gonogo.selections`)."""
 
-    test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program")
+    test: dict[str, Any] = Field(
+        description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "
+        '{"selection": {"suite", "filter", "shuffle", "stages"}}'
+    )
     build: str = Field(pattern=NAME, max_length=200)
     target: Target = Target()
     reference: None = Field(None, description="the float64 reference of the test's kernel; no other can be named yet")
@@ -144,6 +147,7 @@ class JobOut(BaseModel):
     total: int
     done: int
     counts: dict[str, int]
+    outcomes: dict[str, int] | None = Field(description="of a selection: the tests of all iterations by what they say of themselves")
     chunks: dict[str, int]
     diagnosis: dict[str, Any] | None
     last_event: int

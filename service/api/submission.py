@@ -9,14 +9,12 @@ from sqlalchemy.orm import Session
 
 from gonogo.builds import EMULATOR, Build, emulator_builds
 from gonogo.problems import FieldError
+from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
 from gonogo.tests import TestSpec
 from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SeedRange
 from settings import Settings
 from storage import builds, queue_reads
 from storage.jobs import NewJob
-
-OWN_EXECUTORS = frozenset({EMULATOR, "ttnn", "torch", "gtest", "pytest"})
-"""Parts of GoNoGo, whose builds must be known. Any other name is a plug-in's, which is given the build's name to make sense of."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Submission:
     """A body whose every field is checked, but for what only the database knows."""
 
     body: JobIn
-    test: TestSpec
+    test: Subject
     seeds: tuple[int, ...]
     context: str | dict[str, Any]
 
@@ -32,9 +30,12 @@ class Submission:
 def check(body: JobIn, settings: Settings) -> Submission:
     """Everything that can be said without the database. Raises FieldError."""
     test = _test(body.test, settings, "test")
+    check_executor(test, body.target.executor)
+    if isinstance(test, Selection):
+        _check_selection(body, test)
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
-        before = [_test(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
+        before = [_kernel(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
 
@@ -43,7 +44,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     """The job to create: its build and executor must be known and fit together. Raises FieldError."""
     body, test = submission.body, submission.test
     build = _build(session, body, settings)
-    if build.outputs is not None and not any(build.produces(output) for output in test.outputs):
+    if isinstance(test, TestSpec) and build.outputs is not None and not any(build.produces(output) for output in test.outputs):
         reason = f"produces nothing that {test.kernel} has ({', '.join(test.outputs)})"
         raise FieldError("build", build.name, reason, limit="a build with one of them; this one has " + ", ".join(build.outputs))
     request = body.model_dump(mode="json", exclude={"test", "context"})
@@ -77,9 +78,27 @@ def plugins(settings: Settings) -> set[str]:
     return {entry.partition("=")[0].strip() for entry in settings.executors.split(",") if "=" in entry}
 
 
-def _test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
+def _kernel(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
+    """A test of a context: only kernels run before a kernel."""
+    test = _test(data, settings, path)
+    if isinstance(test, Selection):
+        raise FieldError(f"{path}.selection", test.inner(), "only tests of kernels run before one", limit="a test with a kernel")
+    return test
+
+
+def _check_selection(body: JobIn, selection: Selection) -> None:
+    """What a job of a selection can't have. Raises FieldError."""
+    if isinstance(body.context, Prepared):
+        reason = "a selection has no prepared context: what runs before a test is the order of its suite"
+        raise FieldError("context", body.context.name, reason, limit='"isolated"; a suite with `order` in the builds file')
+    if body.repeats > 1 and selection.seed_of(0) is None:
+        reason = "an iteration without a controlled seed can't be run again"
+        raise FieldError("repeats", body.repeats, reason, limit="1; more iterations are more seeds, a controlled seed is a shuffle")
+
+
+def _test(data: dict[str, Any], settings: Settings, path: str) -> Subject:
     try:
-        return TestSpec.parse(data, max_elements=settings.max_elements, path=path)
+        return parse_subject(data, max_elements=settings.max_elements, path=path)
     except FieldError as error:
         if error.limit == f"{settings.max_elements} elements":  # the domain knows no settings
             raise FieldError(error.field, error.value, error.reason, limit=f"{error.limit} (GONOGO_MAX_ELEMENTS)") from None

@@ -8,6 +8,7 @@ memory-mapped here and never unpickled. Requests, each answered once and in orde
   load  {"module", "factory", "paths"}   import the executor and let it warm up     -> {"ok": true, "python", "numpy"}
   open  {"build"} with the chip's lock   Factory(build)                             -> {"ok": true}
   run   {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}   -> {"ok": true, "ms", "position"}
+  report {"selection", "iteration", "seed", "deadline_s", "file"}   the reports go to the file  -> {"ok": true, "ms", "position", "count"}
   close                                  executor.close() where there is one, exit
 Anything that goes wrong inside the executor: {"ok": false, "error": one line, "trace"}.
 """
@@ -34,6 +35,8 @@ import numpy as np
 COPY_BELOW_BYTES = 1 << 20
 """Smaller inputs are copied out of one lasting map; larger ones are mapped anew, copy-on-write, which costs a fixed 0.1 ms."""
 MAX_ERROR_CHARS = 4000
+DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
+"""In our environment: within how many seconds an iteration must be reported."""
 
 
 def tie_to_worker(lifeline: socket.socket) -> None:
@@ -130,6 +133,24 @@ class Host:
         problem = self.store(outputs, request["outputs"])
         return {"ms": spent, "position": position, **({"problem": problem} if problem else {})}
 
+    def report(self, request: Request) -> Request:
+        """Have the executor run a selection; its reports go to the worker's file, for they may be larger than a message."""
+        report = getattr(self.executor, "report", None)
+        if not callable(report):
+            return {"problem": "this executor runs kernels, not selections: it has no report()"}
+        # The executor must end before we are ended, or what it has seen until then is lost
+        os.environ[DEADLINE_VARIABLE] = str(request["deadline_s"])
+        position = self.position
+        self.position += 1
+        start = time.perf_counter()
+        reports = report(request["selection"], iteration=request["iteration"], seed=request["seed"])
+        spent = (time.perf_counter() - start) * 1e3
+        if not isinstance(reports, (list, tuple)):
+            return {"problem": "the executor returned " + type(reports).__name__ + ", not a list of reports"}
+        with open(request["file"], "w", encoding="utf-8", errors="replace") as file:
+            json.dump(list(reports), file)
+        return {"ms": spent, "position": position, "count": len(reports)}
+
     def close(self, _request: Request) -> Request:
         close = getattr(self.executor, "close", None)
         if callable(close):
@@ -167,7 +188,7 @@ class Host:
 
 def answer(host: Host, request: Request) -> Request:
     """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the process really ends."""
-    operations = {"load": host.load, "open": host.open, "run": host.run, "close": host.close}
+    operations = {"load": host.load, "open": host.open, "run": host.run, "report": host.report, "close": host.close}
     try:
         return {"ok": True, **operations[request["op"]](request)}
     except Exception as problem:

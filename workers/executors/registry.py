@@ -1,4 +1,4 @@
-"""Which executors there are: the emulator, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
+"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from workers.executors.local import LocalRunner
 
 EMULATOR = "emulator"
+GTEST = "gtest"
+PYTEST = "pytest"
+CHILD = str(Path(__file__).resolve().parent / "child")
+"""The modules of executors that run in a build's own interpreter, which may know nothing of gonogo."""
 
 _ENTRY = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?", re.ASCII
@@ -48,6 +52,16 @@ def emulator() -> ExecutorSpec:
     return ExecutorSpec(EMULATOR, "workers.executors.emulator_executor", "EmulatorExecutor", paths=(root,))
 
 
+def gtest() -> ExecutorSpec:
+    """GoogleTest programs; the builds file names the program of each build."""
+    return ExecutorSpec(GTEST, "gtest_executor", "GtestExecutor", paths=(CHILD,))
+
+
+def pytest() -> ExecutorSpec:
+    """pytest suites, in the interpreter that the builds file names."""
+    return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
+
+
 def parse(text: str) -> dict[str, ExecutorSpec]:
     """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't be read, or a name used twice."""
     specs: dict[str, ExecutorSpec] = {}
@@ -56,15 +70,19 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
         if match is None:
             raise FieldError("GONOGO_EXECUTORS", entry, "can't be read", limit="name=package.module:Factory@/path/to/python")
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
-        if spec.name in specs or spec.name == EMULATOR:
+        if spec.name in specs or spec.name in OWN:
             raise FieldError("GONOGO_EXECUTORS", spec.name, "this executor is there already")
         specs[spec.name] = spec
     return specs
 
 
+OWN = {EMULATOR: emulator, GTEST: gtest, PYTEST: pytest}
+"""Our own executors; no plug-in may take one of their names."""
+
+
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return {EMULATOR: emulator()} | parse(load_settings().executors if text is None else text)
+    return {name: make() for name, make in OWN.items()} | parse(load_settings().executors if text is None else text)
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:

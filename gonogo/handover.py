@@ -1,0 +1,139 @@
+"""`gonogo.compare`: a test hands the arrays of a kernel over, to the worker that runs it or to be judged on the spot.
+
+Standard library at import; NumPy when something is compared, the numerics only when it is judged here. This file runs in other
+people's interpreters (Python 3.10 or newer), where the rest of gonogo may be missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+DUMP_VARIABLE = "GONOGO_DUMP_DIR"
+"""Names the folder into which arrays are handed over; a worker that runs the test sets it."""
+MANIFEST = "manifest.json"
+TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
+MODES = ("fail", "warn", "off")
+MAX_NAME = 200
+
+
+class ComparisonWarning(UserWarning):
+    """A comparison that was judged on the spot isn't a plain pass, and the mode is `warn`; or rounding neither explains nor excludes it."""
+
+
+_mode = "fail"
+_numbers = itertools.count()
+
+
+def set_mode(mode: str) -> None:
+    """What a comparison on the spot does when it isn't a pass: one of MODES (the plug-in's option --gonogo-compare)."""
+    global _mode
+    if mode not in MODES:
+        raise ValueError(f"the mode must be one of {', '.join(MODES)}; got {mode!r}")
+    _mode = mode
+
+
+def compare(
+    kernel: str, *, name: str | None = None, profile: str | None = None, raw: Mapping[str, Any] | None = None, **given: Any
+) -> Any:
+    """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does rounding explain it?
+
+    kernel: "layernorm_fw" or "layernorm_bw". Tensors by name, of the test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta
+    `[N]`; mean, rstd `shape[:-1]` (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch or
+    ttnn tensors. The inputs are what the kernel was given: values that the input format can represent. Everything else is a field of
+    the test (epsilon, numerics, tolerance, shape ...); the shape is that of x unless given. `name` tells several comparisons of one
+    test apart. `profile` is the budget profile of the kernel, unless the build has one. `raw` are unquantised inputs, with which the
+    tolerance compares; an input that is only there was rounded to its format for the kernel.
+
+    With GONOGO_DUMP_DIR set the arrays are stored there for the worker, which judges them in full, and None is returned. Otherwise
+    they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
+    ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
+    """
+    arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in TENSORS if given.get(tensor) is not None}
+    loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
+    fields = _fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
+    folder = os.environ.get(DUMP_VARIABLE)
+    if folder:
+        told = {"test": current_test(), "name": None if name is None else str(name)[:MAX_NAME], "kernel": kernel, "fields": fields}
+        _store(Path(folder), {**told, "profile": profile}, arrays, loose)
+        return None
+    return None if _mode == "off" else _judged(fields, arrays, loose, name, profile)
+
+
+def current_test() -> str | None:
+    """The node id of the test that runs, as pytest puts it into the environment: processes that the test starts know it, too."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None
+
+
+def _array(name: str, value: Any, *, wide: bool = False) -> Any:
+    """The tensor as a C-contiguous array of float32 (wider values are rounded to it), or where `wide` values are kept of float64."""
+    import numpy as np
+
+    ttnn = sys.modules.get("ttnn")
+    if ttnn is not None and isinstance(value, ttnn.Tensor):
+        value = ttnn.to_torch(value)
+    if hasattr(value, "detach"):  # torch, without importing it; NumPy knows no bfloat16, hence float()
+        value = value.detach().cpu().float().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiuV" or array.dtype.names is not None:  # ml_dtypes' bfloat16 was of kind V
+        raise TypeError(f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}")
+    keep = wide and array.dtype.kind == "f" and array.dtype.itemsize > 4
+    return np.ascontiguousarray(array, dtype=np.float64 if keep else np.float32).reshape(array.shape)
+
+
+def _fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The test's JSON; kernels that weren't given their statistics made their own."""
+    for key, value in given.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as problem:
+            known = ", ".join(TENSORS)
+            raise TypeError(f"{key} is neither a tensor ({known}) nor a field of a test in plain JSON: {problem}") from problem
+    fields = {"kernel": kernel, **given}
+    if "shape" not in fields:
+        if "x" not in arrays:
+            raise TypeError("x is missing: without it, or a shape, nothing can be compared")
+        fields["shape"] = list(arrays["x"].shape)
+    numerics = dict(fields.get("numerics") or {})
+    if kernel == "layernorm_bw" and "mean" not in arrays and "rstd" not in arrays:
+        fields["numerics"] = {"statistics": "own", **numerics}
+    return fields
+
+
+def _store(folder: Path, told: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any]) -> None:
+    """One folder per comparison, renamed into place when it is whole: a crash in between leaves nothing that looks like one."""
+    import numpy as np
+
+    place = folder / f"{os.getpid()}-{next(_numbers)}"
+    unfinished = folder / f".{place.name}"
+    unfinished.mkdir(parents=True)
+    files: dict[str, dict[str, str]] = {"tensors": {}, "raw": {}}
+    for kind, tensors in (("tensors", arrays), ("raw", loose)):
+        for tensor, array in tensors.items():
+            files[kind][tensor] = f"{kind}-{tensor}.npy"
+            np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
+    (unfinished / MANIFEST).write_text(json.dumps({**told, **files}), "utf-8")
+    unfinished.rename(place)
+
+
+def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], name: str | None, profile: str | None) -> Any:
+    try:
+        from gonogo.comparison import judge_here
+    except ImportError as problem:
+        raise RuntimeError(
+            f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
+        ) from problem
+    judgement, words, serious = judge_here(fields, arrays, loose, profile)
+    if words is None:
+        return judgement
+    message = f"{name}: {words}" if name else words
+    if serious and _mode == "fail":
+        raise AssertionError(message)
+    warnings.warn(message, ComparisonWarning, stacklevel=3)
+    return judgement

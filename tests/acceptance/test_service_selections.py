@@ -1,0 +1,262 @@
+"""Tests that exist already, through the whole service: HTTP in, a real GoogleTest program, stored results, the page, the command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
+from running import Service, clean_environment, family, gonogo, until
+from servers import RedisServer
+
+from cli.client import Client
+from gonogo.problems import JobError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+TARGET = {"executor": "gtest", "arch": "wormhole", "board": "n150"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, gtest_programs: dict[str, Path]) -> Iterator[Service]:
+    """One service with a gtest worker for all jobs: that a test which crashes or hangs doesn't spoil the next is part of what is tested."""
+    folder = tmp_path_factory.mktemp("selections")
+    builds = builds_file(folder, gtest_programs)
+    service = Service(
+        folder,
+        f"sqlite:///{folder / 'gonogo.sqlite'}",
+        redis_server.url,
+        GONOGO_BUILDS=str(builds),
+        GONOGO_PER_SEED_DEADLINE_S="20",
+    )
+    service.workers.clear()
+    try:
+        service.add_worker("gtest")
+        service.start_all_but_workers()
+        with service.client() as client:
+            for name in (BEHAVIOURS, LAYERNORM, "gone"):
+                client.call("POST", "/builds", body={"name": name, "executor": "gtest"})
+        yield service
+    finally:
+        service.close()
+
+
+def run(client: Client, build: str, count: int = 1, *, start: int = 0, body: dict[str, Any] | None = None, **selection: Any) -> dict[str, Any]:
+    """Submit a selection and wait for its end."""
+    wanted = {"test": {"selection": selection}, "build": build, "target": TARGET, "seeds": {"start": start, "count": count}}
+    return client.wait(str(client.call("POST", "/jobs", body=wanted | (body or {}))["id"]))
+
+
+def items(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The job's iterations in order."""
+    return sorted(client.pages(f"/jobs/{job['id']}/results"), key=lambda item: (item["iteration"], item["repeat"]))
+
+
+def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, LAYERNORM, 2, suite="nightly")
+        assert job["verdict"] == "pass_by_tolerance", f"{job}\n{place.logs()}"
+        assert job["outcomes"] == {"passed": 4}
+        assert (job["kernel"], job["test"]) == ("selection", {"selection": {"suite": "nightly"}})
+        for item in items(client, job):
+            assert item["seed"] is None
+            right, wrong = (item["outputs"][f"LayerNormBackward.{name}"] for name in ("Right", "SubtractsTwice"))
+            assert (right["verdict"], right["explanation"], right["outcome"]) == ("pass", "explained", "passed")
+            assert (wrong["verdict"], wrong["explanation"], wrong["outcome"]) == ("pass_by_tolerance", "unexplained", "passed")
+            dx = item["outputs"]["LayerNormBackward.SubtractsTwice/dx"]
+            assert dx["tolerance_ratio"] < 1
+            assert dx["budget_ratio"] > 100
+            assert dx["test"]["tolerance"]["atol"] == 0.5
+            assert item["outputs"]["LayerNormBackward.SubtractsTwice/dgamma"]["verdict"] == "pass"
+            assert item["profile"] == "fp32"
+        assert [item["iteration"] for item in items(client, job)] == [0, 1]
+        diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
+        assert "LayerNormBackward.SubtractsTwice: s1 is subtracted twice" in diagnosis["words"]
+        assert diagnosis["seed"] is None
+        assert diagnosis["iteration"] in {0, 1}
+        (flag,) = client.pages("/flags", kind="passes_by_tolerance")
+        assert flag["evidence"]["output"] == "LayerNormBackward.SubtractsTwice/dx"
+        assert flag["evidence"]["tolerance"]["atol"] == 0.5
+        assert flag["evidence"]["seeds"] == 2
+        assert "--suite nightly" in flag["evidence"]["check"]
+        page = httpx.get(f"{place.url}/jobs/{job['id']}").text
+        assert "LayerNormBackward.SubtractsTwice" in page
+        assert "s1 is subtracted twice" in page
+        assert "suite nightly" in page
+
+
+def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, BEHAVIOURS, 2, suite="plain")
+        assert job["verdict"] == "unjudged", f"{job}\n{place.logs()}"
+        assert job["counts"] == {"unjudged": 2}
+        assert job["outcomes"] == {"passed": 4, "failed": 4, "skipped": 4}
+        first = items(client, job)[0]
+        told = {name.removeprefix("Plain."): (each["verdict"], each["outcome"]) for name, each in first["outputs"].items()}
+        assert told == {
+            "Passes": ("unjudged", "passed"),
+            "FailsThreeTimesOnOneExpression": ("unjudged", "failed"),
+            "FailsOnTwoExpressions": ("unjudged", "failed"),
+            "SkipsItself": ("skipped", "skipped"),
+            "RecordsNumbers": ("unjudged", "passed"),
+            "DISABLED_IsDisabled": ("skipped", "skipped"),
+        }
+        thrice = first["outputs"]["Plain.FailsThreeTimesOnOneExpression"]
+        assert [(each["expression"], each["count"]) for each in thrice["failures"]] == [("allclose(max_diff)", 3)]
+        assert thrice["measurements"] == {"max_diff": 0.75}
+        assert first["outputs"]["Plain.RecordsNumbers"]["measurements"]["tiles"] == 265
+        assert job["diagnosis"] is None
+        page = httpx.get(f"{place.url}/jobs/{job['id']}").text
+        assert "allclose(max_diff)" in page
+        assert "chart-seeds" not in page  # no numbers, no scatter of them
+        rows = list(csv.DictReader(io.StringIO(httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv").text)))
+        assert len(rows) == 12
+        assert {(row["seed"], row["iteration"]) for row in rows} == {("", "0"), ("", "1")}
+        assert {row["outcome"] for row in rows} == {"passed", "failed", "skipped"}
+        lines = httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=ndjson").text.splitlines()
+        assert [json.loads(line)["iteration"] for line in lines] == [0, 1]
+
+
+def test_nothing_selected_is_absent_and_skipped_is_skipped(place: Service) -> None:
+    with place.client() as client:
+        absent = run(client, BEHAVIOURS, 2, filter="Nope.*")
+        assert (absent["verdict"], absent["outcomes"]) == ("absent", {"absent": 2})
+        assert {item["message"] for item in items(client, absent)} == {"no test was selected"}
+        skipped = run(client, BEHAVIOURS, filter="Plain.Skips*:Plain.DISABLED*")
+        assert (skipped["verdict"], skipped["outcomes"]) == ("skipped", {"skipped": 2})
+        assert httpx.get(f"{place.url}/jobs/{absent['id']}").status_code == 200
+
+
+def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, BEHAVIOURS, 2, filter="BadCrash.*")
+        assert job["verdict"] == "crash"
+        found = items(client, job)
+        assert len({item["host_run"] for item in found}) == 2  # a fresh child after the crash
+        for item in found:
+            told = {name: each["verdict"] for name, each in item["outputs"].items()}
+            assert told == {"BadCrash.Before": "unjudged", "BadCrash.Segfaults": "crash", "BadCrash.After": "skipped"}
+        assert run(client, BEHAVIOURS, filter="Plain.Passes")["verdict"] == "unjudged"
+
+
+def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, BEHAVIOURS, suite="quick")
+        assert job["verdict"] == "hang", f"{job}\n{place.logs()}"
+        (item,) = items(client, job)
+        assert {name: each["outcome"] for name, each in item["outputs"].items()} == {
+            "BadHang.Before": "passed",
+            "BadHang.Spins": "hang",
+            "BadHang.After": "skipped",
+        }
+        assert "waiting for the reader kernel" in item["outputs"]["BadHang.Spins"]["message"]
+        assert any(each["kind"] == "log" for each in client.pages(f"/jobs/{job['id']}/artifacts"))
+    until(lambda: not any("behaviours" in each.name() for each in family(place.workers[0].pid)), 15, "the hung program is gone")
+
+
+def test_a_missing_program_is_an_error_that_names_its_path(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, "gone", 2)
+        assert job["verdict"] == "error"
+        assert all("/nowhere/ttml_tests" in item["message"] for item in items(client, job))
+
+
+def test_an_order_that_cannot_be_is_an_error_that_says_so(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, BEHAVIOURS, suite="backwards")
+        assert job["verdict"] == "error"
+        assert "order of their definition" in items(client, job)[0]["message"]
+
+
+def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
+    with place.client() as client:
+        grouped, alone = (run(client, BEHAVIOURS, suite=suite)["outcomes"] for suite in ("in-order", "alone"))
+        assert grouped == {"passed": 2}
+        assert alone == {"passed": 2, "failed": 1}  # Order.NeedsFirst fails in a process of its own
+
+
+def test_a_controlled_seed_is_a_seed_and_an_iteration_alone_is_none(place: Service) -> None:
+    with place.client() as client:
+        free = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers"))
+        assert [(item["seed"], item["iteration"]) for item in free] == [(None, 4), (None, 5)]
+        assert [item["outputs"]["Order.Flickers"]["outcome"] for item in free] == ["passed", "failed"]
+        shuffled = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=True, body={"repeats": 2}))
+        assert [(item["seed"], item["repeat"]) for item in shuffled] == [(4, 0), (4, 1), (5, 0), (5, 1)]
+        fixed = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=7))
+        assert [(item["seed"], item["iteration"]) for item in fixed] == [(7, 4), (7, 5)]
+        assert {item["outputs"]["Order.Flickers"]["outcome"] for item in fixed} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"target": {"executor": "emulator"}, "build": "correct"}, "test.selection"),
+        ({"test": {"kernel": "layernorm_bw", "shape": [2, 32]}}, "test.kernel"),
+        ({"test": {"selection": {"stages": ["api"], "suite": "plain"}}}, "test.selection.stages"),
+        ({"test": {"selection": {"filters": "A.*"}}}, "test.selection.filters"),
+        ({"test": {"selection": {"filter": ""}}}, "test.selection.filter"),
+        ({"test": {"selection": {"shuffle": -1}}}, "test.selection.shuffle"),
+        ({"test": {"selection": {}, "kernel": "layernorm_bw"}}, "test.kernel"),
+        ({"repeats": 2}, "repeats"),
+        ({"context": {"name": "after", "before": [{"kernel": "layernorm_fw", "shape": [2, 32]}]}}, "context"),
+        ({"build": "not-registered"}, "build"),
+    ],
+)
+def test_a_job_that_cannot_be_names_the_field(place: Service, changes: dict[str, Any], field: str) -> None:
+    body = {"test": {"selection": {}}, "build": BEHAVIOURS, "target": TARGET, "seeds": {"count": 1}} | changes
+    answer = httpx.post(f"{place.url}/api/v1/jobs", json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["field"] == field
+
+
+def test_a_selection_before_a_kernel_is_refused(place: Service) -> None:
+    body = {
+        "test": {"kernel": "layernorm_bw", "shape": [2, 32]},
+        "build": "correct",
+        "seeds": {"count": 1},
+        "context": {"name": "after", "before": [{"selection": {}}]},
+    }
+    with place.client() as client, pytest.raises(JobError, match=r"context\.before\.0\.selection"):
+        client.call("POST", "/jobs", body=body)
+
+
+def call(place: Service, *words: str, code: int) -> str:
+    """A command against the service; its stdout, after checking its exit code."""
+    env = clean_environment(GONOGO_URL=place.url)
+    done = subprocess.run(gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
+    return done.stdout
+
+
+def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service) -> None:
+    common = ("submit", "--executor", "gtest", "--build", BEHAVIOURS, "--watch", "--json", "--fail-on", "hollow")
+    green = json.loads(call(place, *common, "--filter", "Plain.Passes", code=0))
+    assert (green["verdict"], green["outcomes"]) == ("unjudged", {"passed": 1})
+    red = json.loads(call(place, *common, "--filter", "Plain.FailsOn*", code=1))
+    assert (red["verdict"], red["outcomes"]) == ("unjudged", {"failed": 1})
+    call(place, *common, "--filter", "Nope.*", code=1)
+    shown = call(place, "results", red["id"], code=0)
+    assert "Plain.FailsOnTwoExpressions" in shown
+    assert "failed" in shown
+    assert "filter Plain.FailsOn*" in call(place, "jobs", code=0)
+
+
+def test_the_page_s_twin_has_the_tests(place: Service) -> None:
+    with place.client() as client:
+        job = run(client, BEHAVIOURS, 3, filter="Order.*", shuffle=None)
+    twin = httpx.get(f"{place.url}/jobs/{job['id']}.json").json()
+    lines = {line["name"]: line for line in twin["tests"]["lines"]}
+    assert list(lines)[0] == "Order.Flickers"
+    assert lines["Order.Flickers"]["outcomes"] == [
+        {"outcome": "failed", "count": 1, "red": True},
+        {"outcome": "passed", "count": 2, "red": False},
+    ]
+    assert twin["plot"] is None
+    assert "--filter 'Order.*'" in twin["check"]

@@ -1,0 +1,69 @@
+"""The table of stages on a job's page and on a terminal: words, looks, blocker and regression, and everything escaped."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import SimpleNamespace
+
+from rich.console import Console
+
+from cli import show
+from dashboards import pages, stages
+from gonogo.stages import table
+
+REPORTS = [
+    {"stage": "API <exists>", "name": "a", "outcome": "passed"},
+    {"stage": "stubs", "name": "b", "outcome": "passed"},
+    {"stage": "stubs", "name": "c", "outcome": "failed", "message": "assert <0>"},
+    {"stage": "kernels", "name": "d", "outcome": "hang", "message": "no end within 60 s"},
+    {"stage": "launch", "name": "launch: blocked", "outcome": "skipped", "blocked_by": "kernels"},
+]
+CONTENT = {**table(REPORTS).to_json(), "regressions": [{"stage": "kernels", "status": "hung", "reason": "", "since": "main-17"}]}
+
+
+def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
+    view = stages.view(CONTENT)
+    assert view is not None
+    assert [(line.number, line.name, line.status, line.looks) for line in view.lines] == [
+        (1, "API <exists>", "passed", "pass"),
+        (2, "stubs", "partial", "suspect"),
+        (3, "kernels", "hung", "hang"),
+        (4, "launch", "blocked", "skipped"),
+    ]
+    assert [line.blocker for line in view.lines] == [False, False, True, False]
+    assert [line.passed_on for line in view.lines] == [None, None, "main-17", None]
+    assert view.lines[1].tests == "1\N{NO-BREAK SPACE}passed, 1\N{NO-BREAK SPACE}failed"
+    assert view.lines[1].reason == "1 of 2 tests failed, first c: assert <0>"
+
+
+def test_what_another_version_wrote_is_no_table() -> None:
+    assert stages.view(None) is None
+    assert stages.view({"stages": [{"name": "a", "status": "great"}]}) is None
+
+
+def test_the_partial_draws_the_table() -> None:
+    template = pages.environment().from_string('{% import "parts.html" as parts with context %}{% include "_stages.html" %}')
+    shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
+    html = template.render(stages=stages.view(CONTENT), view=shown)
+    assert "API &lt;exists&gt;" in html
+    assert "<0>" not in html
+    assert html.count("<strong>blocker</strong>") == 1
+    assert "it passed on main-17" in html
+    assert "v-hang" in html
+    assert "style=" not in html
+
+
+def test_the_view_is_plain_json() -> None:
+    view = stages.view(CONTENT)
+    assert view is not None
+    assert asdict(view)["lines"][0]["name"] == "API <exists>"
+
+
+def test_the_terminal_s_table_says_the_same() -> None:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(show.stages_table(CONTENT))
+    lines = captured.get().splitlines()
+    assert lines[1].split() == ["1", "API", "<exists>", "passed", "1", "0", "0"]
+    assert "blocker; d hung: no end within 60 s; regression: it passed on main-17" in lines[3]
+    assert "blocked by 'kernels'" in lines[4]

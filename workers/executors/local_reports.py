@@ -1,0 +1,93 @@
+"""Running selections without a server: one build's tests in a kernel host, judged as a worker judges them (`gonogo check`)."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+import settings
+from gonogo.selections import Selection
+from workers.executors import meanings, registry
+from workers.executors.base import KernelCrash, KernelError, KernelHang
+from workers.executors.kernel_host import KernelHost
+from workers.executors.meanings import Meaning
+from workers.report_evidence import Found
+from workers.report_pipeline import judge_iteration, read_dumps, read_reports
+from workers.report_rows import LOST
+from workers.rows import Place, Row, failed
+
+HERE = "local"
+
+
+class LocalReporter:
+    """Runs iterations of selections of one build. A context manager: leaving it ends the child."""
+
+    def __init__(self, meaning: Meaning, build: str, *, deadline_s: float) -> None:
+        self.meaning, self.build, self.deadline_s = meaning, build, deadline_s
+        self._host: KernelHost | None = None
+        self._position = 0
+        self._max_elements = settings.load().max_elements
+        self._open()
+
+    def run(self, selection: Selection, iteration: int, repeat: int = 0) -> tuple[Row, list[Found]]:
+        """The row of one iteration, and its judged arrays. Whatever the tests do becomes the row's verdict.
+
+        After a crash or a hang the next iteration gets a fresh child. Raises HostUnavailable when there can be none.
+        """
+        host = self._host or self._open()
+        place = Place(HERE, host.host_run, self._position)
+        file = host.folder / f"reports-{iteration}-{repeat}.json"
+        self._position += 1
+        start = time.perf_counter()
+        seed = selection.seed_of(iteration)
+        request = {"op": "report", "selection": selection.inner(), "iteration": iteration, "seed": seed, "deadline_s": self.deadline_s}
+        try:
+            host.submit({**request, "file": str(file)})
+            answer = host.receive(time.monotonic() + self.deadline_s)
+            reports = read_reports(file)
+        except (KernelHang, KernelCrash) as problem:
+            self.close(kill=True)
+            spent = (time.perf_counter() - start) * 1e3
+            return failed((iteration, repeat), place, spent, problem.verdict, str(problem)), []
+        except KernelError as problem:
+            return failed((iteration, repeat), place, None, problem.verdict, str(problem)), []
+        told = answer.get("ms")
+        duration = float(told) if isinstance(told, int | float) else None
+        arrays = read_dumps(reports, self._max_elements)
+        if any(report.outcome in LOST for report in reports):
+            self.close(kill=True)
+        return judge_iteration((iteration, repeat), place, duration, reports, arrays, self.meaning.profile)
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the child; the next iteration would start another."""
+        host, self._host = self._host, None
+        if host is not None:
+            if kill:
+                host.kill()  # it can't be asked to close its device; `close` would wait for it
+            else:
+                host.close()
+        self._position = 0
+
+    def __enter__(self) -> LocalReporter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> KernelHost:
+        host = KernelHost(self.meaning.executor, self.meaning.environment)
+        try:
+            host.open(self.build)
+        except BaseException:
+            host.kill()
+            raise
+        self._host, self._position = host, 0
+        return host
+
+
+def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
+    """A reporter for this executor and build. Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened."""
+    config = settings.load()
+    spec = registry.find(executor)
+    meaning = meanings.meaning(spec, build, meanings.read(config.builds))
+    return LocalReporter(meaning, build, deadline_s=deadline_s or config.per_seed_deadline_s)

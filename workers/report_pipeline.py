@@ -1,0 +1,215 @@
+"""The iterations of a selection, one after the other in a child: it runs tests that exist already, threads judge what they hand over.
+
+A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it shares.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import stat
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import settings
+from gonogo.problems import GonogoError, JobError
+from gonogo.selections import Selection, Subject
+from workers import dumps, report_rows, report_stages, rows
+from workers.batches import Batches
+from workers.chunk import Chunk, Work
+from workers.dumps import Dump
+from workers.evidence import Evidence
+from workers.executors.base import KernelCrash, KernelError, KernelHang
+from workers.executors.kernel_host import KernelHost
+from workers.executors.meanings import Meaning
+from workers.executors.slots import Slot
+from workers.heartbeat import Vitals
+from workers.pipeline import AHEAD, ChildLost, Item, Pipeline
+from workers.report_evidence import Found, ReportEvidence
+from workers.report_rows import LOST, Report
+from workers.rows import Place, Row
+from workers.threads import Threads
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 2
+"""Iterations whose arrays may wait in memory to be judged."""
+MOST_REPORT_BYTES = 256 * 2**20
+
+Finished = tuple[Row, list[Found]]
+
+
+def parts_for(
+    chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
+) -> tuple[Evidence | ReportEvidence, Pipeline]:
+    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel or a selection."""
+    if isinstance(chunk.test, Selection):
+        kept = ReportEvidence(chunk)
+        return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
+    evidence = Evidence(chunk)
+    return evidence, Pipeline(chunk, meaning, device, threads, batches, evidence, vitals)
+
+
+@dataclass
+class _Waiting:
+    """An iteration whose reports are here, and whose arrays are being judged."""
+
+    work: Work
+    place: Place
+    duration_ms: float | None
+    future: Future[Finished]
+
+
+class ReportPipeline(Pipeline):
+    """The iterations of one attempt. All methods but `stop` belong to the attempt's thread."""
+
+    def __init__(
+        self, chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, evidence: ReportEvidence, vitals: Vitals
+    ) -> None:
+        super().__init__(chunk, meaning, device, threads, batches, cast(Evidence, evidence), vitals)
+        self._kept = evidence
+        self._files: dict[Work, Path] = {}
+        self._max_elements = settings.load().max_elements
+
+    def _plan(self, test: Subject) -> None:
+        assert isinstance(test, Selection)
+        self._selection = test
+        self._canonical = test.inner()
+
+    def _prepare(self, host: KernelHost) -> None:
+        """An iteration needs no inputs: only a place for its reports."""
+        while self._todo and len(self._judging) < MOST_WAITING and len(self._preparing) < AHEAD:
+            work = self._todo.popleft()
+            self._files[work] = host.folder / f"reports-{work[0]}-{work[1]}.json"
+            nothing: Future[Any] = Future()
+            nothing.set_result(({}, {}))
+            self._preparing.append(Item(work, Slot(host.folder, "", {}, {}), deque(), nothing))
+
+    def _submit(self, host: KernelHost) -> None:
+        while self._preparing and len(self._running) < AHEAD:
+            item = self._preparing.popleft()
+            if not self._running:
+                self._make_head(item)
+            self._running.append(item)
+            request = {
+                "op": "report",
+                "selection": self._canonical,
+                "iteration": item.work[0],
+                "seed": self._selection.seed_of(item.work[0]),
+                "deadline_s": self._chunk.seed_deadline_s,
+                "file": str(self._files[item.work]),
+            }
+            try:
+                host.submit(request)
+            except KernelCrash as crash:
+                self._lose_asked(crash)
+
+    def _answer(self, host: KernelHost) -> None:
+        if not self._running:
+            raise ChildLost("the child ended between two iterations")
+        try:
+            answer = host.receive(self._running[0].deadline)
+        except KernelError as problem:
+            self._fail(self._next().work, None, problem.verdict, str(problem), problem.log_tail)
+            self._position += 1
+            return
+        except (KernelHang, KernelCrash) as problem:
+            self._lose(problem)
+            return
+        work = self._next().work
+        place = self._place()
+        self._position += 1
+        spent = answer.get("ms")
+        duration = float(spent) if isinstance(spent, int | float) and math.isfinite(spent) else None
+        try:
+            reports = read_reports(self._files.pop(work))
+        except JobError as problem:
+            self._fail(work, duration, "error", str(problem), host.log.tail())
+            return
+        staged = report_stages.artifact(work, reports, self._meaning.suites.get(self._selection.suite or "", {}))
+        if staged is not None:
+            self._batches.add_artifact(staged)
+        arrays = read_dumps(reports, self._max_elements)  # now: they go with the child
+        future = self._later(lambda: judge_iteration(work, place, duration, reports, arrays, self._meaning.profile))
+        self._judging.append(cast(Any, _Waiting(work, place, duration, future)))
+        lost = [report for report in reports if report.outcome in LOST]
+        if lost:
+            for artifact in self._kept.log_of(work, host.log.tail()):
+                self._batches.add_artifact(artifact)
+            raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
+
+    def _collect(self) -> None:
+        waiting = []
+        for each in cast(list[_Waiting], self._judging):
+            if not each.future.done():
+                waiting.append(each)
+                continue
+            problem = each.future.exception()
+            if problem is not None:
+                log.error("iteration %s can't be judged", each.work[0], exc_info=problem)
+                said = str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
+                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", said))
+                continue
+            row, found = each.future.result()
+            self._batches.add(row)
+            if found and self._kept.wants_first(each.work):
+                for artifact in self._kept.of(each.work, found):
+                    self._batches.add_artifact(artifact)
+            else:
+                self._kept.consider(each.work, found)
+        self._judging = cast(Any, waiting)
+
+
+def read_reports(file: Path) -> list[Report]:
+    """The reports that the child wrote. Raises JobError for anything else."""
+    try:
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_REPORT_BYTES:
+            raise JobError(f"the reports must be a file of at most {MOST_REPORT_BYTES} bytes")
+        data = json.loads(file.read_bytes())
+        file.unlink()
+    except (OSError, ValueError, RecursionError) as problem:
+        raise JobError(f"the executor's reports can't be read: {problem}") from problem
+    return report_rows.reports_of(data)
+
+
+def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:
+    """The arrays of every test that handed some over, by its name."""
+    left, number = dumps.MOST_BYTES, 0
+    found: dict[str, list[Dump]] = {}
+    for report in reports:
+        for each in report.dumps:
+            number += 1
+            if number > dumps.MOST_DUMPS:
+                problem = f"more than {dumps.MOST_DUMPS} arrays of kernels in one iteration"
+                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
+                break
+            dump = dumps.read(each, max_elements=max_elements, left=left)
+            left -= dump.nbytes
+            found.setdefault(report.name, []).append(dump)
+    return found
+
+
+def judge_iteration(
+    work: Work,
+    place: Place,
+    duration_ms: float | None,
+    reports: Sequence[Report],
+    arrays: Mapping[str, Sequence[Dump]],
+    profile: str | None,
+) -> Finished:
+    """The row of an iteration, and the arrays that a diagnosis may say something of."""
+    found: list[Found] = []
+    said: dict[str, list[report_rows.Judged]] = {}
+    for name, group in arrays.items():
+        for dump, label in zip(group, dumps.labels(name, group), strict=True):
+            evident = dumps.judged(dump, label, profile)
+            said.setdefault(name, []).append(evident.judged)
+            if evident.judged.judgement is not None and evident.judged.test is not None:
+                found.append(Found(label, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
+    return report_rows.iteration_row(work, place, duration_ms, reports, said), found
