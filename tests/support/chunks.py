@@ -60,6 +60,7 @@ class Workplace:
         self.redis = queue.redis_client(url)
         self.workers: list[subprocess.Popen[bytes]] = []
         self.answers: dict[str, Answer] = {}
+        self.healths: list[dict[str, Any]] = []
 
     def start(self, executors: str = "emulator,troublesome", **environment: str) -> subprocess.Popen[bytes]:
         """A worker process; returns once its first heartbeat is here."""
@@ -117,6 +118,9 @@ class Workplace:
                 assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
                 continue
             task, body = got
+            if task == queue.HEALTH:
+                self.healths.append(body)
+                continue
             other = self.answer(body["attempt"])
             assert other.finished is None, f"{task} came after finished"
             if task == queue.RESULTS:

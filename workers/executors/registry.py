@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ class ExecutorSpec:
     factory: str
     python: str | None = None
     paths: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    """What each process of the executor may allocate; None: no limit of ours."""
 
     @property
     def interpreter(self) -> str:
@@ -64,7 +66,13 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return {EMULATOR: emulator()} | parse(load_settings().executors if text is None else text)
+    return _limited({EMULATOR: emulator()} | parse(load_settings().executors if text is None else text))
+
+
+def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
+    """The executors with GONOGO_CHILD_MEMORY_BYTES."""
+    most = load_settings().child_memory_bytes
+    return specs if most is None else {name: replace(spec, memory_bytes=most) for name, spec in specs.items()}
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:
