@@ -38,7 +38,9 @@ class Pulse:
     A beat that can't be published is lost and not repeated: the next one says the same.
     """
 
-    def __init__(self, identity: Callable[[], Mapping[str, Any]], vitals: Vitals, publish: Callable[[Mapping[str, Any]], None], every_s: float) -> None:
+    def __init__(
+        self, identity: Callable[[], Mapping[str, Any]], vitals: Vitals, publish: Callable[[Mapping[str, Any]], None], every_s: float
+    ) -> None:
         self._identity = identity
         self._vitals = vitals
         self._publish = publish

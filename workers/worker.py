@@ -32,8 +32,9 @@ ALL = "all"
 def main(executor: str = "emulator", device: str | None = None, settings: Settings | None = None) -> int:
     """Serve chunks until SIGTERM or SIGINT; 0 when it stopped in good order.
 
-    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip of those that run on one (else the
-    virtual device of the first; default: the first free one). Raises InfrastructureError or FieldError before it has begun when something is missing.
+    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip
+    of those that run on one, else the virtual device of the first (default: the first free one). Raises
+    InfrastructureError or FieldError before it has begun when something is missing.
     """
     settings = settings or all_settings.load()
     logging.basicConfig(
@@ -61,8 +62,8 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     from workers.devices.orders import Orders
     from workers.devices.telemetry import Telemetry
     from workers.executors import meanings, registry
-    from workers.executors.meanings import interpreters
     from workers.executors.kernel_host import sweep
+    from workers.executors.meanings import interpreters
     from workers.executors.pool import HostPool
     from workers.heartbeat import EXPIRES_S, Pulse, Vitals
     from workers.pipeline import warm_up
@@ -84,7 +85,12 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     there = chips.look(settings.tt_smi, interpreters(known, builds)) if device is not None or discovery.ON_CHIPS & set(names) else ()
     devices = {
         name: discovery.claim(
-            name, device if index == 0 or name in discovery.ON_CHIPS else None, lock_folder, arch=settings.arch, board=settings.board, chips=there
+            name,
+            device if index == 0 or name in discovery.ON_CHIPS else None,
+            lock_folder,
+            arch=settings.arch,
+            board=settings.board,
+            chips=there,
         )
         for index, name in enumerate(names)
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 
 from sqlalchemy.orm import Session
 
@@ -42,10 +44,14 @@ def wait(core: Core) -> None:
 
 
 def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
-    """Put attempts on their queues, and remember which life of the broker has them."""
+    """Put attempts on their queues, and remember which life of the broker has them.
+
+    Chunks of one job go in random order: idle workers of equal devices take them one after the other, so which seeds run on which device is
+    chance, and a fault of one device shows as scattered seeds and never as a range of them.
+    """
     done: list[str] = []
     try:
-        for item in pending:
+        for item in shuffled(pending):
             send(core.app, core.key, item.queue, RUN_CHUNK, message(core, item), expires_s=MAX_AGE_S)
             done.append(item.attempt)
     finally:
@@ -53,6 +59,15 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
             core.session(lambda session: attempts.published(session, done, epoch, now=utcnow()))
             log.info("dispatched", attempts=len(done))
     return len(done)
+
+
+def shuffled(pending: Sequence[Sendable]) -> list[Sendable]:
+    """The attempts in their order, neighbours of the same job among themselves at random."""
+    mixed: list[Sendable] = []
+    for _, group in groupby(pending, key=lambda item: (item.queue, item.job)):
+        equals = list(group)
+        mixed += random.sample(equals, len(equals))
+    return mixed
 
 
 def message(core: Core, item: Sendable) -> dict[str, object]:
