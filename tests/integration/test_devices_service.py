@@ -204,7 +204,13 @@ def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
 def test_what_can_t_be_changed_is_named(api: Api) -> None:
     (device,) = api.get("/devices")["items"]
     path = f"/api/v1/devices/{device['id']}"
-    for body, field in (({"reason": "x"}, "body"), ({"health": "bad", "reason": "x"}, "health"), ({"health": "good"}, "reason"), ({"reason": "x", "color": 1}, "color")):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"reason": "x"}, "body"),
+        ({"health": "bad", "reason": "x"}, "health"),
+        ({"health": "good"}, "reason"),
+        ({"reason": "x", "color": 1}, "color"),
+    ]
+    for body, field in wrong:
         answer = api.client.patch(path, json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
     assert api.client.get("/api/v1/devices/none").status_code == 404
