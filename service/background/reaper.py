@@ -32,7 +32,7 @@ class Reaper:
         self.caught_up = {BACKGROUND_QUEUE: CaughtUp(), HEARTBEAT_QUEUE: CaughtUp()}
         self.missing: dict[str, float] = {}  # attempt -> monotonic time since when its message is not in its queue
         self._swept = -HOURLY_S
-        self._suspected = -SUSPECT_EVERY_S
+        self._suspected = self._devices = time.monotonic()
 
     def reset(self) -> None:
         """The database or the broker was away, or another process had the lease: what was seen before proves nothing."""
@@ -54,8 +54,10 @@ class Reaper:
             if self.caught_up[BACKGROUND_QUEUE].for_s(tick) >= timeout_s:
                 self._silent(AttemptState.reported, "some of its results never arrived", before)
         self._deadlines(now)
-        if core.reading(partial(devices.silent, now=now, timeout_s=timeout_s)):
-            core.session(partial(devices.went_offline, now=now, timeout_s=timeout_s))
+        if tick - self._devices >= timeout_s:
+            if core.reading(partial(devices.silent, now=now, timeout_s=timeout_s)):
+                core.session(partial(devices.went_offline, now=now, timeout_s=timeout_s))
+            self._devices = tick
         if tick - self._suspected >= SUSPECT_EVERY_S:
             sickness.run_once(core, now)
             self._suspected = tick
@@ -67,8 +69,7 @@ class Reaper:
         """The cancel keys of running attempts, and what is wanted of devices, are in Redis, even after a flush."""
         for attempt in core.reading(attempts.to_cancel):
             core.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
-        wanted = core.reading(devices.orders)
-        if wanted:
+        if wanted := core.reading(devices.orders):
             with core.redis.pipeline(transaction=False) as pipe:
                 for device, order in wanted.items():
                     if order == NOTHING_TO_SAY:
