@@ -60,8 +60,8 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
 def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Sendable]:
     """The attempts in their order; those of one job at random among themselves where several workers serve the queue.
 
-    Idle workers of equal devices take them one after the other, so which seeds run on which device is chance: a fault of one device shows as
-    scattered seeds, and never always as the same ones.
+    Idle workers of equal devices take them one after the other, so which seeds run on which device is chance: a fault of one device shows
+    as scattered seeds, and never always as the same ones.
     """
     mixed: list[Sendable] = []
     for (queue, _), group in groupby(pending, key=lambda item: (item.queue, item.job)):
