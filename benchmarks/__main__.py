@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("speed of the numerics", ()),
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
+    "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }

@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
+    "device": Entry("cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
     "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }

@@ -112,7 +112,29 @@ def server() -> Finding:
     return Finding("server", True, url)
 
 
-CHECKS: Mapping[str, Callable[[], Finding]] = {
+def builds(canary: bool = False) -> Iterator[Finding]:
+    """Each build of this host's builds file."""
+    if settings.load().builds is None and not settings.load().executors:
+        yield Finding("builds", None, "no builds file (GONOGO_BUILDS): the emulator needs none")
+        return
+    from cli.builds import tried
+
+    for trial in tried(canary):
+        yield Finding(f"build {trial.build}", trial.ok, f"{trial.executor}: {trial.words}")
+
+
+def chips() -> Finding:
+    """The chips of this host, as tt-umd and tt-smi tell them."""
+    from workers.devices.chips import look
+    from workers.executors import meanings, registry
+
+    found = settings.load()
+    seen = look(found.tt_smi, meanings.interpreters(registry.known(found.executors), meanings.read(found.builds)))
+    told = ", ".join(f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})" for chip in seen)
+    return Finding("chips", True if seen else None, told or "none: tt-smi or tt-umd tells of none")
+
+
+CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "python": python,
     "settings": unknown_variables,
     "numba": compiled_code,
@@ -121,31 +143,35 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
     "disk": disk,
     "temporary": temporary,
     "server": server,
+    "chips": chips,
+    "builds": builds,
 }
 """By the name of the part: what `--part` takes and the output says."""
 PARTS = ", ".join(CHECKS)
 
 
-def findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
-    """Every check, or those that are named; one that raises is a finding, too."""
+def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Finding]:
+    """Every check, or those that are named; one that raises is a finding, too. `canary` has each build run one, too."""
     for part, check in CHECKS.items():
         if parts and part not in parts:
             continue
         try:
-            yield check()
+            found = builds(canary) if check is builds else check()
+            yield from (found,) if isinstance(found, Finding) else found
         except Exception as problem:  # whatever is broken here is what the doctor is for
             yield Finding(part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
 
 
 def doctor(
     part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {PARTS}."),
+    canary: bool = typer.Option(False, "--canary", help="Have each build run a small known LayerNorm, too (needs its device)."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
     unknown = sorted(set(part) - set(CHECKS))
     if unknown:
         raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
-    found = list(findings(part))
+    found = list(findings(part, canary))
     if as_json:
         show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})
     else:

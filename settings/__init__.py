@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "GONOGO_"
@@ -63,6 +63,30 @@ class Settings(BaseSettings):
     arch: str = Field("wormhole", description="worker: architecture of its device, part of the queue's name")
     board: str = Field("n150", description="worker: board of its device, part of the queue's name")
     lock_dir: str | None = Field(None, description="worker: folder of the devices' lock files; default `locks` in `var_dir`")
+    tt_smi: str = Field("tt-smi", description="worker: the program that tells and resets this host's chips")
+    tt_triage: str | None = Field(
+        None, description="worker: command run on a hang, before the process is killed; default `$TT_METAL_HOME/tools/tt-triage.py`"
+    )
+    reset_device: str | None = Field(
+        None, description="worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); for a chip `tt-smi -r {index}`"
+    )
+    reset_device_deadline_s: PositiveFloat = Field(120.0, description="worker: a reset that takes longer has failed")
+    reload_driver: str | None = Field(None, description="worker: command tried next, such as one that reloads the kernel driver")
+    reload_driver_deadline_s: PositiveFloat = Field(300.0, description="worker: its deadline")
+    reset_host: str | None = Field(None, description="worker: command tried last, such as one that asks the power switch")
+    reset_host_deadline_s: PositiveFloat = Field(900.0, description="worker: its deadline")
+    canary_deadline_s: PositiveFloat = Field(120.0, description="worker: a canary that takes longer has failed")
+    canary_every_s: NonNegativeFloat = Field(
+        21600.0, description="worker: the canary runs before a chunk when the last one was this long ago; 0: never"
+    )
+    canary_every_jobs: NonNegativeInt = Field(0, description="worker: or this many chunks ago; 0: never")
+    retest_s: PositiveFloat = Field(
+        60.0, description="worker: a bad device tests itself again after this long, then after twice as long, up to an hour"
+    )
+    chunk_deadline_s: PositiveFloat = Field(7200.0, description="an attempt that runs longer is stopped; what is missing is tried again")
+    child_memory_bytes: PositiveInt | None = Field(
+        None, description="worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit of ours"
+    )
     max_elements: PositiveInt = Field(64 * 2**20, description="largest number of elements of a test's shape")
     max_seeds: PositiveInt = Field(100_000, description="largest number of (seed, repeat) pairs of a job")
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")

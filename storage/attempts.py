@@ -112,6 +112,11 @@ def heartbeat(session: Session, attempt_id: str, *, seed: int | None, stage: str
         session.execute(running.values(heard_at=now, seed=seed, stage=stage))
 
 
+def device_of(session: Session, attempt_id: str | None) -> str | None:
+    """The device that an attempt runs on, as far as its worker has said so."""
+    return session.scalar(select(AttemptRow.device).where(AttemptRow.id == attempt_id)) if attempt_id and is_id(attempt_id) else None
+
+
 def store(session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime) -> str | None:
     """One batch of results: each (seed, repeat) that has no row yet, and the artifacts. The job's id when something changed.
 
@@ -165,6 +170,7 @@ def finished(session: Session, attempt_id: str, body: Mapping[str, Any], *, now:
     attempt.state = AttemptState.reported
     attempt.finished_at = attempt.heard_at = now
     attempt.log_tail, attempt.error = storable(body.get("log_tail")), storable(body.get("error"))
+    attempt.telemetry = body.get("telemetry") or None
     attempt.expected = {"outcome": body.get("outcome"), "sent": body.get("sent") or [], "batches": body.get("batches")}
     session.flush()
     _conclude(session, job, chunk, attempt, now=now)

@@ -312,6 +312,7 @@ def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
             "stage": row.stage,
             "error": row.error,
             "log_tail": row.log_tail,
+            "telemetry": row.telemetry,
             "created_at": timestamp(row.created_at),
             "started_at": timestamp(row.started_at),
             "heard_at": timestamp(row.heard_at),

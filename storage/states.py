@@ -58,6 +58,23 @@ class WorkerState(StrEnum):
     offline = "offline"  # no heartbeat for longer than the timeout
 
 
+class DeviceState(StrEnum):
+    """What a device does, from its worker's last heartbeat."""
+
+    idle = "idle"  # its worker lives and runs nothing on it
+    busy = "busy"  # an attempt runs on it
+    offline = "offline"  # no worker of it has been heard of for longer than the timeout
+
+
+class DeviceHealth(StrEnum):
+    """What is thought of a device; one that is bad or in maintenance takes no work."""
+
+    good = "good"  # its canary passed when it was last asked
+    suspect = "suspect"  # most unrelated tests fail on it and not on others
+    bad = "bad"  # the canary failed after everything that was tried; it tests itself again
+    maintenance = "maintenance"  # a person has it
+
+
 class FlagState(StrEnum):
     """The life of a finding."""
 

@@ -155,6 +155,7 @@ class AttemptRow(Base):
     stage: Mapped[str | None]
     error: Mapped[str | None]
     log_tail: Mapped[str | None]
+    telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
     batches: Mapped[list[Any]]  # numbers of the batches stored so far
     expected: Mapped[dict[str, Any] | None]  # what its "finished" said: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}
     created_at: Mapped[datetime]
@@ -316,6 +317,53 @@ class WorkerRow(Base):
     stage: Mapped[str | None]
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class DeviceRow(Base):
+    """A chip of a host, or a virtual device, as its worker announced it; its health, and what is wanted of it."""
+
+    __tablename__ = "devices"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    identity: Mapped[str] = mapped_column(unique=True)  # host/name, as results name it
+    host: Mapped[str] = mapped_column(index=True)
+    name: Mapped[str]
+    arch: Mapped[str]
+    board: Mapped[str]
+    serial: Mapped[str | None]
+    pci: Mapped[str | None]
+    firmware: Mapped[dict[str, Any]]
+    driver: Mapped[str | None]
+    source: Mapped[str]
+    queues: Mapped[list[Any]]
+    worker: Mapped[str | None]
+    attempt_id: Mapped[str | None] = mapped_column(IdType)
+    online: Mapped[bool]
+    health: Mapped[str]
+    reason: Mapped[str | None]
+    drained: Mapped[bool]
+    asked: Mapped[int]  # how often someone wanted it tested
+    version: Mapped[int]
+    telemetry: Mapped[dict[str, Any] | None]
+    digests: Mapped[dict[str, Any] | None]  # of its last canary: {"build", "arch", "outputs": {output: digest}}
+    first_heard_at: Mapped[datetime]
+    heard_at: Mapped[datetime]
+    changed_at: Mapped[datetime]
+
+
+class DeviceHealthRow(Base):
+    """One change of a device: of its health, of being there, of being drained. Rows are only ever added."""
+
+    __tablename__ = "device_health"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"))
+    at: Mapped[datetime]
+    what: Mapped[str]  # "health", "state" or "drain"
+    before: Mapped[str | None]
+    after: Mapped[str]
+    actor: Mapped[str]
+    reason: Mapped[str | None]
+    evidence: Mapped[dict[str, Any] | None]
+    __table_args__ = (Index("ix_device_health_device", "device_id", "id"),)
 
 
 class LeaseRow(Base):

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from storage import devices
 from storage.encoding import timestamp, utcnow
 from storage.states import WorkerState
 from storage.tables import WorkerRow
@@ -82,9 +83,10 @@ def list_(session: Session, *, now: datetime | None = None, timeout_s: float = T
 
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:
-    """How many live workers serve each queue."""
-    rows = session.scalars(select(WorkerRow.queues).where(WorkerRow.heard_at >= now - timedelta(seconds=timeout_s)))
-    return Counter(queue for queues in rows for queue in queues)
+    """How many live workers serve each queue; one whose device is bad, drained or in maintenance serves none."""
+    rows = session.execute(select(WorkerRow.name, WorkerRow.queues).where(WorkerRow.heard_at >= now - timedelta(seconds=timeout_s))).all()
+    idle = devices.without_work(session)
+    return Counter(queue for name, queues in rows for queue in queues if (name, queue) not in idle)
 
 
 def forget(session: Session, *, now: datetime) -> None:

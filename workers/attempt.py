@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,17 +16,18 @@ from gonogo.inputs import generate, quantise
 from gonogo.problems import InfrastructureError
 from workers import queue
 from workers.batches import Batches
-from workers.chunk import Chunk
-from workers.devices import locks
+from workers.chunk import Chunk, Work
+from workers.devices import hang, locks
 from workers.devices.discovery import Device
-from workers.devices.health import canary
+from workers.devices.health import DeviceSick
+from workers.devices.keeper import Keeper
 from workers.executors.base import ExecutorFailure, HostUnavailable, KernelError, Stopped, output_shapes, shaped_inputs
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.pool import HostPool
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.pipeline import ChildLost
+from workers.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang
 from workers.postman import Postman
 from workers.report_pipeline import parts_for
 from workers.rows import Place, failed
@@ -49,7 +50,7 @@ class Outcome(StrEnum):
     cancelled = "cancelled"
     """The job's cancel key was there."""
     handed_back = "handed_back"
-    """This worker is shutting down; what is missing must be run by another."""
+    """This worker is shutting down, or its device fell ill or is wanted for something else; what is missing must be run by another."""
     error = "error"
     """The device, the child process or this host failed; what is missing may be tried again."""
 
@@ -65,6 +66,11 @@ class Bench:
     threads: Threads
     postman: Postman
     vitals: Vitals
+    keeper: Keeper
+    telemetry: Callable[[], Mapping[str, Any]]
+    """The chip's latest temperature, clock, power and firmware; asking for it makes it new again soon."""
+    chunk_deadline_s: float
+    tt_triage: str | None
 
 
 class Attempt:
@@ -82,13 +88,14 @@ class Attempt:
         self._batches = Batches(bench.postman, chunk.attempt)
         self._evidence, self._pipeline = parts_for(chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals)
         self._log_tail = ""
+        self._error: str | None = None
 
-    def stop(self, outcome: Outcome) -> None:
-        """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that is quick. The first reason stays."""
+    def stop(self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None) -> None:
+        """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at most `grace_s`. The first reason stays."""
         if self._stopping is None:
-            self._stopping = outcome
+            self._stopping, self._error = outcome, error
         self._stop_event.set()
-        at_once = self._pipeline.stop(graceful=self._stopping is Outcome.handed_back)
+        at_once = self._pipeline.stop(grace_s if self._stopping is Outcome.handed_back else 0.0)
         host = self._host
         if at_once and host is not None:
             host.stop()
@@ -97,10 +104,18 @@ class Attempt:
         """Run the chunk to its end, whatever happens: every way out sends `finished`."""
         outcome, error = Outcome.done, None
         self._bench.vitals.begin(self.chunk.attempt)
+        self._bench.telemetry()
+        too_long = f"the attempt took longer than {self._bench.chunk_deadline_s:g} s"
+        alarm = threading.Timer(self._bench.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long))
+        alarm.daemon = True
+        alarm.start()
         try:
             self._run()
         except (Stopped, locks.LockedElsewhere):
-            outcome = self._stopping or Outcome.error
+            outcome, error = self._stopping or Outcome.error, self._error
+        except DeviceSick as problem:
+            outcome, error = self._stopping or Outcome.handed_back, str(problem)
+            log.error("attempt %s: %s", self.chunk.attempt, problem)
         except InfrastructureError as problem:
             outcome, error = self._stopping or Outcome.error, str(problem)
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
@@ -108,6 +123,7 @@ class Attempt:
         except Exception as problem:
             outcome, error = Outcome.error, f"bug in the worker: {type(problem).__name__}: {problem}"
             log.exception("attempt %s: a bug in the worker", self.chunk.attempt)
+        alarm.cancel()
         with contextlib.suppress(Exception):
             self._pipeline.drain(LAST_JUDGEMENTS_S)
         self._batches.flush()
@@ -121,6 +137,7 @@ class Attempt:
                 "batches": self._batches.count,
                 "log_tail": self._log_tail,
                 "error": error,
+                "telemetry": dict(self._bench.telemetry()),
             },
         )
         if self._dismissed is not None:
@@ -134,11 +151,12 @@ class Attempt:
         device = self._bench.device
         self._stage("waiting for the device")
         self._send_started()
-        held = locks.acquire(self._bench.lock_folder, device.identity.split("/", 1)[1], lambda: self._stopping is None, self._stop_event)
+        held = locks.acquire(self._bench.lock_folder, device.name, lambda: self._stopping is None, self._stop_event)
         try:
-            if held.left_over:
-                self._stage("canary")
-                canary(self._meaning)
+            why = "its last user did not end properly" if held.left_over else self._bench.keeper.due()
+            if why:
+                self._check(held, why)
+            self._bench.keeper.ran()
             barren = 0
             while self._pipeline.has_work:
                 self._one_child(held)
@@ -157,22 +175,25 @@ class Attempt:
         began = time.monotonic()
         executor, environment = self._meaning.executor, self._meaning.environment
         host = self._bench.pool.take(executor, environment, started=self._adopt)
-        clean = False
+        clean, hung, refused = False, None, None
         try:
             held.record(host.pid, host.host_run)
             place = self._pipeline.begin(host)
-            if not self._opened(host, held.fd, place):
-                return
-            self._stage("running")
+            refused = self._opened(host, held.fd)
+            if refused is None:
+                self._stage("running")
 
-            def tend() -> None:
-                if time.monotonic() - began > SPARE_AFTER_S:
-                    self._bench.pool.prepare(executor, environment)
+                def tend() -> None:
+                    if time.monotonic() - began > SPARE_AFTER_S:
+                        self._bench.pool.prepare(executor, environment)
 
-            self._pipeline.drive(host, tend)
-            clean = True
+                self._pipeline.drive(host, tend)
+                clean = True
         except ChildLost as loss:
             log.warning("attempt %s: %s", self.chunk.attempt, loss)
+            hung = loss.hang
+            if hung is not None and self._stopping is None:
+                self._triage(hung.work)
         finally:
             self._log_tail = host.log.tail()
             self._host = None
@@ -180,15 +201,52 @@ class Attempt:
                 host.dismiss()
                 self._dismissed = host
             else:
+                self._bench.keeper.doubt("its last kernel did not end properly")
                 host.kill()
+        if hung is not None:
+            self._after_hang(held, hung)
+        elif refused is not None:
+            self._after_refusal(held, refused, place)
+
+    def _triage(self, work: Work) -> None:
+        """The device's state as tt-triage sees it, while the process still hangs."""
+        self._stage("triage")
+        found = hang.triage(self._bench.tt_triage, self._meaning, self._bench.device.places)
+        if found is not None:
+            self._batches.add_artifact({"kind": "triage", "seed": work[0], "repeat": work[1], "output": None, "content": found})
+
+    def _after_hang(self, held: locks.HeldDevice, hung: Hang) -> None:
+        """The hung seed's row, with what a second run under the watcher shows; then the canary, before anything else runs."""
+        found = hang.Examined()
+        try:
+            if self._stopping is None and hang.watcher_environment(self._meaning):
+                self._check(held, "a kernel hung")  # a wedged chip would only hang again
+                self._stage("watcher")
+                found = hang.again(self.chunk, hung.work, self._meaning, held.fd, started=lambda host: self._lend(held, host))
+        finally:
+            self._host = None
+            for artifact in found.artifacts:
+                self._batches.add_artifact(artifact)
+            self._pipeline.fail_hung(hung, found.words)
+        if self._stopping is None:
+            self._check(held, "a kernel hung")
+
+    def _lend(self, held: locks.HeldDevice, host: KernelHost) -> None:
+        held.record(host.pid, host.host_run)
+        self._adopt(host)
+
+    def _check(self, held: locks.HeldDevice, why: str) -> None:
+        """Canary and ladder. Raises DeviceSick: then this device does nothing more."""
+        self._stage("canary")
+        self._bench.keeper.check(held, why, tell=self._stage)
 
     def _adopt(self, host: KernelHost) -> None:
         self._host = host
         if self._stopping is not None:
             raise Stopped("stopped before the child was used")
 
-    def _opened(self, host: KernelHost, lock_fd: int, place: Callable[[], Place]) -> bool:
-        """Open the build and run the context's tests. False: that can't be done, and every seed left says so."""
+    def _opened(self, host: KernelHost, lock_fd: int) -> ExecutorFailure | None:
+        """Open the build and run the context's tests; why that can't be done."""
         try:
             host.open(self.chunk.build, lock_fd=lock_fd)
             for index in range(len(self.chunk.before)):
@@ -199,12 +257,16 @@ class Attempt:
         except ExecutorFailure as problem:
             if self._stopping is not None:
                 raise Stopped("stopped while the build was opened") from problem
-            for work in self._pipeline.take_all():
-                for artifact in self._evidence.log_of(work, problem.log_tail):
-                    self._batches.add_artifact(artifact)
-                self._batches.add(failed(work, place(), None, "error", f"build {self.chunk.build} can't be run: {problem}"))
-            return False
-        return True
+            return problem
+        return None
+
+    def _after_refusal(self, held: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]) -> None:
+        """The build, or the device? The canary decides: only on a device that is well every seed left is the build's error."""
+        self._check(held, f"build {self.chunk.build} could not be opened")
+        for work in self._pipeline.take_all():
+            for artifact in self._evidence.log_of(work, problem.log_tail):
+                self._batches.add_artifact(artifact)
+            self._batches.add(failed(work, place(), None, "error", f"build {self.chunk.build} can't be run: {problem}"))
 
     def _run_before(self, host: KernelHost, index: int) -> None:
         """Run one test of the context. That it fails is part of the context; that it kills the child is not."""

@@ -38,12 +38,15 @@ class Pulse:
     A beat that can't be published is lost and not repeated: the next one says the same.
     """
 
-    def __init__(self, identity: Mapping[str, Any], vitals: Vitals, publish: Callable[[Mapping[str, Any]], None], every_s: float) -> None:
+    def __init__(
+        self, identity: Callable[[], Mapping[str, Any]], vitals: Vitals, publish: Callable[[Mapping[str, Any]], None], every_s: float
+    ) -> None:
         self._identity = identity
         self._vitals = vitals
         self._publish = publish
         self._every_s = every_s
         self._stop = threading.Event()
+        self._next = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
@@ -51,12 +54,18 @@ class Pulse:
     def stop(self) -> None:
         """No more beats; doesn't wait for one that hangs in the broker's connection."""
         self._stop.set()
+        self._next.set()
         self._thread.join(0.5)
+
+    def soon(self) -> None:
+        """Something changed that the service should know: the next beat comes now."""
+        self._next.set()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             vitals = self._vitals
-            body = {**self._identity, "attempt": vitals.attempt, "seed": vitals.seed, "stage": vitals.stage, "at": time.time()}
+            self._next.clear()
+            body = {**self._identity(), "attempt": vitals.attempt, "seed": vitals.seed, "stage": vitals.stage, "at": time.time()}
             try:
                 self._publish(body)
                 self._failing = False
@@ -64,4 +73,4 @@ class Pulse:
                 if not self._failing:
                     log.warning("no heartbeat: %s", problem)
                 self._failing = True
-            self._stop.wait(self._every_s)
+            self._next.wait(self._every_s)

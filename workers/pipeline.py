@@ -64,8 +64,22 @@ Arrays = dict[str, NDArray[Any]]
 Judged = tuple[Row, dict[str, FloatArray], Arrays]
 
 
+@dataclass(frozen=True)
+class Hang:
+    """A seed without an answer: its row is still to be made, by `Pipeline.fail_hung`."""
+
+    work: Work
+    place: Place
+    message: str
+    log_tail: str
+
+
 class ChildLost(Exception):
     """The child crashed or was killed for hanging; the seeds left need a fresh one."""
+
+    def __init__(self, message: str, hang: Hang | None = None) -> None:
+        super().__init__(message)
+        self.hang = hang
 
 
 @dataclass
@@ -129,12 +143,12 @@ class Pipeline:
         """Whether there are seeds that no child has answered yet."""
         return bool(self._todo)
 
-    def stop(self, *, graceful: bool) -> bool:
-        """Stop soon, from any thread: at once, or when the child has answered what it has. True: nothing is worth waiting for."""
-        at = time.monotonic() + (HAND_BACK_GRACE_S if graceful else 0.0)
+    def stop(self, grace_s: float) -> bool:
+        """Stop soon, from any thread: when the child has answered what it has, or this time is over. True: nothing is worth waiting for."""
+        at = time.monotonic() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
         os.eventfd_write(self._wake, 1)
-        return not (graceful and self._driving)
+        return not (grace_s and self._driving)
 
     def begin(self, host: KernelHost) -> Callable[[], Place]:
         """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place of its next kernel."""
@@ -326,9 +340,18 @@ class Pipeline:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()
         self.answered += 1
-        said = f"no answer within {self._chunk.seed_deadline_s:g} s" if isinstance(problem, KernelHang) else str(problem)
+        if isinstance(problem, KernelHang):
+            said = f"no answer within {self._chunk.seed_deadline_s:g} s"
+            raise ChildLost(f"seed {item.work[0]}: {said}", Hang(item.work, self._place(), said, problem.log_tail)) from problem
+        said = str(problem)
         self._fail(item.work, None, problem.verdict, said, problem.log_tail)
         raise ChildLost(f"seed {item.work[0]}: {said}") from problem
+
+    def fail_hung(self, hang: Hang, more: str) -> None:
+        """The row of a hung seed; `more` is what was found out since."""
+        for artifact in self._evidence.log_of(hang.work, hang.log_tail):
+            self._batches.add_artifact(artifact)
+        self._batches.add(rows.failed(hang.work, hang.place, None, KernelHang.verdict, hang.message + more))
 
     def _fail(self, work: Work, duration_ms: float | None, verdict: str, message: str, tail: str) -> None:
         for artifact in self._evidence.log_of(work, tail):

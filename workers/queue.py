@@ -31,15 +31,17 @@ STARTED: Final = "gonogo.started"
 HEARTBEAT: Final = "gonogo.heartbeat"
 RESULTS: Final = "gonogo.results"
 FINISHED: Final = "gonogo.finished"
+HEALTH: Final = "gonogo.health"
 
 BACKGROUND_QUEUE: Final = "background"
-"""Results and `finished`: every message of one attempt in the order in which it was made."""
+"""Results, `finished` and changes of a device's health: every message of one attempt in the order in which it was made."""
 HEARTBEAT_QUEUE: Final = "heartbeat"
 """Heartbeats and `started`: a queue of its own, so that a backlog of results never makes a live worker look dead."""
 
 EPOCH_KEY: Final = "gonogo:epoch"
 DOORBELL_KEY: Final = "gonogo:doorbell"
 CANCEL_PREFIX: Final = "gonogo:cancel:"
+DEVICE_PREFIX: Final = "gonogo:device:"
 
 MESSAGE_VERSION: Final = 1
 MAX_AGE_S: Final = 24 * 3600.0
@@ -63,6 +65,11 @@ def chunk_queue(executor: str, arch: str, board: str) -> str:
 def cancel_key(attempt: str) -> str:
     """The Redis key whose existence tells a worker to stop this attempt (SET with an expiry)."""
     return CANCEL_PREFIX + attempt
+
+
+def device_key(device: str) -> str:
+    """The Redis key of what the service wants of a device: JSON {"order": "work" | "drain" | "maintenance", "asked": n}; none: work."""
+    return DEVICE_PREFIX + device
 
 
 def pack(body: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from celery import Celery
@@ -16,6 +16,7 @@ from workers import queue
 from workers.attempt import Attempt, Bench, Outcome
 from workers.cancel import CancelWatcher
 from workers.chunk import Chunk
+from workers.devices.discovery import Device
 from workers.executors import meanings
 from workers.executors.registry import ExecutorSpec
 
@@ -50,6 +51,13 @@ class Runner:
         if attempt is not None:
             threading.Thread(target=attempt.stop, args=(Outcome.handed_back,), name="hand-back", daemon=True).start()
 
+    def hand_back(self, device: Device, patiently: bool) -> None:
+        """Hand back the attempt at hand if it runs on this device; `patiently`: after its current seed, however long that takes."""
+        attempt = self._attempt
+        if attempt is not None and self._shop.benches[attempt.chunk.executor].device.name == device.name:
+            grace_s = attempt.chunk.seed_deadline_s if patiently else 0.0
+            attempt.stop(Outcome.handed_back, grace_s, "its device is wanted for something else" if patiently else None)
+
     def run_chunk(self, message: str, signature: str) -> None:
         """Check a message and run its chunk. A message that isn't ours, or is too old, is dropped with a line in the log."""
         try:
@@ -62,7 +70,7 @@ class Runner:
             return
         with self._lock:
             self._attempt = attempt
-        if self._stopped:
+        if self._stopped or not self._shop.benches[attempt.chunk.executor].keeper.takes_work:
             attempt.stop(Outcome.handed_back)
         self._shop.watcher.watch(attempt.chunk.attempt, lambda: attempt.stop(Outcome.cancelled))
         try:
@@ -81,7 +89,9 @@ class Runner:
             if chunk.executor not in self._shop.benches:
                 raise GonogoError(f"this worker has no executor {chunk.executor}, only {', '.join(self._shop.benches)}")
             spec = self._shop.executors[chunk.executor]
+            bench = self._shop.benches[chunk.executor]
             meaning = meanings.meaning(spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced)
+            meaning = replace(meaning, environment={**meaning.environment, **bench.device.environment})
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
             if isinstance(body.get("attempt"), str):
@@ -89,7 +99,7 @@ class Runner:
                 finished = {"attempt": body["attempt"], "outcome": Outcome.error.value, "error": str(problem), **nothing}
                 next(iter(self._shop.benches.values())).postman.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
             return None
-        return Attempt(chunk, meaning, self._shop.benches[chunk.executor])
+        return Attempt(chunk, meaning, bench)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

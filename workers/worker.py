@@ -5,7 +5,6 @@ It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the data
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -14,53 +13,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from celery import Celery, bootsteps, signals
+from celery import Celery, signals
 from celery.platforms import SecurityWarning
-from celery.worker import state
 
 import settings as all_settings
 from gonogo.problems import InfrastructureError
 from settings import Settings
 from workers import queue
+from workers.consuming import Wake
 
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
 """How long a stopping worker tries to send what is left before it puts it on disk."""
 ALL = "all"
-LOOK_AGAIN_S = 0.002
-
-
-class Wake(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Hands Celery's event loop to the worker, so that the end of a task wakes it up at once and not at its next timer."""
-
-    requires = ("celery.worker.consumer.tasks:Tasks",)
-    hub: Any = None
-
-    def start(self, consumer: Any) -> None:
-        """The loop of this connection (a new one after each loss)."""
-        Wake.hub = getattr(consumer, "hub", None)
-
-    @classmethod
-    def wake(cls) -> None:
-        """Make the loop look round now; from any thread."""
-        hub = cls.hub
-        if hub is not None:
-            with contextlib.suppress(Exception):  # the loop of a connection that has just been lost
-                hub.call_soon(cls._until_idle, hub)
-
-    @staticmethod
-    def _until_idle(hub: Any) -> None:
-        """A task that has returned is still booked for a moment, and as long as it is the loop asks for no further message."""
-        if state.reserved_requests:
-            hub.call_later(LOOK_AGAIN_S, Wake._until_idle, hub)
 
 
 def main(executor: str = "emulator", device: str | None = None, settings: Settings | None = None) -> int:
     """Serve chunks until SIGTERM or SIGINT; 0 when it stopped in good order.
 
-    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip of the first (default: the first
-    free one). Raises InfrastructureError or FieldError before it has begun when something is missing.
+    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip
+    of those that run on one, else the virtual device of the first (default: the first free one). Raises
+    InfrastructureError or FieldError before it has begun when something is missing.
     """
     settings = settings or all_settings.load()
     logging.basicConfig(
@@ -83,9 +57,13 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     from gonogo.problems import FieldError
     from workers.attempt import Bench
     from workers.cancel import CancelWatcher
-    from workers.devices import discovery
+    from workers.devices import chips, discovery
+    from workers.devices.keeper import Keeper, Order, canary_of
+    from workers.devices.orders import Orders
+    from workers.devices.telemetry import Telemetry
     from workers.executors import meanings, registry
     from workers.executors.kernel_host import sweep
+    from workers.executors.meanings import interpreters
     from workers.executors.pool import HostPool
     from workers.heartbeat import EXPIRES_S, Pulse, Vitals
     from workers.pipeline import warm_up
@@ -103,8 +81,17 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
         if name not in known:
             raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(known))
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
+    builds = meanings.read(settings.builds)
+    there = chips.look(settings.tt_smi, interpreters(known, builds)) if device is not None or discovery.ON_CHIPS & set(names) else ()
     devices = {
-        name: discovery.claim(name, device if index == 0 else None, lock_folder, arch=settings.arch, board=settings.board)
+        name: discovery.claim(
+            name,
+            device if index == 0 or name in discovery.ON_CHIPS else None,
+            lock_folder,
+            arch=settings.arch,
+            board=settings.board,
+            chips=there,
+        )
         for index, name in enumerate(names)
     }
     first = devices[names[0]]
@@ -113,8 +100,41 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     postman = Postman(app, key, spool)
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
     watcher = CancelWatcher(broker_url)
-    benches = {name: Bench(worker, devices[name], lock_folder, pool, threads, postman, vitals) for name in names}
-    runner = Runner(Shop(settings, key, known, benches, meanings.read(settings.builds), watcher))
+
+    def report(body: Mapping[str, Any]) -> None:
+        postman.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, **body})
+
+    def changed() -> None:
+        Wake.choose()
+        pulse.soon()
+        for keeper in keepers.values():
+            if not keeper.takes_work:
+                runner.hand_back(keeper.device, keeper.order is not Order.work)
+
+    # One keeper per device: executors on one chip share it
+    keepers: dict[str, Keeper] = {}
+    for name, each in devices.items():
+        if each.name not in keepers:
+            canary = canary_of(known[name], builds, each)
+            keepers[each.name] = Keeper(each, lock_folder, canary, settings, report=report, changed=changed)
+    telemetry = {name: Telemetry(settings.tt_smi, each.chip) for name, each in devices.items()}
+    benches = {
+        name: Bench(
+            worker,
+            each,
+            lock_folder,
+            pool,
+            threads,
+            postman,
+            vitals,
+            keepers[each.name],
+            telemetry[name].latest,
+            settings.chunk_deadline_s,
+            settings.tt_triage,
+        )
+        for name, each in devices.items()
+    }
+    runner = Runner(Shop(settings, key, known, benches, builds, watcher))
     register(app, runner, Wake.wake)
     if swept := sweep():
         log.warning("deleted %d folders that killed workers had left", swept)
@@ -124,27 +144,41 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     def beat(body: Mapping[str, Any]) -> None:
         queue.send(app, key, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body, expires_s=EXPIRES_S)
 
-    identity = {
-        "worker": worker,
-        "queues": [each.queue for each in devices.values()],
-        "device": first.identity,
-        "host": first.host,
-        "executors": names,
-    }
+    def wanted() -> dict[str, bool]:
+        return {each.queue: keepers[each.name].takes_work for each in devices.values()}
+
+    def identity() -> dict[str, Any]:
+        return {
+            "worker": worker,
+            "queues": [name for name, served in wanted().items() if served],
+            "device": first.identity,
+            "host": first.host,
+            "executors": names,
+            "devices": [{**keepers[each.name].facts, "queue": each.queue} for each in devices.values()],
+        }
+
     pulse = Pulse(identity, vitals, beat, settings.heartbeat_s)
+    Wake.wanted = staticmethod(wanted)
+    orders = Orders(broker_url, list(keepers.values()))
+    orders.start()
+    for keeper in keepers.values():
+        keeper.begin()
 
     def on_shutdown(**_: Any) -> None:
         postman.hurry()
+        for keeper in keepers.values():
+            keeper.stop()
         runner.stop()
         Wake.wake()
 
     signals.worker_shutting_down.connect(on_shutdown, weak=False)
-    log.info("worker %s serves %s", worker, ", ".join(identity["queues"]))
+    queues = list(wanted())
+    log.info("worker %s serves %s", worker, ", ".join(queues))
     try:
         served = app.Worker(
             pool="threads",
             concurrency=1,
-            queues=identity["queues"],
+            queues=queues,
             hostname=f"{first.name}-{os.getpid()}@{first.host}",
             loglevel=settings.log_level.upper(),
             without_gossip=True,
@@ -157,6 +191,9 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     finally:
         signals.worker_shutting_down.disconnect(on_shutdown)
         runner.stop()
+        for keeper in keepers.values():
+            keeper.stop()
+        orders.close()
         pulse.stop()
         watcher.close()
         pool.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 
 from sqlalchemy.orm import Session
 
@@ -27,10 +29,10 @@ def run_once(core: Core) -> int:
         if letter.topic == "attempt.cancel":
             core.redis.set(cancel_key(letter.payload["attempt"]), "1", ex=CANCEL_KEY_S)
     epoch = core.epoch()
-    chosen, pending = core.reading(lambda session: _look(session, core, epoch, now))
+    chosen, pending, live = core.reading(lambda session: _look(session, core, epoch, now))
     if letters or chosen:
         pending = core.session(lambda session: _write(session, chosen, [letter.id for letter in letters], epoch, now))
-    return publish(core, pending, epoch)
+    return publish(core, shuffled(pending, live), epoch)
 
 
 def wait(core: Core) -> None:
@@ -55,6 +57,19 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
     return len(done)
 
 
+def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Sendable]:
+    """The attempts in their order; those of one job at random among themselves where several workers serve the queue.
+
+    Idle workers of equal devices take them one after the other, so which seeds run on which device is chance: a fault of one device shows
+    as scattered seeds, and never always as the same ones.
+    """
+    mixed: list[Sendable] = []
+    for (queue, _), group in groupby(pending, key=lambda item: (item.queue, item.job)):
+        equals = list(group)
+        mixed += random.sample(equals, len(equals)) if live.get(queue, 0) > 1 else equals
+    return mixed
+
+
 def message(core: Core, item: Sendable) -> dict[str, object]:
     """The body of `run_chunk`: the build's name, never how it is run; its budget profile and outputs, when it is registered with them."""
     return {
@@ -73,18 +88,19 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
     }
 
 
-def _look(session: Session, core: Core, epoch: str, now: datetime) -> tuple[list[str], list[Sendable]]:
-    """Chunks to dispatch, and attempts that the broker hasn't got."""
+def _look(session: Session, core: Core, epoch: str, now: datetime) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
+    """Chunks to dispatch, attempts that the broker hasn't got, and how many workers serve each queue (when anything waits for one)."""
     chosen: list[str] = []
+    live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
         live = workers.live(session, now=now, timeout_s=core.settings.heartbeat_timeout_s)
         unstarted = chunks.unstarted(session)
         for queue in waiting:
-            room = PER_WORKER * live[queue] - unstarted[queue]
+            room = PER_WORKER * live.get(queue, 0) - unstarted[queue]
             if room > 0:
                 chosen += chunks.choose(session, queue, room)
-    return chosen, attempts.unpublished(session, epoch)
+    return chosen, attempts.unpublished(session, epoch), live
 
 
 def _write(session: Session, chosen: Sequence[str], letters: Sequence[str], epoch: str, now: datetime) -> list[Sendable]:

@@ -10,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from service.background.core import Core, Stopping, log
-from storage import attempts, workers
+from storage import attempts, devices, workers
 from storage.encoding import utcnow
-from workers.queue import FINISHED, HEARTBEAT, RESULTS, STARTED, MessageRefused, unseal
+from workers.queue import FINISHED, HEALTH, HEARTBEAT, RESULTS, STARTED, MessageRefused, unseal
 
 Body = dict[str, Any]
 
@@ -21,7 +21,13 @@ HEARTBEAT_MAX_AGE_S = 600.0  # an old sign of life is none
 
 def register(core: Core) -> None:
     """Give the Celery app its tasks."""
-    handlers: dict[str, Callable[[Core, Body], None]] = {STARTED: started, HEARTBEAT: heartbeat, RESULTS: store, FINISHED: finished}
+    handlers: dict[str, Callable[[Core, Body], None]] = {
+        STARTED: started,
+        HEARTBEAT: heartbeat,
+        RESULTS: store,
+        FINISHED: finished,
+        HEALTH: health,
+    }
     for name, handler in handlers.items():
         # acks_late and reject_on_worker_lost: with the defaults a killed ingest loses what it has in hand
         core.app.task(_task(core, name, handler), name=name, acks_late=True, reject_on_worker_lost=True, ignore_result=True, shared=False)
@@ -68,6 +74,10 @@ def heartbeat(core: Core, body: Body) -> None:
     def work(session: Session) -> bool:
         if attempt is not None:
             attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now)
+        where = attempts.device_of(session, attempt)
+        for facts in body.get("devices") or ():
+            mine = attempt if where in (None, facts["device"]) else None
+            devices.heard(session, facts, worker=body["worker"], attempt=mine, now=now)
         return workers.heard(
             session,
             body["worker"],
@@ -91,8 +101,21 @@ def store(core: Core, body: Body) -> None:
 
 def finished(core: Core, body: Body) -> None:
     """A worker's last word on an attempt: it is free again."""
-    _twice(core, lambda session: attempts.finished(session, body["attempt"], body, now=utcnow()))
+
+    def work(session: Session) -> None:
+        attempts.finished(session, body["attempt"], body, now=utcnow())
+        if body.get("telemetry"):
+            devices.measured(session, attempts.device_of(session, body["attempt"]), body["telemetry"])
+
+    _twice(core, work)
     core.ring()
+
+
+def health(core: Core, body: Body) -> None:
+    """A worker's word on the health of its device."""
+    if core.patiently(lambda session: devices.report(session, body, now=utcnow())):
+        log.warning("device changed", device=body["device"], health=body["health"], reason=body.get("reason"))
+        core.ring()
 
 
 def _twice(core: Core, work: Callable[[Session], Any]) -> Any:

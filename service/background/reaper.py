@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import datetime, timedelta
 from functools import partial
 
+from service.background import sickness
 from service.background.core import Core, log
 from service.background.dispatcher import CANCEL_KEY_S
-from storage import attempts, leases, outbox, partitions, queues, workers
+from storage import attempts, devices, leases, outbox, partitions, queues, workers
 from storage.encoding import utcnow
 from storage.states import AttemptState
-from workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key
+from workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
 
 HOURLY_S = 3600.0
+SUSPECT_EVERY_S = 60.0
+NOTHING_TO_SAY = {"order": "work", "asked": 0}
 # A queue that is emptied at least this often is keeping up, even if a look finds something in it.
 EMPTY_WITHIN_S = 5.0
 # A worker that lives but doesn't obey a cancel keeps the job no longer than this many heartbeat timeouts.
@@ -28,6 +32,7 @@ class Reaper:
         self.caught_up = {BACKGROUND_QUEUE: CaughtUp(), HEARTBEAT_QUEUE: CaughtUp()}
         self.missing: dict[str, float] = {}  # attempt -> monotonic time since when its message is not in its queue
         self._swept = -HOURLY_S
+        self._suspected = self._devices = time.monotonic()
 
     def reset(self) -> None:
         """The database or the broker was away, or another process had the lease: what was seen before proves nothing."""
@@ -49,14 +54,29 @@ class Reaper:
             if self.caught_up[BACKGROUND_QUEUE].for_s(tick) >= timeout_s:
                 self._silent(AttemptState.reported, "some of its results never arrived", before)
         self._deadlines(now)
+        if tick - self._devices >= timeout_s:
+            if core.reading(partial(devices.silent, now=now, timeout_s=timeout_s)):
+                core.session(partial(devices.went_offline, now=now, timeout_s=timeout_s))
+            self._devices = tick
+        if tick - self._suspected >= SUSPECT_EVERY_S:
+            sickness.run_once(core, now)
+            self._suspected = tick
         if tick - self._swept >= HOURLY_S:
             self._sweep(now)
             self._swept = tick
 
     def _told(self, core: Core) -> None:
-        """The cancel keys of running attempts are in Redis, even after a flush."""
+        """The cancel keys of running attempts, and what is wanted of devices, are in Redis, even after a flush."""
         for attempt in core.reading(attempts.to_cancel):
             core.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
+        if wanted := core.reading(devices.orders):
+            with core.redis.pipeline(transaction=False) as pipe:
+                for device, order in wanted.items():
+                    if order == NOTHING_TO_SAY:
+                        pipe.delete(device_key(device))
+                    else:
+                        pipe.set(device_key(device), json.dumps(order), ex=CANCEL_KEY_S)
+                pipe.execute()
 
     def _silent(self, state: AttemptState, why: str, before: datetime) -> None:
         core = self.core

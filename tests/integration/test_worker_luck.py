@@ -213,4 +213,4 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_canary_of_the_emulator_sings() -> None:
-    assert canary(Meaning(emulator()))
+    assert set(canary(Meaning(emulator(), profile="tt-train"), "correct")) == {"dx", "dgamma", "dbeta"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -41,6 +42,8 @@ class Troublesome:
     """Factory and executor."""
 
     def __init__(self, build: str) -> None:
+        if os.environ.get("TROUBLE_GONE") and pathlib.Path(os.environ["TROUBLE_GONE"]).exists():
+            raise OSError("no such device")
         trouble = build.removesuffix("-sometimes")
         if trouble.startswith("_") or trouble == "run" or not hasattr(self, trouble.replace("-", "_")):
             raise KeyError(f"unknown build {build!r}")
@@ -70,6 +73,58 @@ class Troublesome:
     def daemon(self, outputs: dict, inputs: dict) -> dict:
         """Leaves a process in a session of its own, and returns as if nothing were."""
         subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True)
+        return outputs
+
+    def wedges(self, outputs: dict, inputs: dict) -> dict:
+        """Hangs, and leaves the device in a state that only a reset ends: TROUBLE_WEDGED names the file that stands for it."""
+        pathlib.Path(os.environ["TROUBLE_WEDGED"]).write_text("wedged")
+        return self.hang(outputs, inputs)
+
+    def watched(self, outputs: dict, inputs: dict) -> dict:
+        """Hangs; under a watcher (TROUBLE_WATCHER names its folder) it leaves the log that tt-metal's would."""
+        folder = os.environ.get("TROUBLE_WATCHER")
+        if folder:
+            home = pathlib.Path(folder) / "generated" / "watcher"
+            home.mkdir(parents=True)
+            (home / "watcher.log").write_text(
+                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  rmsg:D0G|BNT h_id:  1 smsg:GGGG "
+                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
+            )
+            (pathlib.Path(folder) / "prints.txt").write_text("0:(x=0,y=0):TR0: block 1\n")
+        return self.hang(outputs, inputs)
+
+    def right(self, outputs: dict, inputs: dict) -> dict:
+        """The canary's build: right unless the device is wedged or gone."""
+        if "TROUBLE_WEDGED" in os.environ and pathlib.Path(os.environ["TROUBLE_WEDGED"]).exists():
+            raise RuntimeError("the device does not answer")
+        return outputs
+
+    def hungry(self, outputs: dict, inputs: dict) -> dict:
+        """Takes memory until there is none."""
+        kept = []
+        while True:
+            kept.append(bytearray(16 * 2**20))
+
+    def pipe_holder(self, outputs: dict, inputs: dict) -> dict:
+        """Leaves a child that holds stdout and stderr open, in a session of its own, and crashes."""
+        subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True)
+        os.write(2, b"about to leave a child behind\n")
+        os._exit(3)
+
+    def simulator(self, outputs: dict, inputs: dict) -> dict:
+        """Starts a server as the simulator does (detached, by a process that ends), and is killed while it runs."""
+        server = "import time\nwhile True: time.sleep(1)"
+        starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {server!r}, 'framework.sim'], start_new_session=True)"
+        subprocess.run([sys.executable, "-c", starter], check=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return outputs
+
+    def gigabyte(self, outputs: dict, inputs: dict) -> dict:
+        """Prints 1 GB, then answers."""
+        block = b"x" * 2**20
+        for _ in range(1000):
+            os.write(1, block)
+        os.write(1, b"the last line\n")
         return outputs
 
     def crash(self, outputs: dict, inputs: dict) -> dict:

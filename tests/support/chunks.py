@@ -22,7 +22,7 @@ from workers import queue
 ROOT = Path(__file__).parents[2]
 KEY = "worker-key-of-the-tests-" + "k" * 20
 TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
-PROGRAM = "import sys; from workers.worker import main; sys.exit(main(sys.argv[1]))"
+PROGRAM = "import sys; from workers.worker import main; sys.exit(main(*sys.argv[1:]))"
 
 
 @dataclass
@@ -60,9 +60,11 @@ class Workplace:
         self.redis = queue.redis_client(url)
         self.workers: list[subprocess.Popen[bytes]] = []
         self.answers: dict[str, Answer] = {}
+        self.healths: list[dict[str, Any]] = []
 
-    def start(self, executors: str = "emulator,troublesome", **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
         """A worker process; returns once its first heartbeat is here."""
+        arguments = [executors, *([] if device is None else [device])]
         env = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
             "GONOGO_BROKER_URL": self.url,
             "GONOGO_WORKER_KEY": KEY,
@@ -73,7 +75,7 @@ class Workplace:
             **environment,
         }
         with (self.folder / "worker.log").open("ab") as log:
-            worker = subprocess.Popen([sys.executable, "-c", PROGRAM, executors], env=env, stdout=log, stderr=log, start_new_session=True)
+            worker = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env=env, stdout=log, stderr=log, start_new_session=True)
         self.workers.append(worker)
         self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
         return worker
@@ -117,6 +119,9 @@ class Workplace:
                 assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
                 continue
             task, body = got
+            if task == queue.HEALTH:
+                self.healths.append(body)
+                continue
             other = self.answer(body["attempt"])
             assert other.finished is None, f"{task} came after finished"
             if task == queue.RESULTS:
@@ -128,6 +133,19 @@ class Workplace:
                 assert task == queue.FINISHED
                 other.finished = body
         return answer
+
+    def heard(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60) -> dict[str, Any]:
+        """The first word on a device's health that is wanted, heard before or to come."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for body in self.healths:
+                if wanted(body):
+                    return body
+            got = self._pop(queue.BACKGROUND_QUEUE)
+            if got is not None:
+                assert got[0] == queue.HEALTH, got
+                self.healths.append(got[1])
+            assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 
     def beat(self, wanted: Callable[[dict[str, Any]], bool], task: str = queue.HEARTBEAT, seconds: float = 60) -> dict[str, Any]:
         """The next message of this kind on the heartbeat queue that is wanted."""

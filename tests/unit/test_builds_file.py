@@ -84,7 +84,7 @@ def test_our_own_builds_need_no_entry() -> None:
         ('[builds.x]\nexecutor = "e"\npython = 3', "builds.x.python", 3, "text, not empty"),
         ('[builds.x]\nexecutor = "e"\nenvironment = {A = 1}', "builds.x.environment.A", 1, "without NUL"),
         ('[builds.x]\nexecutor = "e"\nenvironment = {"A=B" = "1"}', "builds.x.environment.A=B", "A=B", "letters, digits and _"),
-        ('[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}', "builds.x.environment.GONOGO_BUILD", "GONOGO_BUILD", "letters, digits"),
+        ('[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}', "builds.x.environment.GONOGO_BUILD", "GONOGO_BUILD", None),
         ('[builds.x]\nexecutor = "e"\ncommand = "rm"', "builds.x.command", "rm", '["/path/to/program"'),
         ('[builds.x]\nexecutor = "e"\ncommand = ["a", 1]', "builds.x.command.1", 1, "text, not empty"),
         ('[builds.x]\nexecutor = "e"\nprofile = "none"', "builds.x.profile", "none", "one of generic"),

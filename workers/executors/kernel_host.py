@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -79,6 +80,7 @@ class KernelHost:
         finally:
             theirs.close()
             their_lifeline.close()
+        _limit_memory(self._process.pid, spec.memory_bytes)
         self.log.start()
         self._pidfd = os.pidfd_open(self._process.pid)
         self._loaded = False
@@ -264,6 +266,15 @@ def sweep() -> int:
                 shutil.rmtree(folder, ignore_errors=True)
                 swept += 1
     return swept
+
+
+def _limit_memory(pid: int, most: int | None) -> None:
+    """Limit the private writable memory of the child and, each for itself, of what it starts. Files that are mapped and address space that
+    is only reserved (drivers and libraries reserve far more than they use) don't count. No fork hook: the child runs already, and has not
+    yet imported anything."""
+    if most is not None:
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
 
 
 def _blocking_pair() -> tuple[socket.socket, socket.socket]:

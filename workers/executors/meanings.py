@@ -7,6 +7,7 @@ a meaning. Everything but a build's `executor` is optional:
     python = "/opt/ttnn/bin/python"
     environment = { TT_METAL_HOME = "/opt/tt-metal" }
     options = { watcher_environment = { TT_METAL_WATCHER = "5" } }
+    canary = "tt-metal-good"                          # the build that a device must get right to be trusted
     [builds."tt-metal-main"]
     executor = "ttnn"
     python = "/opt/tt-metal/venv/bin/python"
@@ -42,7 +43,7 @@ VARIABLE = "GONOGO_BUILD"
 MOST_TABLE_BYTES = 100_000
 """Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole child."""
 
-_EXECUTOR_FIELDS = ("python", "environment", "options")
+_EXECUTOR_FIELDS = ("python", "environment", "options", "canary")
 _BUILD_FIELDS = ("executor", "python", "environment", "command", "profile", "outputs", "options", "suites")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -127,6 +128,12 @@ def meaning(
     )
 
 
+def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[str, ...]:
+    """Every interpreter that this host names, each once, those of the executors first."""
+    named = [table.get("python") for table in (*file.executors.values(), *file.builds.values())]
+    return tuple(dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values())))))
+
+
 def _build(name: str, entry: Table) -> Build:
     data = {key: value for key, value in entry.items() if key in ("executor", "profile", "outputs")}
     return Build.parse({"name": name, **data}, f"builds.{name}")
@@ -150,6 +157,8 @@ def _check(table: Table, place: str) -> None:
     """The fields of one table that no domain type checks."""
     if "python" in table:
         _argument(table["python"], f"{place}.python", "the path of an interpreter")
+    if "canary" in table:
+        _argument(table["canary"], f"{place}.canary", "the name of a build that is known to be right")
     for variable, value in fields.mapping(table.get("environment", {}), f"{place}.environment").items():
         where = f"{place}.environment.{variable}"
         if not _VARIABLE_NAME.fullmatch(variable) or variable == VARIABLE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ class ExecutorSpec:
     factory: str
     python: str | None = None
     paths: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    """What each process of the executor may allocate; None: no limit of ours."""
 
     @property
     def interpreter(self) -> str:
@@ -82,7 +84,14 @@ OWN = {EMULATOR: emulator, GTEST: gtest, PYTEST: pytest}
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return {name: make() for name, make in OWN.items()} | parse(load_settings().executors if text is None else text)
+    return _limited({name: make() for name, make in OWN.items()} | parse(load_settings().executors if text is None else text))
+
+
+
+def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
+    """The executors with GONOGO_CHILD_MEMORY_BYTES."""
+    most = load_settings().child_memory_bytes
+    return specs if most is None else {name: replace(spec, memory_bytes=most) for name, spec in specs.items()}
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:

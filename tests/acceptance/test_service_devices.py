@@ -1,0 +1,62 @@
+"""Devices over HTTP, with every process of production: drained, hung and well again, and no seed lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Service, every_seed_once, submit, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+TROUBLE = {"target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"}, "build": "slow"}
+
+
+@pytest.fixture
+def service(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Service]:
+    """API, background and one worker of the troublesome executor."""
+    builds = tmp_path / "builds.toml"
+    builds.write_text('[executors.troublesome]\ncanary = "right"\n')
+    plugin = "troublesome=troublesome:Troublesome"
+    made = Service(tmp_path, sqlite_url, redis_url, GONOGO_EXECUTORS=plugin, GONOGO_BUILDS=str(builds), GONOGO_PER_SEED_DEADLINE_S="2")
+    made.workers.clear()
+    try:
+        made.start_all_but_workers()
+        made.add_worker("troublesome")
+        yield made
+    finally:
+        made.close()
+
+
+def register(client: Any, *names: str) -> None:
+    """Tell the service of builds."""
+    for name in names:
+        client.call("POST", "/builds", body={"name": name, "executor": "troublesome"})
+
+
+def test_a_host_is_drained_and_given_back_and_a_hang_costs_its_seed_only(service: Service) -> None:
+    with service.client() as client:
+        register(client, "slow", "hang-sometimes")
+        (device,) = until(lambda: client.call("GET", "/devices")["items"], what=service.logs())
+        assert (device["name"], device["health"], device["queues"]) == ("troublesome:0", "good", ["troublesome.wormhole.n150"])
+        job = submit(client, 40, **TROUBLE)
+        until(lambda: client.job(job)["done"] >= 2, what=service.logs())
+        host = device["host"]
+        client.call("POST", f"/hosts/{host}:drain", body={"reason": "a test"})
+        until(lambda: client.call("GET", f"/devices/{device['id']}")["state"] == "idle", what=service.logs())
+        done = until(lambda: client.call("GET", f"/jobs/{job}"), what="the job")
+        assert done["state"] == "running"
+        until(lambda: client.call("GET", f"/jobs/{job}")["waiting_reason"], what=service.logs())
+        client.call("POST", f"/hosts/{host}:undrain", body={"reason": "the test goes on"})
+        until(lambda: client.call("GET", f"/jobs/{job}")["state"] == "finished", what=service.logs())
+        items = every_seed_once(client, job, range(40))
+        assert {item["verdict"] for item in items} == {"pass"}
+        hung = submit(client, 4, **TROUBLE | {"build": "hang-sometimes"})
+        until(lambda: client.call("GET", f"/jobs/{hung}")["state"] == "finished", what=service.logs())
+        verdicts = {item["seed"]: item["verdict"] for item in every_seed_once(client, hung, range(4))}
+        assert verdicts == {0: "pass", 1: "pass", 2: "hang", 3: "hang"}
+        found = client.call("GET", f"/devices/{device['id']}")
+        assert found["health"] == "good"
+        assert [change["what"] for change in found["history"] if change["what"] == "drain"] == ["drain", "drain"]

@@ -1,0 +1,72 @@
+"""The watcher's log of a hang: which kernel is stuck, or who waits for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.devices.watch import read
+
+NAMES = "k_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/layernorm.cpp\n"
+OLD = "Core (x=1,y=1):    {points} rmsg:D0G|BNT smsg:{smsg} k_ids:4|3|5\n"
+NEW = "Device 0 worker core(x= 0,y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BNT h_id:  1 smsg:{smsg} k_ids:  4|  3|  5|  5|  5\n"
+
+
+@pytest.mark.parametrize("form", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("points", "smsg", "role", "processor"),
+    [
+        ("CWFW,CRBW,R,R,R", "GGGG", "compute", "TRISC0"),  # both neighbours wait for the compute, which runs
+        ("CWFW,NRBW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # the reader waits for the NoC, the compute for the reader
+        ("NWBW,CRBW,R,R,CRBW", "GGGG", "writer", "BRISC"),  # the writer waits for the NoC, the compute for room
+        ("CWFW,NSW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # a semaphore
+        ("CWFW,CRBW,CWFW,R,R", "GGGG", "compute and reader", None),  # each waits for the other
+        ("CWFW,W,CWFW,R,R", "DGGG", "reader", "NCRISC"),  # the reader has ended too early
+        ("CWFW,W,W,W,W", "DDDD", "compute", "TRISC0"),  # so has the compute
+    ],
+)
+def test_the_stuck_kernel_is_named(form: str, points: str, smsg: str, role: str, processor: str | None) -> None:
+    found = read("Legend: BRISC, NCRISC\n" + form.format(points=points, smsg=smsg) + NAMES)
+    assert found.role == role
+    assert role.split()[0] in found.words
+    if processor is not None:
+        assert found.processor == processor
+        assert found.kernel is not None
+        assert found.kernel in found.words
+
+
+def test_a_file_s_name_says_more_than_its_place() -> None:
+    swapped = NEW.format(points="NRBW,W,CWFW,R,R", smsg="DGGG") + "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
+    found = read(swapped)
+    assert (found.role, found.processor, found.waypoint) == ("reader", "BRISC", "NRBW")
+
+
+def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
+    def core(x: int, points: str) -> str:
+        return f"Device 0 worker core(x= {x},y= 0) virtual(x=1,y=1): {points}  rmsg:D0G|BNT smsg:GGGG k_ids:4|3|5\n"
+
+    early = "".join(core(x, "NWBW,CRBW,R,R,CRBW") for x in range(3))
+    late = "".join(core(x, "CWFW,CRBW,R,R,R") for x in range(2)) + core(2, "CWFW,NRBW,CWFW,R,R")
+    found = read(early + late + NAMES)
+    assert (found.role, found.cores, found.core) == ("compute", 2, (0, 0))
+    assert "2 of 3 running cores" in found.words
+    assert len(found.waypoints) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "shows no core"),
+        ("nonsense\n\0\n", "shows no core"),
+        ("Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n", "no kernel"),
+        ("Device 0 idleth core(x= 0,y= 0) virtual(x=1,y=1):   GW  rmsg:D1G|E k_ids:11\n", "shows no core"),
+    ],
+)
+def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:
+    found = read(text)
+    assert found.role is None
+    assert words in found.words
+
+
+def test_what_the_watcher_itself_found_is_kept() -> None:
+    line = "Device 0, Core (x=1,y=1):    AST1,R,R,R,R  brisc tripped assert on line 7. Running kernel: my_kernel.cpp."
+    assert read(line).trouble == (line,)

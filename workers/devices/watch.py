@@ -1,0 +1,180 @@
+"""Reads tt-metal's watcher log: which of a core's kernels is stuck (reader, compute or writer), and at which waypoint.
+
+The format is documented in tt-metal's docs (tt-metalium, tools, watcher). One line per core and look, in the old and the new form:
+
+    Core (x=1,y=1):    CWFW,CRBW,R,R,R rmsg:D0G|BNT smsg:GGGG k_ids:4|3|5
+    Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18):   GW,   W,   W,   W,   W  rmsg:D1D|bnt h_id:  0 smsg:DDDD k_ids: 11| 10|  0
+    k_id[ 11]: path/of/the/kernel.cpp
+
+Waypoints and run states stand in the order BRISC, NCRISC, TRISC0, TRISC1, TRISC2. In `rmsg`, the third letter is the core's run state (G
+go, D done) and a capital B, N or T says that there is a kernel on BRISC, NCRISC or the TRISCs; `smsg` is the run state of all but BRISC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PROCESSORS = ("BRISC", "NCRISC", "TRISC0", "TRISC1", "TRISC2")
+READER, COMPUTE, WRITER = "reader", "compute", "writer"
+USUAL_ROLE: Mapping[str, str] = {"BRISC": WRITER, "NCRISC": READER, "TRISC0": COMPUTE, "TRISC1": COMPUTE, "TRISC2": COMPUTE}
+"""tt-metal's default placement (ReaderDataMovementConfig: RISCV_1, WriterDataMovementConfig: RISCV_0); a file's name goes before it."""
+FRONT_WAIT = frozenset({"CWFW", "UWFW", "WFW"})
+"""Waits for tiles in a circular buffer: the kernel before it (reader for compute, compute for writer) doesn't give them."""
+BACK_WAIT = frozenset({"CRBW", "RBW", "PRBW"})
+"""Waits for room in a circular buffer: the kernel behind it doesn't take the tiles."""
+BEFORE = {COMPUTE: READER, WRITER: COMPUTE}
+BEHIND = {READER: COMPUTE, COMPUTE: WRITER}
+
+_CORE = re.compile(
+    r"^(?:Device\s+(?P<device>\d+)\s+)?(?:(?P<kind>\w+)\s+)?[Cc]ore\s*\(x=\s*(?P<x>\d+),\s*y=\s*(?P<y>\d+)\)[^:]*:"
+    r"\s*(?P<points>[^\s,]*(?:,\s*[^\s,]*)*)\s+rmsg:(?P<rmsg>\S+).*?(?:smsg:(?P<smsg>\S+)\s+)?k_ids:(?P<kids>[\s\d|]+)"
+)
+_NAME = re.compile(r"^k_id\[\s*(\d+)\]:\s*(.+?)\s*$")
+_TROUBLE = re.compile(r"tripped assert|tried to (?:uni|multi)cast|overflow|corruption", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Core:
+    """One core at one look: for each processor that has a kernel, its waypoint, whether it still runs, and its kernel's number."""
+
+    x: int
+    y: int
+    waypoints: Mapping[str, str]
+    running: Mapping[str, bool]
+    kernels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """What a watcher log says about a hang."""
+
+    role: str | None
+    """reader, compute or writer; two joined by " and " when they wait for each other; None when nothing runs."""
+    words: str
+    cores: int
+    core: tuple[int, int] | None = None
+    processor: str | None = None
+    waypoint: str | None = None
+    kernel: str | None = None
+    waypoints: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+    """Of every core with a kernel that runs: {"core": [x, y], processor: waypoint, ...}."""
+    trouble: tuple[str, ...] = field(default_factory=tuple)
+    """Lines in which the watcher itself found a fault (an assert, a NoC transaction that must not be)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "role": self.role,
+            "words": self.words,
+            "cores": self.cores,
+            "core": list(self.core) if self.core else None,
+            "processor": self.processor,
+            "waypoint": self.waypoint,
+            "kernel": self.kernel,
+            "waypoints": list(self.waypoints),
+            "trouble": list(self.trouble),
+        }
+
+
+def read(text: str) -> Stuck:
+    """What the last look of a watcher log shows. An empty log, or one that shows no running kernel, says so in `words`."""
+    cores, names = _last_look(text.splitlines())
+    trouble = tuple(line.strip()[:500] for line in text.splitlines() if _TROUBLE.search(line))[-8:]
+    running = [core for core in cores if any(core.running.values())]
+    seen = tuple({"core": [core.x, core.y], **core.waypoints} for core in running)
+    if not running:
+        words = "the watcher saw no kernel running" if cores else "the watcher's log shows no core"
+        return Stuck(None, words, 0, waypoints=seen, trouble=trouble)
+    blamed = [(core, *_blame(core, names)) for core in running]
+    role = Counter(each[1] for each in blamed).most_common(1)[0][0]
+    core, _, processor = next(each for each in blamed if each[1] == role)
+    mine = sum(each[1] == role for each in blamed)
+    kernel = names.get(core.kernels.get(processor, -1))
+    waypoint = core.waypoints.get(processor) or "no waypoint"
+    if " and " in role:
+        words = f"{role} wait for each other"
+    elif not core.running.get(processor, False):
+        words = f"stuck for want of the {role}: it has ended, and the others wait for it ({processor}"
+        words += f" of {kernel})" if kernel else ")"
+    else:
+        words = f"stuck in the {role}: {processor} {'runs' if waypoint == 'R' else f'is at waypoint {waypoint}'}"
+        words += f" of {kernel}" if kernel else ""
+    words += f" on {mine} of {len(running)} running core{'s' if len(running) > 1 else ''}"
+    words += f", first on ({core.x},{core.y})"
+    return Stuck(role, words, mine, (core.x, core.y), processor, core.waypoints.get(processor), kernel, seen, trouble)
+
+
+def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
+    """The cores' last lines (a later line of the same core replaces an earlier one), and the kernels' names."""
+    cores: dict[tuple[int, int, int], Core] = {}
+    names: dict[int, str] = {}
+    for line in lines:
+        name = _NAME.match(line)
+        if name is not None:
+            names[int(name[1])] = name[2]
+            continue
+        found = _CORE.match(line.strip())
+        if found is not None and found["kind"] in (None, "worker"):
+            core = _core(found)
+            cores[(int(found["device"] or 0), core.x, core.y)] = core
+    return list(cores.values()), names
+
+
+def _core(found: re.Match[str]) -> Core:
+    points = dict(zip(PROCESSORS, (point.strip() for point in found["points"].split(",")), strict=False))
+    state, _, flags = found["rmsg"].partition("|")
+    done = dict(zip(PROCESSORS[1:], (letter == "D" for letter in found["smsg"] or ""), strict=False)) | {"BRISC": state[-1:] == "D"}
+    numbers = [int(number) for number in found["kids"].replace(" ", "").split("|") if number]
+    by_class = dict(zip(PROCESSORS, numbers if len(numbers) == len(PROCESSORS) else [*numbers, *numbers[2:3] * 2], strict=False))
+    present = {processor: processor[0] in flags for processor in PROCESSORS}
+    running = {name: present[name] and not done.get(name, False) for name in PROCESSORS}
+    return Core(
+        int(found["x"]),
+        int(found["y"]),
+        {name: point for name, point in points.items() if present[name]},
+        {name: runs for name, runs in running.items() if present[name]},
+        {name: number for name, number in by_class.items() if present[name]},
+    )
+
+
+def _role(processor: str, core: Core, names: Mapping[int, str]) -> str:
+    """What the kernel on a processor is, by its file's name, else by its place."""
+    file = names.get(core.kernels.get(processor, -1), "").rsplit("/", 1)[-1].lower()
+    return next((role for role in (READER, WRITER, COMPUTE) if role in file), USUAL_ROLE[processor])
+
+
+def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
+    """The role that holds the others up, and the processor that shows it. Each wait at a circular buffer points to the kernel at its other
+    end; who doesn't wait for another, or is pointed to and has ended, is the one; a ring of waits is a deadlock of its members."""
+    waits: dict[str, tuple[str, str]] = {}  # role -> (whom it waits for, on which processor)
+    busy: dict[str, str] = {}  # role -> a processor that runs and waits for no other kernel
+    for processor, runs in core.running.items():
+        if not runs:
+            continue
+        role, point = _role(processor, core, names), core.waypoints.get(processor, "")
+        other = BEFORE.get(role) if point in FRONT_WAIT else BEHIND.get(role) if point in BACK_WAIT else None
+        if other is not None:
+            waits[role] = (other, processor)
+        elif processor not in ("TRISC1",) or not any(name.startswith("TRISC") for name in busy.values()):
+            busy.setdefault(role, processor)
+    # A compute kernel runs on three processors: that one of them waits for a buffer is what it waits for
+    free = [role for role in busy if role not in waits]
+    if free:
+        # the one that others wait for goes before one that merely runs
+        wanted = [role for role in free if any(other == role for other, _ in waits.values())]
+        role = (wanted or free)[0]
+        return role, busy[role]
+    role = next(iter(waits))
+    seen = [role]
+    while waits[role][0] in waits and waits[role][0] not in seen:
+        role = waits[role][0]
+        seen.append(role)
+    other, processor = waits[role]
+    if other in seen:
+        ring = sorted(seen[seen.index(other) :])
+        return (" and ".join(ring), waits[ring[0]][1]) if len(ring) > 1 else (role, processor)
+    return other, next((name for name in core.waypoints if _role(name, core, names) == other), processor)
