@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def check(
     shape: str = typer.Option(..., help="Shape of x, such as 3,273,1,8462."),
-    build: str = typer.Option(..., help="What to run: for the emulator the name of a defect, or correct."),
+    build: str | None = typer.Option(None, help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn."),
     kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
-    executor: str = typer.Option("emulator", help="How to run it: emulator, or a plug-in of GONOGO_EXECUTORS."),
+    executor: str = typer.Option("emulator", help="How to run it: emulator, ttnn, or a plug-in of GONOGO_EXECUTORS."),
     seeds: int = typer.Option(1, min=1, help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
@@ -43,10 +43,14 @@ def check(
     Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure.
     """
     import settings
+    from gonogo.builds import DEFAULT_BUILDS, own_builds
     from gonogo.inputs import MAX_SEED
     from gonogo.tests import TestSpec
     from workers.executors import local as executors
 
+    build = build or DEFAULT_BUILDS.get(executor)
+    if build is None:
+        raise FieldError("build", None, f"is needed for {executor}", limit=", ".join(own_builds(executor)) or "the name of a build")
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     data = {
         "kernel": kernel,

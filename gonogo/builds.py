@@ -10,7 +10,7 @@ from typing import Any
 from gonogo import fields
 from gonogo.problems import FieldError
 
-PROFILES = ("generic", "tt-train", "fp32")
+PROFILES = ("generic", "tt-train", "fp32", "ttnn")
 """Budget profiles that a build may name: one dataflow's budget must not judge another's kernel."""
 
 EMULATOR = "emulator"
@@ -112,22 +112,50 @@ def emulator_builds() -> Mapping[str, Build]:
     }
 
 
-_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds}
-"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
-
-
-def own_builds(executor: str) -> Mapping[str, Build]:
-    """Name -> build that needs no entry in a builds file; empty for an executor without such names."""
-    ours = _OWN.get(executor)
-    return {} if ours is None else ours()
-
-
-def known_build(name: str, executor: str) -> Build | None:
-    """The build of that name which we define ourselves, if there is one."""
-    return own_builds(executor).get(name)
-
-
 def emulator_build(name: str, path: str = "build") -> Build:
     """The emulator's build of that name; FieldError with the list of names for another."""
     builds = emulator_builds()
     return builds[fields.choice(name, tuple(builds), path)]
+
+
+TTNN = "ttnn"
+TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
+    "ttnn": ("ttnn", ("dbeta", "dgamma", "dx", "y")),
+    "ttnn-legacy": ("ttnn", ("y",)),
+    "ttnn-welford": ("ttnn", ("y",)),
+    "ttnn-moreh": ("ttnn", None),
+    "ttnn-generic-bw": ("generic", ("dx",)),
+    "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
+}
+"""Name -> (budget profile, outputs) of what the ttnn executor runs on whatever ttnn a host has (docs/wormhole.md): ttnn.layer_norm, which
+puts out y only, with moreh's backward; its other two reductions; moreh's own forward; and our LayerNorm backward in C++ for
+ttnn.generic_op, right and with a planted fault, which stores every step as bf16, as the `generic` profile expects."""
+
+
+@cache
+def ttnn_builds() -> Mapping[str, Build]:
+    """Name -> build of each of TTNN_BUILDS, in that order."""
+    return {
+        name: Build(name=name, executor=TTNN, line=TTNN, sequence=sequence, profile=profile, outputs=outputs)
+        for sequence, (name, (profile, outputs)) in enumerate(TTNN_BUILDS.items())
+    }
+
+
+_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds, TTNN: ttnn_builds}
+"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
+
+
+def own_builds(executor: str | None = None) -> Mapping[str, Build]:
+    """Name -> build that needs no entry in a builds file; empty for an executor without such names. None: of all executors."""
+    if executor is None:
+        return {name: build for ours in _OWN.values() for name, build in ours().items()}
+    return _OWN[executor]() if executor in _OWN else {}
+
+
+def known_build(name: str, executor: str | None = None) -> Build | None:
+    """The build of that name which we define ourselves, if there is one."""
+    return own_builds(executor).get(name)
+
+
+DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
+"""What `gonogo check` runs for an executor when no build is named. Not the emulator: of its builds, most are wrong on purpose."""

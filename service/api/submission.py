@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR, Build, emulator_builds
+from gonogo.builds import EMULATOR, Build, known_build, own_builds
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SeedRange
@@ -112,7 +112,7 @@ def _build(session: Session, body: JobIn, settings: Settings) -> Build:
     """The build of that name on that executor. Registered ones first: a name means one thing, whoever asks."""
     name, executor = body.build, body.target.executor
     registered = builds.get(session, name)
-    known = emulator_builds().get(name)
+    known = known_build(name, executor) or known_build(name)
     if registered is not None:
         known = replace(
             Build.parse({field: registered[field] for field in ("name", "executor", "line", "sequence", "commit", "profile", "outputs")})
@@ -128,6 +128,8 @@ def _build(session: Session, body: JobIn, settings: Settings) -> Build:
         raise FieldError("target.executor", executor, "unknown executor", limit="one of " + ", ".join(sorted(executors)))
     if executor in (plugins(settings) | served) - OWN_EXECUTORS:
         return Build(name=name, executor=executor, line=executor)
+    ours = ", ".join(own_builds(executor))
     if executor == EMULATOR:
-        raise FieldError("build", name, "unknown build", limit="one of " + ", ".join(emulator_builds()))
-    raise FieldError("build", name, "unknown build", limit=f"a build registered for {executor} (GET /api/v1/builds?executor={executor})")
+        raise FieldError("build", name, "unknown build", limit=f"one of {ours}")
+    limit = f"a build registered for {executor} (GET /api/v1/builds?executor={executor})"
+    raise FieldError("build", name, "unknown build", limit=f"{ours}, or {limit}" if ours else limit)

@@ -1,4 +1,4 @@
-"""Which executors there are: the emulator, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
+"""Which executors there are: ours, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from workers.executors.local import LocalRunner
 
 EMULATOR = "emulator"
+TTNN = "ttnn"
+CHILD_MODULES = str(Path(__file__).with_name("child"))
+"""Folder of those executors of ours that run in a build's own interpreter: it goes on the child's path, GoNoGo itself doesn't."""
 
 _ENTRY = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?", re.ASCII
@@ -48,6 +51,11 @@ def emulator() -> ExecutorSpec:
     return ExecutorSpec(EMULATOR, "workers.executors.emulator_executor", "EmulatorExecutor", paths=(root,))
 
 
+def ttnn() -> ExecutorSpec:
+    """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then needs ttnn."""
+    return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD_MODULES,))
+
+
 def parse(text: str) -> dict[str, ExecutorSpec]:
     """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't be read, or a name used twice."""
     specs: dict[str, ExecutorSpec] = {}
@@ -56,7 +64,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
         if match is None:
             raise FieldError("GONOGO_EXECUTORS", entry, "can't be read", limit="name=package.module:Factory@/path/to/python")
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
-        if spec.name in specs or spec.name == EMULATOR:
+        if spec.name in specs or spec.name in (EMULATOR, TTNN):
             raise FieldError("GONOGO_EXECUTORS", spec.name, "this executor is there already")
         specs[spec.name] = spec
     return specs
@@ -64,7 +72,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return {EMULATOR: emulator()} | parse(load_settings().executors if text is None else text)
+    return {EMULATOR: emulator(), TTNN: ttnn()} | parse(load_settings().executors if text is None else text)
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import ttnn
-from ttnn_device import FIDELITIES, Array, Device, Unsupported, blank, download, format_of, numerics, shape4, upload
-from ttnn_layernorm import TILE, interleaved_only
+from ttnn_device import FIDELITIES, Array, Device, Unsupported, blank, download, numerics, shape4, upload
+from ttnn_layernorm import TILE, bf16_only, interleaved_only
 
+NAME = "layernorm_bw for ttnn.generic_op"
 KERNELS = Path(__file__).with_name("kernels")
 BUFFERS: Mapping[str, int | None] = {
     "x": 2, "dy": 2, "mean": 1, "rstd": 1, "gamma": None, "ones": 1, "centred": 1, "xhat": None, "product": None, "weighted": None,
@@ -30,13 +31,11 @@ MOST_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.value
 
 def backward(test: Mapping[str, Any], inputs: Mapping[str, Array], defines: tuple[str, ...]) -> dict[str, Array]:
     """dx; bf16 throughout."""
-    interleaved_only(test, "this kernel")
+    interleaved_only(test, NAME)
     chosen = numerics(test)
-    for name in ("x", "dy", "gamma", "mean", "rstd"):
-        if format_of(chosen, name) != "bf16" or chosen["output"] != "bf16":
-            raise Unsupported("this kernel takes and gives bf16 only")
     if "mean" not in inputs:
-        raise Unsupported("this kernel is given mean and rstd; it can't make its own (numerics.statistics must be 'given')")
+        raise Unsupported(f"{NAME} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')")
+    bf16_only(chosen, tuple(inputs), NAME)
     shape = shape4(test["shape"])
     width = -(-shape[3] // TILE)
     if width > MOST_WIDTH:

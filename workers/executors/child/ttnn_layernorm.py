@@ -6,7 +6,7 @@ doesn't offer is an Unsupported with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ttnn
@@ -34,6 +34,15 @@ def interleaved_only(test: Mapping[str, Any], operation: str) -> None:
         raise Unsupported(f"{operation} has one program only; the test asks for {test['program']!r}")
 
 
+def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str) -> None:
+    """Raises Unsupported unless every tensor in and out is bf16."""
+    for name in tensors:
+        if format_of(chosen, name) != "bf16":
+            raise Unsupported(f"{name} in {format_of(chosen, name)}: {operation} takes bf16 only")
+    if chosen["output"] != "bf16":
+        raise Unsupported(f"numerics.output = {chosen['output']!r}: {operation} gives bf16 only")
+
+
 def layer_norm(test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str | None) -> dict[str, Array]:
     """y by ttnn.layer_norm."""
     chosen = numerics(test)
@@ -43,8 +52,8 @@ def layer_norm(test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str
     memory, config = _placement(test, shape, program)
     weights = {}
     for name in ("gamma", "beta"):
-        if format_of(chosen, name) == "bfp8_b" and not isinstance(chosen["input"], str):
-            raise Unsupported(f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes bf16 and fp32")
+        if format_of(chosen, name) == "bfp8_b":
+            raise Unsupported(f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes bf16 and fp32 (numerics.input = {{\"x\": \"bfp8_b\"}})")
         weights[name] = upload(inputs[name].reshape(1, 1, 1, -1), format_of(chosen, name))
     y = ttnn.layer_norm(
         upload(inputs["x"].reshape(shape), format_of(chosen, "x"), memory),
@@ -63,15 +72,15 @@ def moreh_forward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict[
     operation = "moreh.layer_norm"
     interleaved_only(test, operation)
     chosen = numerics(test)
-    same_format(chosen, "x")
-    shape, name = shape4(test["shape"]), format_of(chosen, "x")
-    outputs = {"y": blank(shape, name), "mean": blank(shape[:-1], name), "rstd": blank(shape[:-1], name)}
+    bf16_only(chosen, tuple(inputs), operation)
+    shape = shape4(test["shape"])
+    outputs = {"y": blank(shape, "bf16"), "mean": blank(shape[:-1], "bf16"), "rstd": blank(shape[:-1], "bf16")}
     ttnn.operations.moreh.layer_norm(
-        upload(inputs["x"].reshape(shape), name),
+        upload(inputs["x"].reshape(shape), "bf16"),
         1,
         test.get("epsilon", EPSILON),
-        upload(inputs["gamma"], format_of(chosen, "gamma")),
-        upload(inputs["beta"], format_of(chosen, "beta")),
+        upload(inputs["gamma"], "bf16"),
+        upload(inputs["beta"], "bf16"),
         output=outputs["y"],
         mean=outputs["mean"],
         rstd=outputs["rstd"],
@@ -90,18 +99,18 @@ def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict
     operation = "moreh.layer_norm_backward"
     interleaved_only(test, operation)
     chosen = numerics(test)
-    same_format(chosen, "dy")
     if "mean" not in inputs:
         raise Unsupported(f"{operation} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')")
-    shape, name = shape4(test["shape"]), format_of(chosen, "dy")
-    outputs = {"dx": blank(shape, name), "dgamma": blank(shape[-1:], name), "dbeta": blank(shape[-1:], name)}
+    bf16_only(chosen, tuple(inputs), operation)
+    shape = shape4(test["shape"])
+    outputs = {"dx": blank(shape, "bf16"), "dgamma": blank(shape[-1:], "bf16"), "dbeta": blank(shape[-1:], "bf16")}
     ttnn.operations.moreh.layer_norm_backward(
-        upload(inputs["dy"].reshape(shape), name),
-        upload(inputs["x"].reshape(shape), format_of(chosen, "x")),
-        upload(inputs["mean"].reshape(shape[:-1]), format_of(chosen, "mean")),
-        upload(inputs["rstd"].reshape(shape[:-1]), format_of(chosen, "rstd")),
+        upload(inputs["dy"].reshape(shape), "bf16"),
+        upload(inputs["x"].reshape(shape), "bf16"),
+        upload(inputs["mean"].reshape(shape[:-1]), "bf16"),
+        upload(inputs["rstd"].reshape(shape[:-1]), "bf16"),
         1,
-        gamma=upload(inputs["gamma"], format_of(chosen, "gamma")),
+        gamma=upload(inputs["gamma"], "bf16"),
         input_grad=outputs["dx"],
         gamma_grad=outputs["dgamma"],
         beta_grad=outputs["dbeta"],
