@@ -10,7 +10,7 @@ from typing import Any
 from gonogo import fields
 from gonogo.problems import FieldError
 
-PROFILES = ("generic", "tt-train", "fp32")
+PROFILES = ("generic", "tt-train", "fp32", "torch", "torch-eager")
 """Budget profiles that a build may name: one dataflow's budget must not judge another's kernel."""
 
 EMULATOR = "emulator"
