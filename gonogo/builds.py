@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -116,3 +116,57 @@ def emulator_build(name: str, path: str = "build") -> Build:
     """The emulator's build of that name; FieldError with the list of names for another."""
     builds = emulator_builds()
     return builds[fields.choice(name, tuple(builds), path)]
+
+
+TORCH = "torch"
+TORCH_VARIANTS = {
+    "eager": "torch-eager",
+    "decomposed": "torch",
+    "compiled": "torch",
+}
+"""How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps bf16 column sums in bf16."""
+LINEAR = "linear"
+"""A downstream output: y after a bf16 linear with fixed weights. It has no float64 reference of ours; see `DOWNSTREAM`."""
+DOWNSTREAM: Mapping[str, Mapping[str, str]] = {"layernorm_fw": {LINEAR: "y"}}
+"""Kernel -> outputs that follow one of its own and have its shape. Only a build that names one in its `outputs` gives it; it is compared
+with that of a reference build, and has no budget."""
+
+
+def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
+    """(name, profile, outputs) of each: on a CPU, then on a GPU."""
+    for device in ("", "cuda-"):
+        for variant, profile in TORCH_VARIANTS.items():
+            of_layer_norm = "torch" if device else profile
+            name = f"torch-{device}{variant}"
+            yield name, of_layer_norm, None
+            yield f"{name}-group-norm", "torch", None
+            yield f"{name}-linear", of_layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
+
+
+_KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
+TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
+"""What the torch executor knows by itself (docs/torch.md); any other name gets its meaning from the host's builds file."""
+
+
+@cache
+def torch_builds() -> Mapping[str, Build]:
+    """Name -> build of each of TORCH_BUILDS, in that order."""
+    return {
+        name: Build(name=name, executor=TORCH, line=TORCH, sequence=sequence, profile=profile, outputs=outputs)
+        for sequence, (name, profile, outputs) in enumerate(_torch_builds())
+    }
+
+
+_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds, TORCH: torch_builds}
+
+
+def own_builds(executor: str | None = None) -> Mapping[str, Build]:
+    """Name -> build of those that an executor knows by itself, registered nowhere; of all executors without a name."""
+    return {
+        name: build for each, builds in _OWN.items() if executor in (None, each) for name, build in builds().items()
+    }
+
+
+def known_build(name: str, executor: str | None = None) -> Build | None:
+    """The own build of that name (of that executor), or None."""
+    return own_builds(executor).get(name)
