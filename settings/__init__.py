@@ -15,8 +15,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "GONOGO_"
 
-# Used by the test suite and by the build only, never by a running service; documented beside the settings.
+# Read by tests and by kernels' processes only, never by a running service; documented beside the settings.
 OUTSIDE_VARIABLES = {
+    "GONOGO_BUILD": "set by a worker for the process that runs kernels: command, options and suites of its build, as JSON",
     "GONOGO_TEST_DATABASE_URL": "tests: a PostgreSQL server to use instead of a private one; its role may create databases",
     "GONOGO_TEST_BROKER_URL": "tests: a Redis database to use instead of a private one; it is flushed before each test",
     "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",
@@ -54,7 +55,7 @@ class Settings(BaseSettings):
     numba_cache_dir: str | None = Field(
         None, description="folder of compiled code; default beside the source, else in the user's cache folder"
     )
-    builds_file: str | None = Field(None, description="worker: the TOML file that says what a build's name means on this host")
+    builds: str | None = Field(None, description="worker: the TOML file that says what a build's name means on this host")
     executors: str = Field("", description="worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`")
     arch: str = Field("wormhole", description="worker: architecture of its device, part of the queue's name")
     board: str = Field("n150", description="worker: board of its device, part of the queue's name")

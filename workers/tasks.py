@@ -30,7 +30,7 @@ class Shop:
     key: str
     executors: Mapping[str, ExecutorSpec]
     benches: Mapping[str, Bench]
-    builds: Mapping[str, Mapping[str, Any]]
+    builds: meanings.BuildsFile
     watcher: CancelWatcher
 
 

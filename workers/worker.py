@@ -114,7 +114,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
     watcher = CancelWatcher(broker_url)
     benches = {name: Bench(worker, devices[name], lock_folder, pool, threads, postman, vitals) for name in names}
-    runner = Runner(Shop(settings, key, known, benches, meanings.read(settings.builds_file), watcher))
+    runner = Runner(Shop(settings, key, known, benches, meanings.read(settings.builds), watcher))
     register(app, runner, Wake.wake)
     if swept := sweep():
         log.warning("deleted %d folders that killed workers had left", swept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from gonogo.tests import TestSpec
 from workers import queue, rows
 from workers.batches import Batches
 from workers.chunk import Chunk
-from workers.executors import meanings, registry
+from workers.executors import registry
 from workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
 
 BODY: dict[str, Any] = {
@@ -50,36 +49,6 @@ def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
 def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
     with pytest.raises(FieldError, match="emulator, mine"):
         registry.find("theirs", "mine=m:F")
-
-
-def test_the_builds_file_gives_a_name_its_meaning(tmp_path: Path) -> None:
-    file = tmp_path / "builds.toml"
-    file.write_text('[builds.main]\nexecutor = "mine"\npython = "/p"\nenvironment = {A = "1"}\nprofile = "tt-train"\noutputs = ["dx"]\n')
-    entries = meanings.read(str(file))
-    mine, other = registry.ExecutorSpec("mine", "m", "F"), registry.ExecutorSpec("other", "m", "F")
-    meaning = meanings.meaning(mine, "main", entries)
-    assert meaning.executor.interpreter == "/p"
-    assert (meaning.environment, meaning.profile, meaning.produced) == ({"A": "1"}, "tt-train", ("dx",))
-    assert meanings.meaning(other, "main", entries) == meanings.Meaning(other)
-    assert meanings.meaning(mine, "dev", entries, profile="fp32").profile == "fp32"
-    assert meanings.meaning(registry.emulator(), "correct", entries).profile == "tt-train"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "builds",
-        "[build.x]",
-        "[builds.x]",
-        '[builds.x]\nexecutor = "e"\ncommand = "rm"',
-        '[builds.x]\nexecutor = "e"\nenvironment = {A = 1}',
-    ],
-)
-def test_a_builds_file_that_says_something_unknown_is_refused(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "builds.toml"
-    file.write_text(text)
-    with pytest.raises(FieldError):
-        meanings.read(str(file))
 
 
 def test_a_chunk_is_read_with_its_defaults() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from workers.executors.base import ExecutorFailure, HostUnavailable, KernelCrash, KernelError, KernelHang, Stopped
 from workers.executors.log import ChildLog
+from workers.executors.meanings import VARIABLE as BUILD_VARIABLE
 from workers.executors.reaping import kill_group, start_time, strays
 from workers.executors.registry import ExecutorSpec
 
@@ -57,7 +58,8 @@ class KernelHost:
         self._lifeline, their_lifeline = _blocking_pair()
         self.log = ChildLog()
         script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
-        env = {name: value for name, value in os.environ.items() if name not in SECRETS} | dict(environment or {})
+        ours = {*SECRETS, BUILD_VARIABLE}
+        env = {name: value for name, value in os.environ.items() if name not in ours} | dict(environment or {})
         env[HOST_RUN_VARIABLE] = self.host_run
         try:
             self._process = subprocess.Popen(

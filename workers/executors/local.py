@@ -133,7 +133,7 @@ def runner(executor: str, build: str, *, deadline_s: float | None = None, isolat
 
     settings = load_settings()
     spec = registry.find(executor)
-    meaning = meanings.meaning(spec, build, meanings.read(settings.builds_file))
+    meaning = meanings.meaning(spec, build, meanings.read(settings.builds))
     own = executor == registry.EMULATOR and build not in NOT_HERE and not meaning.environment and meaning.executor.python is None
     return LocalRunner(
         meaning, build, deadline_s=deadline_s or settings.per_seed_deadline_s, isolated=not own if isolated is None else isolated or not own

@@ -15,9 +15,12 @@ from workers.executors.registry import ExecutorSpec
 
 Environment = tuple[tuple[str, str], ...]
 
+MOST_SPARES = 4
+"""A build with an environment of its own has spares of its own: those of the builds used least recently end."""
+
 
 class HostPool:
-    """At most one idle spare per (executor, environment). Safe to use from several threads."""
+    """At most one idle spare per (executor, environment), and MOST_SPARES of all. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._spares: dict[tuple[ExecutorSpec, Environment], KernelHost] = {}
@@ -54,6 +57,10 @@ class HostPool:
                 return
             with contextlib.suppress(HostUnavailable):
                 self._spares[key] = KernelHost(spec, environment)
+            oldest = next(iter(self._spares))
+            idle = self._spares.pop(oldest) if len(self._spares) > MOST_SPARES else None
+        if idle is not None:
+            idle.kill()
 
     def close(self) -> None:
         """End all spares; none is started any more."""

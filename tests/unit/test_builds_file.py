@@ -1,0 +1,147 @@
+"""The builds file: what a name means on a host, what the child is told of it, and that nothing impossible gets through."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gonogo.problems import FieldError
+from workers.executors import meanings, registry
+from workers.executors.kernel_host import KernelHost
+from workers.executors.pool import MOST_SPARES, HostPool
+
+MINE, OTHER = registry.ExecutorSpec("mine", "m", "F", "/own"), registry.ExecutorSpec("other", "m", "F")
+FILE = """
+[executors.mine]
+python = "/default"
+environment = { A = "1", B = "1" }
+options = { depth = 1, variant = "fast" }
+
+[builds.main]
+executor = "mine"
+python = "/p"
+environment = { B = "2", C = "3" }
+command = ["/bin/tests", "--fixed"]
+profile = "tt-train"
+outputs = ["dx"]
+options = { variant = "moreh" }
+[builds.main.suites.nightly]
+filter = "LayerNorm*"
+
+[builds.plain]
+executor = "other"
+"""
+
+
+def read(tmp_path: Path, text: str) -> meanings.BuildsFile:
+    """The file with this text."""
+    file = tmp_path / "builds.toml"
+    file.write_text(text)
+    return meanings.read(str(file))
+
+
+def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
+    meaning = meanings.meaning(MINE, "main", read(tmp_path, FILE))
+    assert meaning.executor.interpreter == "/p"
+    assert (meaning.profile, meaning.produced, meaning.command) == ("tt-train", ("dx",), ("/bin/tests", "--fixed"))
+    assert (meaning.options, meaning.suites) == ({"depth": 1, "variant": "moreh"}, {"nightly": {"filter": "LayerNorm*"}})
+    told = json.loads(meaning.environment["GONOGO_BUILD"])
+    assert told == {"name": "main", "command": list(meaning.command), "options": meaning.options, "suites": meaning.suites}
+    assert {name: value for name, value in meaning.environment.items() if name != "GONOGO_BUILD"} == {"A": "1", "B": "2", "C": "3"}
+
+
+def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
+    meaning = meanings.meaning(MINE, "dev", read(tmp_path, FILE), profile="fp32", produced=("dx",))
+    assert (meaning.executor.interpreter, meaning.environment["A"], meaning.profile, meaning.produced) == ("/default", "1", "fp32", ("dx",))
+    assert json.loads(meaning.environment["GONOGO_BUILD"])["options"] == {"depth": 1, "variant": "fast"}
+
+
+def test_a_name_belongs_to_its_executor(tmp_path: Path) -> None:
+    file = read(tmp_path, FILE)
+    assert meanings.meaning(OTHER, "main", file) == meanings.Meaning(OTHER)
+    assert list(file.of("mine")) == ["main"]
+
+
+def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_others(tmp_path: Path) -> None:
+    assert meanings.meaning(OTHER, "plain", read(tmp_path, FILE)).environment == {}
+    assert meanings.meaning(OTHER, "plain", meanings.read(None)) == meanings.Meaning(OTHER)
+
+
+def test_our_own_builds_need_no_entry() -> None:
+    assert meanings.meaning(registry.emulator(), "correct", meanings.read(None)).profile == "tt-train"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value", "limit"),
+    [
+        ("[build.x]", "build", "build", "one of executors, builds"),
+        ("builds = 3", "builds", 3, None),
+        ("[builds.x]", "builds.x.executor", None, "1 to 200 characters"),
+        ('[builds.x]\nexecutor = "e"\nshell = "rm"', "builds.x.shell", "shell", "one of executor, python"),
+        ('[builds.x]\nexecutor = "e"\npython = 3', "builds.x.python", 3, "text, not empty"),
+        ('[builds.x]\nexecutor = "e"\nenvironment = {A = 1}', "builds.x.environment.A", 1, "without NUL"),
+        ('[builds.x]\nexecutor = "e"\nenvironment = {"A=B" = "1"}', "builds.x.environment.A=B", "A=B", "letters, digits and _"),
+        ('[builds.x]\nexecutor = "e"\nenvironment = {GONOGO_BUILD = "1"}', "builds.x.environment.GONOGO_BUILD", "GONOGO_BUILD", "letters, digits"),
+        ('[builds.x]\nexecutor = "e"\ncommand = "rm"', "builds.x.command", "rm", '["/path/to/program"'),
+        ('[builds.x]\nexecutor = "e"\ncommand = ["a", 1]', "builds.x.command.1", 1, "text, not empty"),
+        ('[builds.x]\nexecutor = "e"\nprofile = "none"', "builds.x.profile", "none", "one of generic"),
+        ('[builds.x]\nexecutor = "e"\noptions = {a = [inf]}', "builds.x.options.a.0", float("inf"), None),
+        ('[builds.x]\nexecutor = "e"\noptions = {a = 2026-01-01}', "builds.x.options.a", "2026-01-01", "text, number"),
+        ('[builds.x]\nexecutor = "e"\n[builds.x.suites]\nall = 1', "builds.x.suites.all", 1, None),
+        (f'[builds.x]\nexecutor = "e"\noptions = {{a = "{"x" * 100_000}"}}', "builds.x", 100_064, "100000 bytes"),
+        ('[executors.x]\ncommand = ["a"]', "executors.x.command", "command", "one of python"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_field_value_and_limit(tmp_path: Path, text: str, field: str, value: object, limit: str | None) -> None:
+    with pytest.raises(FieldError) as raised:
+        read(tmp_path, text)
+    assert (raised.value.field, raised.value.value) == (field, value)
+    assert (limit or "") in (raised.value.limit or "")
+
+
+def test_a_file_that_is_not_there_or_no_toml_is_the_setting_s_fault(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(FieldError, match="GONOGO_BUILDS"):
+            meanings.read(str(path))
+    with pytest.raises(FieldError, match="GONOGO_BUILDS"):
+        read(tmp_path, "builds")
+
+
+PLUGIN = """
+import json, os
+class Teller:
+    def __init__(self, build):
+        raise ValueError("told " + os.environ.get("GONOGO_BUILD", "nothing"))
+"""
+
+
+def test_the_child_is_told_of_its_build_and_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "teller.py").write_text(PLUGIN)
+    monkeypatch.setenv("GONOGO_BUILD", "a stranger's")
+    spec = registry.ExecutorSpec("mine", "teller", "Teller", sys.executable, (str(tmp_path),))
+    file = read(tmp_path, FILE.replace('python = "/p"\n', "").replace('python = "/default"\n', ""))
+    for build, words in (("main", '"command": ["/bin/tests", "--fixed"]'), ("plain", "told nothing")):
+        meaning = meanings.meaning(spec, build, file if build == "main" else meanings.read(None))
+        host = KernelHost(meaning.executor, meaning.environment)
+        try:
+            with pytest.raises(Exception, match="told") as raised:
+                host.open(build)
+            assert words in str(raised.value)
+        finally:
+            host.kill()
+
+
+def test_a_worker_keeps_few_spare_children_however_many_environments_its_builds_have() -> None:
+    pool = HostPool()
+    spec = registry.ExecutorSpec("mine", "json", "loads")
+    try:
+        for number in range(MOST_SPARES + 2):
+            pool.prepare(spec, {"N": str(number)})
+        kept = pool.take(spec, {"N": str(MOST_SPARES + 1)})
+        kept.kill()
+        assert len(pool._spares) == MOST_SPARES - 1
+    finally:
+        pool.close()
