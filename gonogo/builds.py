@@ -112,21 +112,6 @@ def emulator_builds() -> Mapping[str, Build]:
     }
 
 
-_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds}
-"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
-
-
-def own_builds(executor: str) -> Mapping[str, Build]:
-    """Name -> build that needs no entry in a builds file; empty for an executor without such names."""
-    ours = _OWN.get(executor)
-    return {} if ours is None else ours()
-
-
-def known_build(name: str, executor: str) -> Build | None:
-    """The build of that name which we define ourselves, if there is one."""
-    return own_builds(executor).get(name)
-
-
 def emulator_build(name: str, path: str = "build") -> Build:
     """The emulator's build of that name; FieldError with the list of names for another."""
     builds = emulator_builds()
@@ -173,15 +158,16 @@ def torch_builds() -> Mapping[str, Build]:
 
 
 _OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds, TORCH: torch_builds}
+"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
 
 
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
-    """Name -> build of those that an executor knows by itself, registered nowhere; of all executors without a name."""
-    return {
-        name: build for each, builds in _OWN.items() if executor in (None, each) for name, build in builds().items()
-    }
+    """Name -> build that needs no entry in a builds file; empty for an executor without such names. None: of all executors."""
+    if executor is None:
+        return {name: build for ours in _OWN.values() for name, build in ours().items()}
+    return _OWN[executor]() if executor in _OWN else {}
 
 
 def known_build(name: str, executor: str | None = None) -> Build | None:
-    """The own build of that name (of that executor), or None."""
+    """The build of that name which we define ourselves, if there is one."""
     return own_builds(executor).get(name)

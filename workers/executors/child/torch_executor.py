@@ -1,7 +1,7 @@
 """PyTorch's LayerNorm and group norm as an executor: eager, decomposed and compiled, on a CPU or a GPU (standard library, NumPy, torch).
 
-Runs in the interpreter of the build, so it imports nothing of GoNoGo. A build is a name of `gonogo.builds.TORCH_BUILDS`, or any name to which
-the host's builds file gives options: {"variant": "eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
+Runs in the interpreter of the build, so it imports nothing of GoNoGo. A build is a name of `gonogo.builds.TORCH_BUILDS`, or any name to
+which the host's builds file gives options: {"variant": "eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ class TorchExecutor:
     def _linear(self, n: int) -> Tensor:
         """Weights (n, n) of unit variance, in bf16: the same for ever, whatever the versions of NumPy and torch."""
         if n * n > MOST_WEIGHTS:
-            raise CannotServe(f"a linear on rows of {n} has {n * n} weights; at most {MOST_WEIGHTS}: rows of up to {math.isqrt(MOST_WEIGHTS)}")
+            most = math.isqrt(MOST_WEIGHTS)
+            raise CannotServe(f"a linear on rows of {n} has {n * n} weights; at most {MOST_WEIGHTS}: rows of up to {most}")
         if n not in self._weights:
             words = np.random.Philox(key=self.setup.linear or 0).random_raw(n * n)
             uniform = (words >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0
@@ -239,12 +240,10 @@ def _native_backward(
     dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, gamma: Tensor, beta: Tensor, group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, n = x.shape
-    column = (rows, 1)
+    mean, rstd = mean.reshape(rows, 1), rstd.reshape(rows, 1)
     if group:
-        given = (mean.reshape(column), rstd.reshape(column), gamma)
-        return torch.ops.aten.native_group_norm_backward(dy, x, *given, rows, n, 1, 1, ALL)  # type: ignore[no-any-return]
-    given = (mean.reshape(column), rstd.reshape(column), gamma, beta)
-    return torch.ops.aten.native_layer_norm_backward(dy, x, [n], *given, ALL)  # type: ignore[no-any-return]
+        return torch.ops.aten.native_group_norm_backward(dy, x, mean, rstd, gamma, rows, n, 1, 1, ALL)  # type: ignore[no-any-return]
+    return torch.ops.aten.native_layer_norm_backward(dy, x, [n], mean, rstd, gamma, beta, ALL)  # type: ignore[no-any-return]
 
 
 def _decomposed_forward(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, group: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -264,17 +263,13 @@ def _decomposed_backward(
     by up to 2^-8, which GoNoGo does not take for the rounding of a right kernel.
     """
     rows, n = x.shape
-    column = (rows, 1)
+    mean, rstd = mean.reshape(rows, 1), rstd.reshape(rows, 1)
     dtypes = (x.dtype, gamma.dtype, beta.dtype)
     dy, x, mean, rstd, gamma, beta = (each.to(torch.float32) if wide else each for each in (dy, x, mean, rstd, gamma, beta))
     if group:
-        found = torch._decomp.decompositions.native_group_norm_backward(
-            dy, x, mean.reshape(column), rstd.reshape(column), gamma, rows, n, 1, 1, ALL
-        )
+        found = torch._decomp.decompositions.native_group_norm_backward(dy, x, mean, rstd, gamma, rows, n, 1, 1, ALL)
     else:
-        found = torch._decomp.decompositions.native_layer_norm_backward(
-            dy, x, [n], mean.reshape(column), rstd.reshape(column), gamma, beta, ALL
-        )
+        found = torch._decomp.decompositions.native_layer_norm_backward(dy, x, [n], mean, rstd, gamma, beta, ALL)
     return tuple(each.to(dtype) for each, dtype in zip(found, dtypes, strict=True))
 
 
