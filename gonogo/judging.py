@@ -78,7 +78,8 @@ def judge(
         explanation = explain(numbers, policy)
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
     explanation = worst_explanation(output.explanation for output in judged.values())
-    judged |= {name: _unjudged(test, name, outputs) for name in DOWNSTREAM.get(test.kernel, ()) if produced is not None and name in produced}
+    downstream = [name for name in DOWNSTREAM.get(test.kernel, ()) if produced is not None and name in produced]
+    judged |= {name: _unjudged(test, name, outputs) for name in downstream}
     return SeedJudgement(verdict(all_within, explanation), explanation, judged, profile or "generic", policy.version)
 
 

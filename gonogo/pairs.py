@@ -79,7 +79,8 @@ def compare(
         is_within = within(test.tolerance_for(name), output.statistics)
         if name in common:
             bound = ours_bounds[name].with_other(their_bounds[name])
-            numbers = paired.statistics(matrix(test, name, outputs), matrix(test, name, theirs), bound, test, name, output_shape(test, name))
+            ours, other = matrix(test, name, outputs), matrix(test, name, theirs)
+            numbers = paired.statistics(ours, other, bound, test, name, output_shape(test, name))
             is_within = within(test.tolerance_for(name), numbers)
             said = explain(numbers, policy)
             entry = _entry(reference, said, is_within, own.outputs[name]) | numbers
