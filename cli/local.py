@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli import show
+from cli import references, show
 from gonogo.problems import FieldError
 from gonogo.verdicts import Explanation, Verdict, worst
 
@@ -79,7 +79,8 @@ def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, An
     """What the forensics say of one seed's outputs, in plain JSON types."""
     from gonogo.numerics.forensics import diagnose
 
-    return diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}).to_json()
+    ours = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no terms to diagnose
+    return diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()}).to_json()
 
 
 def finish(report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn) -> None:
@@ -98,6 +99,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
     judged = [row for row in rows if row["outputs"]]
     if judged:
         out.print(_outputs(judged, test))
+    if (compared := references.table(judged)) is not None:
+        out.print(compared)
     for row in rows:
         if row.get("message"):
             out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)

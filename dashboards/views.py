@@ -170,7 +170,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
             for each in stored_artifacts.list_(session, job_id)
         ),
         attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
-        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen),
+        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen, reference=found.reference),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={
@@ -223,7 +223,8 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
     facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
     facts += [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]
-    facts += [("build", job.build), ("runs on", job.queue.replace(".", " · ")), ("seeds", commands.seeds_words(job))]
+    compared = [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
+    facts += [("build", job.build), *compared, ("runs on", job.queue.replace(".", " · ")), ("seeds", commands.seeds_words(job))]
     if job.context != "isolated":
         facts.append(("context", commands.plain(job.context)))
     if job.labels:

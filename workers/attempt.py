@@ -29,6 +29,7 @@ from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
 from workers.pipeline import ChildLost, Pipeline
 from workers.postman import Postman
+from workers.reference import References
 from workers.rows import Place, failed
 from workers.threads import Threads
 
@@ -70,7 +71,7 @@ class Bench:
 class Attempt:
     """Runs one chunk. `run` belongs to one thread; `stop` may come from any."""
 
-    def __init__(self, chunk: Chunk, meaning: Meaning, bench: Bench) -> None:
+    def __init__(self, chunk: Chunk, meaning: Meaning, bench: Bench, reference: Meaning | None = None) -> None:
         self.chunk = chunk
         self._meaning = meaning
         self._bench = bench
@@ -83,6 +84,10 @@ class Attempt:
         self._evidence = Evidence(chunk)
         self._pipeline = Pipeline(chunk, meaning, bench.device.identity, bench.threads, self._batches, self._evidence, bench.vitals)
         self._log_tail = ""
+        self._references: References | None = None
+        if chunk.reference is not None and reference is not None:
+            self._references = References(chunk, chunk.reference, reference)
+            self._pipeline.compare = self._references.compare
 
     def stop(self, outcome: Outcome) -> None:
         """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that is quick. The first reason stays."""
@@ -140,6 +145,8 @@ class Attempt:
             if held.left_over:
                 self._stage("canary")
                 canary(self._meaning)
+            if self._references is not None:
+                self._run_references(self._references, held)
             barren = 0
             while self._pipeline.has_work:
                 self._one_child(held)
@@ -151,6 +158,18 @@ class Attempt:
         # The chip is free for others from here on; what is left is host work
         self._stage("judging")
         self._pipeline.finish()
+
+    def _run_references(self, references: References, held: locks.HeldDevice) -> None:
+        """Have the reference build run every seed; those that it fails on are errors, and this build does not run them."""
+        self._stage("reference")
+        try:
+            references.run(held, self._bench.pool, self._bench.threads, self._bench.vitals, self._adopt)
+        finally:
+            self._host = None
+        references.fail(self._pipeline, self._batches, self._evidence, self._bench.device.identity)
+        if references.lost:
+            self._stage("canary")
+            canary(self._meaning)
 
     def _one_child(self, held: locks.HeldDevice) -> None:
         """Run seeds in one fresh child until all are done or the child is lost."""

@@ -82,6 +82,9 @@ class Runner:
                 raise GonogoError(f"this worker has no executor {chunk.executor}, only {', '.join(self._shop.benches)}")
             spec = self._shop.executors[chunk.executor]
             meaning = meanings.meaning(spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced)
+            asked, reference = chunk.reference, None
+            if asked is not None:
+                reference = meanings.meaning(spec, asked.build, self._shop.builds, profile=asked.profile, produced=asked.produced)
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
             if isinstance(body.get("attempt"), str):
@@ -89,7 +92,7 @@ class Runner:
                 finished = {"attempt": body["attempt"], "outcome": Outcome.error.value, "error": str(problem), **nothing}
                 next(iter(self._shop.benches.values())).postman.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
             return None
-        return Attempt(chunk, meaning, self._shop.benches[chunk.executor])
+        return Attempt(chunk, meaning, self._shop.benches[chunk.executor], reference)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from workers.executors.local import LocalRunner
 
 EMULATOR = "emulator"
+TORCH = "torch"
 TTNN = "ttnn"
-CHILD_MODULES = str(Path(__file__).with_name("child"))
-"""Folder of those executors of ours that run in a build's own interpreter: it goes on the child's path, GoNoGo itself doesn't."""
+OWN = (EMULATOR, TORCH, TTNN)
+"""Parts of GoNoGo: a plug-in can't have their names."""
+CHILD_MODULES = str(Path(__file__).resolve().parent / "child")
+"""The folder of our executors that run in another interpreter: nothing else of ours is on that one's path."""
 
 _ENTRY = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?", re.ASCII
@@ -51,6 +54,11 @@ def emulator() -> ExecutorSpec:
     return ExecutorSpec(EMULATOR, "workers.executors.emulator_executor", "EmulatorExecutor", paths=(root,))
 
 
+def torch() -> ExecutorSpec:
+    """PyTorch: in the interpreter that the builds file names, else in our own, which then needs torch."""
+    return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD_MODULES,))
+
+
 def ttnn() -> ExecutorSpec:
     """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then needs ttnn."""
     return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD_MODULES,))
@@ -64,7 +72,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
         if match is None:
             raise FieldError("GONOGO_EXECUTORS", entry, "can't be read", limit="name=package.module:Factory@/path/to/python")
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
-        if spec.name in specs or spec.name in (EMULATOR, TTNN):
+        if spec.name in specs or spec.name in OWN:
             raise FieldError("GONOGO_EXECUTORS", spec.name, "this executor is there already")
         specs[spec.name] = spec
     return specs
@@ -72,7 +80,7 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return {EMULATOR: emulator(), TTNN: ttnn()} | parse(load_settings().executors if text is None else text)
+    return {EMULATOR: emulator(), TORCH: torch(), TTNN: ttnn()} | parse(load_settings().executors if text is None else text)
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.builds import PROFILES
+from gonogo.numerics.budgets import aten
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class BackwardTerms:
     stored_partial: float  # u of the column sums stored after each row tile
     in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
     own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
+    column: float | None = None  # u of each addition down a column, where it isn't `accumulate`
+    late_mean: float = 0.0  # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken afterwards
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class ForwardTerms:
     scale: float  # systematic relative error of y
     first_order: bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
     running: bool  # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
+    kept: float = 0.0  # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them again
 
 
 def _named(profile: str) -> str:
@@ -134,6 +138,8 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     tiles = -(-n // 32)
     own = forward_terms(test, profile) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
+    if name in aten.PROFILES:
+        return BackwardTerms(**aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own)
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return BackwardTerms(
@@ -208,6 +214,8 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     numerics = test.numerics
     n = test.features
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
+    if name in aten.PROFILES:
+        return ForwardTerms(**aten.forward(test, UNIT_ROUNDOFF), out=out, out_block=block)
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return ForwardTerms(
