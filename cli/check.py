@@ -50,6 +50,7 @@ def check(
     from gonogo.inputs import MAX_SEED
     from gonogo.tests import TestSpec
     from workers.executors import local as executors
+    from workers.executors.limits import known as known_limits
 
     build = build or DEFAULT_BUILDS.get(executor)
     if build is None:
@@ -80,7 +81,11 @@ def check(
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
     beside = f" compared with {reference_build}" if reference_build is not None else ""
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
-    local.finish(local.summary(rows, diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+    report = local.summary(rows, diagnosis)
+    limits = [limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)]
+    if limits:
+        report["known_limits"] = limits
+    local.finish(report, test, title, as_json=as_json, fail_on=fail_on)
 
 
 def _judged(

@@ -106,6 +106,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
             out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)
     if report["diagnosis"]:
         out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
+    for words in report.get("known_limits", ()):
+        out.print(f"a known limit of the simulated Wormhole: {words}", markup=False, highlight=False, soft_wrap=True)
     verdict = Verdict(report["verdict"])
     line = Text.assemble("verdict: ", show.verdict(verdict.value), f" ({show.counts(report['counts'])}). {verdict.sentence}")
     out.print(line, soft_wrap=True)

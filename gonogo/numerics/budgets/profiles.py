@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.builds import PROFILES
-from gonogo.numerics.budgets import aten
+from gonogo.numerics.budgets import aten, ttnn
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -117,9 +117,10 @@ def _wide(test: TestSpec) -> bool:
 
 
 def _buffer(test: TestSpec, name: str) -> float:
-    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for `generic`, are those of an all-fp32
-    test that leaves `buffers` at its default."""
-    if test.numerics.buffers in ("fp32", "tf32") or (name == "generic" and _wide(test) and test.numerics.buffers == "bf16"):
+    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for `generic` and `ttnn`, are those of an
+    all-fp32 test that leaves `buffers` at its default."""
+    by_default = name in ("generic", ttnn.PROFILE) and _wide(test) and test.numerics.buffers == "bf16"
+    if by_default or test.numerics.buffers in ("fp32", "tf32"):
         return TF32_READ
     return UNIT_ROUNDOFF[test.numerics.buffers]
 
@@ -194,7 +195,7 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     )
     if name == "tt-train":
         return common
-    return replace(
+    generic = replace(
         common,
         stored_product=buffers,
         stored_weighted=buffers,
@@ -205,6 +206,10 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
         scale=max(GENERIC_SCALE if buffers >= 2.0**-8 else buffers, common.scale),
         stored_partial=buffers,
     )
+    if name == ttnn.PROFILE:
+        losses = FIDELITY_LOSS[numerics.fidelity]
+        return replace(generic, **ttnn.backward(test, UNIT_ROUNDOFF, read=TF32_READ, alignment=ALIGNMENT, losses=losses))
+    return generic
 
 
 def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
@@ -240,7 +245,7 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     buffers = _buffer(test, name)
     epsilon = np.array([test.epsilon], dtype=np.float32)
     truncated = float((epsilon.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)[0])
-    return ForwardTerms(
+    generic = ForwardTerms(
         out=out,
         out_block=block,
         stored=buffers,
@@ -257,3 +262,4 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
         first_order=_reads_tf32(test),
         running=False,
     )
+    return replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT)) if name == ttnn.PROFILE else generic

@@ -38,7 +38,8 @@ class TtnnExecutor:
         options = known.get("options") or {} if known.get("name", build) == build else {}
         self.variant = str(options.get("variant", build))
         if self.variant not in VARIANTS:
-            raise ValueError(f"unknown variant {self.variant!r} of ttnn; there are {', '.join(VARIANTS)} (options.variant in the builds file)")
+            there_are = f"there are {', '.join(VARIANTS)} (options.variant in the builds file)"
+            raise ValueError(f"unknown variant {self.variant!r} of ttnn; {there_are}")
         Device.get()
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:

@@ -53,7 +53,8 @@ def layer_norm(test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str
     weights = {}
     for name in ("gamma", "beta"):
         if format_of(chosen, name) == "bfp8_b":
-            raise Unsupported(f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes bf16 and fp32 (numerics.input = {{\"x\": \"bfp8_b\"}})")
+            instead = 'bf16 and fp32, as with numerics.input = {"x": "bfp8_b"}'
+            raise Unsupported(f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes {instead}")
         weights[name] = upload(inputs[name].reshape(1, 1, 1, -1), format_of(chosen, name))
     y = ttnn.layer_norm(
         upload(inputs["x"].reshape(shape), format_of(chosen, "x"), memory),
