@@ -56,7 +56,7 @@ wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the 
 	@$(BIN)/python -m simulator
 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
-	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest tests/simulator $(ARGS)
+	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/simulator $(ARGS)
 
 lint: setup ## ruff, mypy --strict, the arrows between the packages
 	@$(BIN)/ruff check .

@@ -125,10 +125,12 @@ def write_builds(place: Place) -> None:
 def run(what: str, command: list[str], environment: dict[str, str] | None = None, deadline_s: float | None = None) -> None:
     """One step in a process group of its own; what it left running is ended with it. Raises Unavailable with its last words."""
     print(f"  {what}", flush=True)
-    with Path(os.devnull).open() as nothing:
-        process = subprocess.Popen(
+    with (
+        Path(os.devnull).open() as nothing,
+        subprocess.Popen(
             command, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-        )
+        ) as process,
+    ):
         try:
             output, _ = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Every test here needs the simulated Wormhole: skipped with the reason where it isn't made, failed where GONOGO_REQUIRE names `simulator`."""
+"""Every test here needs the simulated Wormhole: skipped with the reason where there is none, failed where GONOGO_REQUIRE names it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("build", "fields"), RIGHT, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())))
+@pytest.mark.parametrize(
+    ("build", "fields"), RIGHT, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
+)
 def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str, Any]) -> None:
     test = TestSpec.parse(fields)
     raw = generate(test, 0)

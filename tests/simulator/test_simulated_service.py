@@ -38,7 +38,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, b
             process.kill()
 
 
-def finished(place: Service, build: str, test: dict[str, Any], seeds: int = 1) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+def finished(
+    place: Service, build: str, test: dict[str, Any], seeds: int = 1
+) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
     """The job once it has ended, its results, its diagnosis."""
     with place.client() as client:
         job = submit(client, seeds, build=build, test=test, target=TARGET)

@@ -61,8 +61,8 @@ def checks(
     """The suite for one factory and one of its builds.
 
     `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None = all). `right=False` leaves out the
-    comparison with the reference (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary), `own_statistics=False` the
-    backward kernel without mean and rstd (a build that must be given them).
+    comparison with the reference (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary),
+    `own_statistics=False` the backward kernel without mean and rstd (a build that must be given them).
     """
     found = [Check("an unknown build is refused", lambda: unknown_build(factory))]
     for test in _tests(kernels, shapes, own_statistics):
