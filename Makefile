@@ -10,10 +10,10 @@ PYTEST_WORKERS ?= 2
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up test lint bench lock clean
+.PHONY: help setup demo up test test-sim wormhole-sim lint bench lock clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
 
 setup: $(BUNDLE) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
 
@@ -47,10 +47,16 @@ demo: setup ## start everything and show the pass that isn't (ARGS=--exit: then 
 up: setup ## run the service here until Ctrl-C
 	@$(BIN)/gonogo up $(ARGS)
 
-test: setup ## all tests; ARGS go to pytest
+test: setup ## all tests but those of test-sim; ARGS go to pytest
 	@# compiled code once, before several processes of the tests want it at the same time
 	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.pipeline import warm_up; EmulatorExecutor.warm(); warm_up()"
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
+
+wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
+	@$(BIN)/python -m simulator
+
+test-sim: wormhole-sim ## tests of the real ttnn kernels on it
+	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/simulator $(ARGS)
 
 lint: setup ## ruff, mypy --strict, the arrows between the packages
 	@$(BIN)/ruff check .

@@ -6,11 +6,13 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli import local, selections, show
+from cli.references import References
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
 
 def check(
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."),
-    build: str = typer.Option(..., help="What to run: for the emulator the name of a defect, or correct."),
+    build: str | None = typer.Option(None, help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn."),
     kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
-    executor: str = typer.Option("emulator", help="How to run it: emulator, gtest, or a plug-in of GONOGO_EXECUTORS."),
+    executor: str = typer.Option("emulator", help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
     shuffle: str | None = selections.SHUFFLE,
@@ -36,6 +38,7 @@ def check(
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
     frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
     inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
     deadline: float | None = typer.Option(None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
@@ -47,10 +50,15 @@ def check(
     Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3 infrastructure.
     """
     import settings
+    from gonogo.builds import DEFAULT_BUILDS, own_builds
     from gonogo.selections import Selection, check_executor
     from gonogo.tests import TestSpec
     from workers.executors import local as executors
+    from workers.executors.limits import known as known_limits
 
+    build = build or DEFAULT_BUILDS.get(executor)
+    if build is None:
+        raise FieldError("build", None, f"is needed for {executor}", limit=", ".join(own_builds(executor)) or "the name of a build")
     _check_counts(seeds, seed_start, deadline)
     if selections.wanted(executor, suite, words, shuffle, stage):
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
@@ -81,11 +89,22 @@ def check(
     test = TestSpec.parse(data, max_elements=settings.load().max_elements)
     check_executor(test, executor)
 
-    with executors.runner(executor, build, deadline_s=deadline) as runner:
-        work = ((seed, repeat) for seed in range(seed_start, seed_start + seeds) for repeat in range(repeats))
-        rows, diagnosis = _judged(test, runner, work, seeds * repeats, quiet=as_json)
-    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
-    local.finish(local.summary(rows, diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+    chosen = range(seed_start, seed_start + seeds)
+    with ExitStack() as stack:
+        compared: References | None = None
+        if reference_build is not None:
+            compared = References(test, stack.enter_context(executors.runner(executor, reference_build, deadline_s=deadline)), chosen)
+            compared.prepare(seed_start)
+        runner = stack.enter_context(executors.runner(executor, build, deadline_s=deadline))
+        work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
+        rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
+    beside = f" compared with {reference_build}" if reference_build is not None else ""
+    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
+    report = local.summary(rows, diagnosis)
+    limits = [limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)]
+    if limits:
+        report["known_limits"] = limits
+    local.finish(report, test, title, as_json=as_json, fail_on=fail_on)
 
 
 def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
@@ -99,7 +118,7 @@ def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
 
 
 def _judged(
-    test: TestSpec, runner: LocalRunner, work: Iterator[tuple[int, int]], total: int, *, quiet: bool
+    test: TestSpec, runner: LocalRunner, work: Iterator[tuple[int, int]], total: int, compared: References | None, *, quiet: bool
 ) -> tuple[list[local.Row], dict[str, Any] | None]:
     """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't explain."""
     from gonogo.inputs import generate, quantise
@@ -114,7 +133,7 @@ def _judged(
             if drawn is None or drawn[0] != seed:
                 raw = generate(test, seed)
                 drawn = (seed, raw, quantise(test, raw))
-            row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2])
+            row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
             row["host_run"] = row["host_run"] or here
             rows.append(row)
             if outputs and local.worth_diagnosing(row) and (worst is None or local.severity(row) < local.severity(worst[0])):
@@ -126,8 +145,11 @@ def _judged(
     return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs, row)}
 
 
-def _seed(test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any) -> tuple[local.Row, dict[str, Any]]:
+def _seed(
+    test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any, compared: References | None
+) -> tuple[local.Row, dict[str, Any]]:
     """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds still run."""
+    from gonogo import pairs
     from gonogo.judging import judge
     from gonogo.problems import KernelOutputError
     from gonogo.verdicts import POLICY
@@ -139,18 +161,23 @@ def _seed(test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any,
         "verdict": "error",
         "explanation": "unjudged",
         "device": None,
-        "host_run": runner.host_run,
-        "position": runner.position,
+        "host_run": None,
+        "position": None,
         "duration_ms": None,
         "profile": runner.profile,
         "policy": POLICY.version,
         "outputs": {},
     }
+    if compared is not None and (why := compared.failure(seed, runner)) is not None:
+        return row | {"message": why}, {}
+    row |= {"host_run": runner.host_run, "position": runner.position}
     start = time.perf_counter()
     try:
         outputs = runner.run(test, given, seed=seed)
         row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
         judgement = judge(test, raw, given, outputs, profile=runner.profile, produced=runner.produced)
+        if compared is not None:
+            judgement = compared.compare(judgement, seed, raw, given, outputs)
     except Stopped:
         raise
     except ExecutorFailure as problem:
@@ -161,4 +188,6 @@ def _seed(test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any,
     except KernelOutputError as problem:
         return row | {"message": str(problem)}, {}
     row.update(judgement.to_json())
+    if (said := pairs.words(judgement)) is not None:
+        row["message"] = said
     return row, outputs

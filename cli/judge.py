@@ -82,13 +82,13 @@ def _document(path: Path) -> Any:
 
 
 def _profile(job: dict[str, Any]) -> str | None:
-    """The profile of the job's build where it is one of the emulator's; others are named by --profile."""
-    from gonogo.builds import EMULATOR, emulator_builds
+    """The profile of the job's build where it is one of our own; others are named by --profile."""
+    from gonogo.builds import EMULATOR, own_builds
 
     target = job.get("target")
     executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
     name = job.get("build")
-    known = emulator_builds() if isinstance(name, str) and executor == EMULATOR else {}
+    known = own_builds(executor) if isinstance(executor, str) else {}
     return known[name].profile if isinstance(name, str) and name in known else None
 
 

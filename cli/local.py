@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli import show
+from cli import references, show
 from gonogo.diagnoses import beside
 from gonogo.problems import FieldError
 from gonogo.verdicts import Explanation, Verdict, worst
@@ -80,7 +80,8 @@ def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, An
     """What the forensics say of the outputs of one judged seed, in plain JSON types."""
     from gonogo.numerics.forensics import diagnose
 
-    found = diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()})
+    ours = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no terms to diagnose
+    found = diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()})
     return beside(found.to_json(), row.get("explanation"))
 
 
@@ -100,6 +101,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
     judged = [row for row in rows if row["outputs"]]
     if judged:
         out.print(_outputs(judged, test))
+    if (compared := references.table(judged)) is not None:
+        out.print(compared)
     for row in rows:
         if row.get("message"):
             out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)
@@ -107,6 +110,8 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
         out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
         out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
+    for words in report.get("known_limits", ()):
+        out.print(f"a known limit of the simulated Wormhole: {words}", markup=False, highlight=False, soft_wrap=True)
     verdict = Verdict(report["verdict"])
     line = Text.assemble("verdict: ", show.verdict(verdict.value), f" ({show.counts(report['counts'])}). {verdict.sentence}")
     out.print(line, soft_wrap=True)

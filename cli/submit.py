@@ -51,6 +51,7 @@ def submit(
     kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
+    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -95,6 +96,8 @@ def submit(
             "seeds": {"start": seed_start, "count": seeds},
             "repeats": repeats,
         }
+        if reference_build is not None:
+            common["reference"] = {"build": reference_build}
         if priority is not None:
             common["priority"] = priority
         if label:

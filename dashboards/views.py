@@ -180,7 +180,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
             for each in stored_artifacts.list_(session, job_id)
         ),
         attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
-        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen),
+        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen, reference=found.reference),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={
@@ -238,7 +238,8 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     test = job.canonical
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    facts += [("build", job.build), ("runs on", job.queue.replace(".", " · "))]
+    compared = [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
+    facts += [("build", job.build), *compared, ("runs on", job.queue.replace(".", " · "))]
     facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
     if job.context != "isolated":
         facts.append(("context", commands.plain(job.context)))

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo import fields
 from gonogo.problems import FieldError
 
-PROFILES = ("generic", "tt-train", "fp32")
+PROFILES = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
 """Budget profiles that a build may name: one dataflow's budget must not judge another's kernel."""
 
 EMULATOR = "emulator"
@@ -112,22 +112,89 @@ def emulator_builds() -> Mapping[str, Build]:
     }
 
 
-_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds}
-"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
-
-
-def own_builds(executor: str) -> Mapping[str, Build]:
-    """Name -> build that needs no entry in a builds file; empty for an executor without such names."""
-    ours = _OWN.get(executor)
-    return {} if ours is None else ours()
-
-
-def known_build(name: str, executor: str) -> Build | None:
-    """The build of that name which we define ourselves, if there is one."""
-    return own_builds(executor).get(name)
-
-
 def emulator_build(name: str, path: str = "build") -> Build:
     """The emulator's build of that name; FieldError with the list of names for another."""
     builds = emulator_builds()
     return builds[fields.choice(name, tuple(builds), path)]
+
+
+TORCH = "torch"
+TORCH_VARIANTS = {
+    "eager": "torch-eager",
+    "decomposed": "torch",
+    "compiled": "torch",
+}
+"""How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps bf16 column sums in bf16."""
+LINEAR = "linear"
+"""A downstream output: y after a bf16 linear with fixed weights. It has no float64 reference of ours; see `DOWNSTREAM`."""
+DOWNSTREAM: Mapping[str, Mapping[str, str]] = {"layernorm_fw": {LINEAR: "y"}}
+"""Kernel -> outputs that follow one of its own and have its shape. Only a build that names one in its `outputs` gives it; it is compared
+with that of a reference build, and has no budget."""
+
+
+def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
+    """(name, profile, outputs) of each: on a CPU, then on a GPU."""
+    for device in ("", "cuda-"):
+        for variant, profile in TORCH_VARIANTS.items():
+            of_layer_norm = "torch" if device else profile
+            name = f"torch-{device}{variant}"
+            yield name, of_layer_norm, None
+            yield f"{name}-group-norm", "torch", None
+            yield f"{name}-linear", of_layer_norm, (*_KERNEL_OUTPUTS, LINEAR)
+
+
+_KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
+TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
+"""What the torch executor knows by itself (docs/torch.md); any other name gets its meaning from the host's builds file."""
+
+
+@cache
+def torch_builds() -> Mapping[str, Build]:
+    """Name -> build of each of TORCH_BUILDS, in that order."""
+    return {
+        name: Build(name=name, executor=TORCH, line=TORCH, sequence=sequence, profile=profile, outputs=outputs)
+        for sequence, (name, profile, outputs) in enumerate(_torch_builds())
+    }
+
+
+TTNN = "ttnn"
+TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
+    "ttnn": ("ttnn", ("dbeta", "dgamma", "dx", "y")),
+    "ttnn-legacy": ("ttnn", ("y",)),
+    "ttnn-welford": ("ttnn", ("y",)),
+    "ttnn-moreh": ("ttnn", None),
+    "ttnn-generic-bw": ("generic", ("dx",)),
+    "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
+}
+"""Name -> (budget profile, outputs) of what the ttnn executor runs on whatever ttnn a host has (docs/wormhole.md): ttnn.layer_norm, which
+puts out y only, with moreh's backward; its other two reductions; moreh's own forward; and our LayerNorm backward in C++ for
+ttnn.generic_op, right and with a planted fault, which stores every step as bf16, as the `generic` profile expects."""
+
+
+@cache
+def ttnn_builds() -> Mapping[str, Build]:
+    """Name -> build of each of TTNN_BUILDS, in that order."""
+    return {
+        name: Build(name=name, executor=TTNN, line=TTNN, sequence=sequence, profile=profile, outputs=outputs)
+        for sequence, (name, (profile, outputs)) in enumerate(TTNN_BUILDS.items())
+    }
+
+
+_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds, TORCH: torch_builds, TTNN: ttnn_builds}
+"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
+
+
+def own_builds(executor: str | None = None) -> Mapping[str, Build]:
+    """Name -> build that needs no entry in a builds file; empty for an executor without such names. None: of all executors."""
+    if executor is None:
+        return {name: build for ours in _OWN.values() for name, build in ours().items()}
+    return _OWN[executor]() if executor in _OWN else {}
+
+
+def known_build(name: str, executor: str | None = None) -> Build | None:
+    """The build of that name which we define ourselves, if there is one."""
+    return own_builds(executor).get(name)
+
+
+DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
+"""What `gonogo check` runs for an executor when no build is named. Not the emulator: of its builds, most are wrong on purpose."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.builds import DOWNSTREAM
 from gonogo.numerics import expected
-from gonogo.numerics.compare import Statistics
+from gonogo.numerics.compare import Statistics, digest, nonfinite
 from gonogo.problems import KernelOutputError
 from gonogo.tests import TestSpec
 from gonogo.verdicts import POLICY, Explanation, Policy, Verdict, explain, verdict, within, worst_explanation
@@ -77,12 +78,25 @@ def judge(
         explanation = explain(numbers, policy)
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
     explanation = worst_explanation(output.explanation for output in judged.values())
+    downstream = [name for name in DOWNSTREAM.get(test.kernel, ()) if produced is not None and name in produced]
+    judged |= {name: _unjudged(test, name, outputs) for name in downstream}
     return SeedJudgement(verdict(all_within, explanation), explanation, judged, profile or "generic", policy.version)
+
+
+def _unjudged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
+    """A downstream output: without a reference or a budget of its own it counts for nothing; its digest tells runs apart."""
+    value = matrix(test, name, outputs)
+    numbers: Statistics = {"count": int(value.size), "digest": digest(value, output_shape(test, name)), **nonfinite(value)}
+    return OutputJudgement(Verdict.unjudged, Explanation.unjudged, numbers)
+
+
+def _per_element(test: TestSpec, name: str) -> bool:
+    return name in ("y", "dx") or name in DOWNSTREAM.get(test.kernel, ())
 
 
 def output_shape(test: TestSpec, name: str) -> tuple[int, ...]:
     """The shape in which a kernel gives the output: y, dx `shape`; mean, rstd `shape[:-1]`; dgamma, dbeta `[N]`."""
-    if name in ("y", "dx"):
+    if _per_element(test, name):
         return test.shape
     return test.shape[:-1] if name in ("mean", "rstd") else test.shape[-1:]
 
@@ -93,7 +107,7 @@ def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> ND
         raise KernelOutputError(f"output {name!r} is missing; the kernel gave {', '.join(sorted(outputs)) or 'nothing'}")
     value = outputs[name]
     shape = output_shape(test, name)
-    flat = (test.rows, test.features) if name in ("y", "dx") else (1, int(np.prod(shape)))
+    flat = (test.rows, test.features) if _per_element(test, name) else (1, int(np.prod(shape)))
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
         raise KernelOutputError(f"output {name!r} is {getattr(value, 'dtype', type(value).__name__)}, not a float array")
     if value.shape not in (shape, flat, flat[-1:] if flat[0] == 1 else flat):

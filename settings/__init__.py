@@ -23,6 +23,9 @@ OUTSIDE_VARIABLES = {
     "GONOGO_SEED": "set by a worker for the tests of a suite: the seed, where it is controlled",
     "GONOGO_TEST_DATABASE_URL": "tests: a PostgreSQL server to use instead of a private one; its role may create databases",
     "GONOGO_TEST_BROKER_URL": "tests: a Redis database to use instead of a private one; it is flushed before each test",
+    "GONOGO_TEST_BUILDS": "tests: the builds file of a host with a real card, for tests/hardware",
+    "GONOGO_SIM_DIR": "`make wormhole-sim`: the folder of the simulated Wormhole; default `gonogo/wormhole-sim` in the user's cache folder",
+    "GONOGO_SIM_PYTHON": "`make wormhole-sim`: its interpreter, Python 3.12 or 3.10; default the first on PATH that runs",
     "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",
 }
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from storage import artifacts, closing, events, results
 from storage.encoding import storable
@@ -41,6 +41,8 @@ class Sendable:
     profile: str | None
     """The budget profile of the registered build, and below the outputs that it declares; None: the worker's host knows, or the default."""
     outputs: list[str] | None
+    reference: dict[str, Any] | None
+    """The same of the build that this one is compared with: {"build", "profile", "outputs"}."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class Silent:
 
 def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Sendable]:
     """Attempts that no worker has started and that this life of the broker (its epoch) has not got, oldest first."""
+    other = aliased(BuildRow)
     query = (
-        select(AttemptRow, ChunkRow.number, JobRow, TestSpecRow.canonical, BuildRow.profile, BuildRow.outputs)
+        select(AttemptRow, ChunkRow.number, JobRow, TestSpecRow.canonical, BuildRow.profile, BuildRow.outputs, other.profile, other.outputs)
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
         .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
         .outerjoin(BuildRow, (BuildRow.name == JobRow.build) & (BuildRow.executor == JobRow.executor))
+        .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
         .where(AttemptRow.state == AttemptState.sent, or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != epoch))
         .order_by(AttemptRow.id)
         .limit(limit)
@@ -80,8 +84,9 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
             first=number == 0,
             profile=profile,
             outputs=outputs,
+            reference=None if job.reference is None else {"build": job.reference, "profile": other_profile, "outputs": other_outputs},
         )
-        for attempt, number, job, canonical, profile, outputs in session.execute(query)
+        for attempt, number, job, canonical, profile, outputs, other_profile, other_outputs in session.execute(query)
     ]
 
 

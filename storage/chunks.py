@@ -19,11 +19,19 @@ from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow
 Work = list[list[int]]  # [[seed, repeat], ...]
 
 MAX_WORK = 2000  # a message stays below some 64 KiB, and a lost attempt costs no more than this
+REFERENCE_BYTES = 2**29  # outputs of a reference build that one attempt keeps in a worker's memory
+OUTPUT_BYTES = 8  # per element of the shape: y or dx in fp32, and as much again for a downstream output
 ACTIVE = (JobState.queued, JobState.running)
 
 # First guesses until a job of the subject has been measured: seconds per seed, and per element of the shape. The emulator does about
 # 7e6 elements a second on two cores; a device is bound by the host's comparison, about 3e7 elements a second.
-SEED_S = {"emulator": (0.003, 1.4e-7), "ttnn": (0.02, 4e-8), "gtest": (5.0, 0.0), "pytest": (5.0, 0.0)}
+SEED_S = {
+    "emulator": (0.003, 1.4e-7),
+    "ttnn": (0.02, 4e-8),
+    "torch": (0.003, 1e-7),
+    "gtest": (5.0, 0.0),
+    "pytest": (5.0, 0.0),
+}
 UNKNOWN_SEED_S = (0.01, 1.4e-7)
 
 
@@ -42,10 +50,15 @@ def estimate_seed_s(session: Session, subject_key: str, executor: str, elements:
     return fixed + per_element * elements
 
 
-def cut(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float) -> list[Work]:
-    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal size."""
+def most_seeds(elements: int, reference: str | None) -> int:
+    """How many seeds of a shape a chunk may have: a worker keeps what a reference build made of all of them."""
+    return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
+
+
+def cut(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK) -> list[Work]:
+    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal size, at most `most` each."""
     work = [[seed, repeat] for seed in seeds for repeat in range(repeats)]
-    size = min(MAX_WORK, max(1, int(chunk_s / seed_s)))
+    size = min(MAX_WORK, most, max(1, int(chunk_s / seed_s)))
     count = math.ceil(len(work) / size)
     edges = [len(work) * k // count for k in range(count + 1)]
     return [work[low:high] for low, high in pairwise(edges)]

@@ -68,7 +68,9 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
-    """The flags that the seeds of a job call for."""
+    """The flags that the seeds of a job call for. None of a job that compares two builds: a flag is about one build and float64."""
+    if job.reference is not None:
+        return []
     pairs = {Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance, Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight}
     counts = job.counts if job.kernel != KERNEL else _iterations_with(session, job.id, [verdict.value for verdict in pairs])
     return [_finding(session, job, verdict, kind, counts[verdict.value]) for verdict, kind in pairs.items() if counts.get(verdict.value)]
@@ -127,7 +129,9 @@ def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[
     return dict(own.get("tolerance", {}))
 
 
-def check_line(canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str) -> str:
+def check_line(
+    canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str, reference: str | None = None
+) -> str:
     """The shell command that runs one seed of a test again on the reader's own machine.
 
     Of a tolerance that differs between outputs it takes the one of the output in question: the command has no flags for the others.
@@ -137,6 +141,8 @@ def check_line(canonical: Mapping[str, Any], *, build: str, executor: str, seed:
     words = ["gonogo", "check", "--kernel", canonical["kernel"], "--shape", ",".join(str(n) for n in canonical["shape"]), "--build", build]
     if executor != "emulator":
         words += ["--executor", executor]
+    if reference is not None:
+        words += ["--reference-build", reference]
     words += ["--seeds", "1", "--seed-start", str(seed)]
     if "epsilon" in canonical:
         words += ["--epsilon", repr(canonical["epsilon"])]

@@ -44,6 +44,8 @@ class NewJob:
     request: Mapping[str, Any] = field(default_factory=dict)  # the body as it was posted, for display and for resubmission
     chunk_seconds: float = 20.0
     resubmit_of: str | None = None
+    reference: str | None = None
+    """The build that this one is compared with."""
 
     @property
     def queue(self) -> str:
@@ -78,6 +80,7 @@ class Job:
     labels: dict[str, Any]
     commit: dict[str, Any] | None
     resubmit_of: str | None
+    reference: str | None
     total: int
     done: int
     chunks: int
@@ -117,6 +120,7 @@ class Job:
             "labels": self.labels,
             "commit": self.commit,
             "resubmit_of": self.resubmit_of,
+            "reference": None if self.reference is None else {"build": self.reference},
             "total": self.total,
             "done": self.done,
             "counts": self.counts,
@@ -154,7 +158,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     now = now or utcnow()
     test_specs.ensure(session, key=new.test_key, subject_key=new.subject_key, kernel=new.kernel, canonical=dict(new.canonical), now=now)
     seconds = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
-    parts = chunks.cut(new.seeds, new.repeats, seconds, new.chunk_seconds)
+    parts = chunks.cut(new.seeds, new.repeats, seconds, new.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference))
     job_id = new_id()
     session.add(
         JobRow(
@@ -177,6 +181,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
             labels=dict(new.labels),
             commit=None if new.commit is None else dict(new.commit),
             resubmit_of=new.resubmit_of,
+            reference=new.reference,
             total=len(new.seeds) * new.repeats,
             chunk_count=len(parts),
             open_chunks=len(parts),
@@ -287,6 +292,7 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
             request=old.request,
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
+            reference=old.reference,
         ),
         now=now,
     )

@@ -86,6 +86,7 @@ class JobRow(Base):
     labels: Mapped[dict[str, Any]]
     commit: Mapped[dict[str, Any] | None]
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
+    reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
     # Counters, changed under the job's lock.
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)

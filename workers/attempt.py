@@ -14,6 +14,7 @@ from typing import Any
 
 from gonogo.inputs import generate, quantise
 from gonogo.problems import InfrastructureError
+from gonogo.tests import TestSpec
 from workers import queue
 from workers.batches import Batches
 from workers.chunk import Chunk, Work
@@ -29,6 +30,7 @@ from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
 from workers.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang
 from workers.postman import Postman
+from workers.reference import References
 from workers.report_pipeline import parts_for
 from workers.rows import Place, failed
 from workers.threads import Threads
@@ -76,7 +78,7 @@ class Bench:
 class Attempt:
     """Runs one chunk. `run` belongs to one thread; `stop` may come from any."""
 
-    def __init__(self, chunk: Chunk, meaning: Meaning, bench: Bench) -> None:
+    def __init__(self, chunk: Chunk, meaning: Meaning, bench: Bench, reference: Meaning | None = None) -> None:
         self.chunk = chunk
         self._meaning = meaning
         self._bench = bench
@@ -89,6 +91,10 @@ class Attempt:
         self._evidence, self._pipeline = parts_for(chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals)
         self._log_tail = ""
         self._error: str | None = None
+        self._references: References | None = None
+        if chunk.reference is not None and reference is not None and isinstance(chunk.test, TestSpec):
+            self._references = References(chunk, chunk.test, chunk.reference, reference)
+            self._pipeline.compare = self._references.compare
 
     def stop(self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None) -> None:
         """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at most `grace_s`. The first reason stays."""
@@ -157,6 +163,8 @@ class Attempt:
             if why:
                 self._check(held, why)
             self._bench.keeper.ran()
+            if self._references is not None:
+                self._run_references(self._references, held)
             barren = 0
             while self._pipeline.has_work:
                 self._one_child(held)
@@ -168,6 +176,17 @@ class Attempt:
         # The chip is free for others from here on; what is left is host work
         self._stage("judging")
         self._pipeline.finish()
+
+    def _run_references(self, references: References, held: locks.HeldDevice) -> None:
+        """Have the reference build run every seed; those that it fails on are errors, and this build does not run them."""
+        self._stage("reference")
+        try:
+            references.run(held, self._bench.pool, self._bench.threads, self._bench.vitals, self._adopt)
+        finally:
+            self._host = None
+        references.fail(self._pipeline, self._batches, self._evidence.log_of, self._bench.device.identity)
+        if references.lost:
+            self._check(held, "a kernel of the reference build hung or died")
 
     def _one_child(self, held: locks.HeldDevice) -> None:
         """Run seeds in one fresh child until all are done or the child is lost."""

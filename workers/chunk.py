@@ -8,6 +8,7 @@ from typing import Any
 
 from gonogo import fields
 from gonogo.inputs import MAX_SEED
+from gonogo.pairs import Reference
 from gonogo.problems import FieldError
 from gonogo.selections import Subject, parse_subject
 from gonogo.tests import TestSpec
@@ -41,6 +42,8 @@ class Chunk:
     evidence_worst: int
     profile: str | None
     produced: tuple[str, ...] | None
+    reference: Reference | None = None
+    """The build that this one is compared with."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any], *, max_elements: int, seed_deadline_s: float) -> Chunk:
@@ -68,6 +71,7 @@ class Chunk:
             evidence_worst=fields.integer(artifacts.get("worst", 1), "artifacts.worst", least=0, most=MOST_EVIDENCE),
             profile=None if body.get("profile") is None else _text(body, "profile"),
             produced=None if outputs is None else tuple(str(name) for name in outputs),
+            reference=Reference.parse(body.get("reference")),
         )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
+from gonogo.judging import SeedJudgement, judge
 from gonogo.numerics.layernorm import reference
 from gonogo.problems import GonogoError, InfrastructureError, KernelOutputError
 from gonogo.selections import Subject
@@ -62,6 +62,7 @@ WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_f
 
 Arrays = dict[str, NDArray[Any]]
 Judged = tuple[Row, dict[str, FloatArray], Arrays]
+Compare = Callable[[SeedJudgement, int, Arrays, Arrays, dict[str, FloatArray]], SeedJudgement]
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Pipeline:
         self._slots = 0
         self.answered = 0
         """How many seeds the present child has answered, with or without numbers."""
+        self.compare: Compare | None = None
+        """Compares a judged seed with what a reference build made of it; None: there is none."""
         self._host_run = ""
         self._position = 0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -162,6 +165,12 @@ class Pipeline:
     def count_position(self) -> None:
         """A kernel that is no seed of ours (of the context) ran in this child."""
         self._position += 1
+
+    def withdraw(self, seeds: set[int]) -> list[Work]:
+        """Give up these seeds, which the caller will answer for."""
+        gone = [work for work in self._todo if work[0] in seeds]
+        self._todo = deque(work for work in self._todo if work[0] not in seeds)
+        return gone
 
     def take_all(self) -> list[Work]:
         """The seeds left, which the caller will answer for."""
@@ -367,6 +376,8 @@ class Pipeline:
         raw, given = item.inputs.result()
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             judgement = judge(self._test, raw, given, outputs, profile=self._meaning.profile, produced=self._meaning.produced)
+        if self.compare is not None:
+            judgement = self.compare(judgement, item.work[0], raw, given, outputs)
         return rows.judged(item.work, place, duration, judgement), outputs, given
 
     def _collect(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo import pairs
 from gonogo.judging import SeedJudgement
 from gonogo.verdicts import Explanation, Verdict
 from workers.chunk import Work
@@ -26,8 +27,10 @@ class Place:
 
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
-    """The row of a seed with numbers."""
-    return {**_head(work, place, duration_ms), **plain(judgement.to_json())}
+    """The row of a seed with numbers; its message, where it was compared with a reference build and differs by more than rounding."""
+    row = {**_head(work, place, duration_ms), **plain(judgement.to_json())}
+    said = pairs.words(judgement)
+    return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
 
 
 def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, message: str) -> Row:

@@ -92,6 +92,10 @@ class Runner:
             bench = self._shop.benches[chunk.executor]
             meaning = meanings.meaning(spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced)
             meaning = replace(meaning, environment={**meaning.environment, **bench.device.environment})
+            asked, reference = chunk.reference, None
+            if asked is not None:
+                reference = meanings.meaning(spec, asked.build, self._shop.builds, profile=asked.profile, produced=asked.produced)
+                reference = replace(reference, environment={**reference.environment, **bench.device.environment})
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
             if isinstance(body.get("attempt"), str):
@@ -99,7 +103,7 @@ class Runner:
                 finished = {"attempt": body["attempt"], "outcome": Outcome.error.value, "error": str(problem), **nothing}
                 next(iter(self._shop.benches.values())).postman.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
             return None
-        return Attempt(chunk, meaning, bench)
+        return Attempt(chunk, meaning, bench, reference)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

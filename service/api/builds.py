@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.builds import EMULATOR, PROFILES, Build, emulator_builds
+from gonogo.builds import EMULATOR, PROFILES, Build, known_build, own_builds
 from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router
 from service.api.job_schemas import NAME, Word
 from service.context import Admin, Ctx, Reader
@@ -32,7 +32,7 @@ class BuildIn(Strict):
 
 
 class BuildOut(BaseModel):
-    """A build; `created_at` is null for those that are part of the emulator."""
+    """A build; `created_at` is null for those that our own executors know."""
 
     name: str
     executor: str
@@ -55,12 +55,12 @@ class BuildPage(BaseModel):
 def list_builds(
     context: Ctx, _who: Reader, executor: Filter = None, line: Filter = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    """Those of the emulator and those that were registered, by name."""
+    """Those that our own executors know (the emulator's, torch's) and those that were registered, by name."""
     with context.reading() as session:
         registered = stored.list_(session, executor=executor, line=line, limit=limit + 1, cursor=cursor).items
     own = [
         {**build.to_json(), "created_at": None}
-        for name, build in emulator_builds().items()
+        for name, build in own_builds().items()
         if executor in {None, build.executor} and line in {None, build.line} and (cursor is None or name > cursor)
     ]
     both: list[dict[str, Any]] = sorted([*registered, *own], key=lambda build: str(build["name"]))
@@ -73,8 +73,9 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
     build = Build.parse(body.model_dump(), path="")
     if build.executor == EMULATOR:
         raise BadField("executor", build.executor, "the emulator's builds are part of it", limit="any other executor")
-    if build.name in emulator_builds():
-        raise BadField("name", build.name, "is a build of the emulator", limit="another name")
+    if (own := known_build(build.name)) is not None:
+        whose = "the emulator" if own.executor == EMULATOR else own.executor
+        raise BadField("name", build.name, f"is a build of {whose}", limit="another name")
     with context.session() as session:
         known = stored.get(session, build.name)
         try:

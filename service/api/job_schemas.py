@@ -52,6 +52,12 @@ class Commit(Strict):
     pull_request: int | None = Field(None, ge=1, le=2**31 - 1)
 
 
+class Reference(Strict):
+    """Another build of the same executor, to compare with."""
+
+    build: str = Field(pattern=NAME, max_length=200)
+
+
 def _kind_of_seeds(value: object) -> str:
     return "list" if isinstance(value, list) else "range"
 
@@ -85,7 +91,9 @@ class JobIn(Strict):
     )
     build: str = Field(pattern=NAME, max_length=200)
     target: Target = Target()
-    reference: None = Field(None, description="the float64 reference of the test's kernel; no other can be named yet")
+    reference: Reference | None = Field(
+        None, description="a build to compare with, beside the float64 reference of the test's kernel; null: that alone"
+    )
     seeds: Seeds
     repeats: int = Field(1, ge=1, le=MAX_REPEATS)
     context: ContextOf = "isolated"
@@ -144,6 +152,7 @@ class JobOut(BaseModel):
     labels: dict[str, str]
     commit: dict[str, Any] | None
     resubmit_of: str | None
+    reference: dict[str, str] | None
     total: int
     done: int
     counts: dict[str, int]

@@ -56,14 +56,14 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
         new = submission.resolve(session, checked, context.settings, who.name)
         seed_s = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
         queue = queue_reads.look(session, new.queue, timeout_s=context.settings.heartbeat_timeout_s)
-    results = len(new.seeds) * new.repeats
+    results, most = len(new.seeds) * new.repeats, chunks.most_seeds(new.elements, new.reference)
     return answer(
         {
             "test_key": new.test_key,
             "subject_key": new.subject_key,
             "queue": new.queue,
             "results": results,
-            "chunks": len(chunks.cut(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)),
+            "chunks": len(chunks.cut(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds, most=most)),
             "seed_s": seed_s,
             "device_s": seed_s * results,
             "queue_chunks": queue.chunks,

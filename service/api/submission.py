@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR, Build, emulator_builds
+from gonogo.builds import EMULATOR, Build, known_build, own_builds
 from gonogo.problems import FieldError
 from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
 from gonogo.tests import TestSpec
@@ -43,10 +43,11 @@ def check(body: JobIn, settings: Settings) -> Submission:
 def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
     """The job to create: its build and executor must be known and fit together. Raises FieldError."""
     body, test = submission.body, submission.test
-    build = _build(session, body, settings)
+    build = _build(session, body.build, body.target.executor, settings, "build")
     if isinstance(test, TestSpec) and build.outputs is not None and not any(build.produces(output) for output in test.outputs):
         reason = f"produces nothing that {test.kernel} has ({', '.join(test.outputs)})"
         raise FieldError("build", build.name, reason, limit="a build with one of them; this one has " + ", ".join(build.outputs))
+    reference = None if body.reference is None or isinstance(test, Selection) else _reference(session, body, build, test, settings)
     request = body.model_dump(mode="json", exclude={"test", "context"})
     return NewJob(
         test_key=test.key,
@@ -70,7 +71,19 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         owner=owner,
         request=request,
         chunk_seconds=settings.chunk_seconds,
+        reference=reference,
     )
+
+
+def _reference(session: Session, body: JobIn, build: Build, test: TestSpec, settings: Settings) -> str:
+    """The name of the build to compare with: known, of the target's executor, with an output in common. Raises FieldError."""
+    assert body.reference is not None
+    field = "reference.build"
+    other = _build(session, body.reference.build, body.target.executor, settings, field)
+    if not any(build.produces(output) and other.produces(output) for output in test.outputs):
+        limit = f"a build with one of {', '.join(output for output in test.outputs if build.produces(output))}"
+        raise FieldError(field, other.name, f"has no output in common with {build.name!r} that {test.kernel} has", limit=limit)
+    return other.name
 
 
 def plugins(settings: Settings) -> set[str]:
@@ -91,6 +104,9 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
     if isinstance(body.context, Prepared):
         reason = "a selection has no prepared context: what runs before a test is the order of its suite"
         raise FieldError("context", body.context.name, reason, limit='"isolated"; a suite with `order` in the builds file')
+    if body.reference is not None:
+        reason = "tests that exist already aren't compared with another build's"
+        raise FieldError("reference.build", body.reference.build, reason, limit="null")
     if body.repeats > 1 and selection.seed_of(0) is None:
         reason = "an iteration without a controlled seed can't be run again"
         raise FieldError("repeats", body.repeats, reason, limit="1; more iterations are more seeds, a controlled seed is a shuffle")
@@ -127,11 +143,10 @@ def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
     return tuple(body.seeds)
 
 
-def _build(session: Session, body: JobIn, settings: Settings) -> Build:
+def _build(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
     """The build of that name on that executor. Registered ones first: a name means one thing, whoever asks."""
-    name, executor = body.build, body.target.executor
     registered = builds.get(session, name)
-    known = emulator_builds().get(name)
+    known = known_build(name)
     if registered is not None:
         known = replace(
             Build.parse({field: registered[field] for field in ("name", "executor", "line", "sequence", "commit", "profile", "outputs")})
@@ -140,7 +155,8 @@ def _build(session: Session, body: JobIn, settings: Settings) -> Build:
         if known.executor == executor:
             return known
         if executor in OWN_EXECUTORS or registered is not None:
-            raise FieldError("target.executor", executor, f"build {name!r} is of another executor", limit=known.executor)
+            wrong = ("target.executor", executor) if field == "build" else (field, name)
+            raise FieldError(*wrong, f"build {name!r} is of another executor", limit=known.executor if field == "build" else executor)
     built, served = queue_reads.executors(session)
     executors = OWN_EXECUTORS | plugins(settings) | built | served
     if executor not in executors:
@@ -148,5 +164,6 @@ def _build(session: Session, body: JobIn, settings: Settings) -> Build:
     if executor in (plugins(settings) | served) - OWN_EXECUTORS:
         return Build(name=name, executor=executor, line=executor)
     if executor == EMULATOR:
-        raise FieldError("build", name, "unknown build", limit="one of " + ", ".join(emulator_builds()))
-    raise FieldError("build", name, "unknown build", limit=f"a build registered for {executor} (GET /api/v1/builds?executor={executor})")
+        raise FieldError(field, name, "unknown build", limit="one of " + ", ".join(own_builds(executor)))
+    choices = [*own_builds(executor), f"a build registered for {executor} (GET /api/v1/builds?executor={executor})"]
+    raise FieldError(field, name, "unknown build", limit=", ".join(choices))

@@ -85,6 +85,7 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
         "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS},
         "profile": item.profile,
         "outputs": item.outputs,
+        "reference": item.reference,
     }
 
 

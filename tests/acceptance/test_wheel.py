@@ -74,6 +74,8 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     assert not [name for name in names if name.startswith("dashboards/web/")], "the scripts' sources: the wheel has what is built from them"
     assert [name for name in names if name.startswith("migrations/versions/")]
     assert "migrations/env.py" in names
+    kernels = ROOT / "workers/executors/child/kernels"
+    assert {f"workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")} <= names
     assert {f"dashboards/templates/{path.name}" for path in (ROOT / "dashboards/templates").glob("*.html")} <= names
     chunks = {f"dashboards/static/{file}" for chunk in manifest.values() for file in (chunk["file"], *chunk.get("css", ()))}
     assert chunks

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.builds import DOWNSTREAM
 from gonogo.problems import InfrastructureError
 from gonogo.tests import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]
 
-_PER_ELEMENT = frozenset({"x", "dy", "y", "dx"})
+_PER_ELEMENT = frozenset({"x", "dy", "y", "dx"}.union(*DOWNSTREAM.values()))
 _PER_ROW = frozenset({"mean", "rstd"})
 
 
@@ -103,7 +104,9 @@ def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str
 
 def output_shapes(test: TestSpec, produced: tuple[str, ...] | None = None) -> dict[str, tuple[int, ...]]:
     """Name and shape of every output that the build must give; `produced` is what the build declares (None = all of the kernel's)."""
-    return {name: tensor_shape(name, test.shape) for name in test.outputs if produced is None or name in produced}
+    downstream = () if produced is None else DOWNSTREAM.get(test.kernel, ())
+    names = (*test.outputs, *downstream)
+    return {name: tensor_shape(name, test.shape) for name in names if produced is None or name in produced}
 
 
 def check_outputs(outputs: object, expected: Mapping[str, tuple[int, ...]]) -> dict[str, FloatArray]:

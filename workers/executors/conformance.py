@@ -56,14 +56,16 @@ def checks(
     produced: tuple[str, ...] | None = None,
     right: bool = True,
     deterministic: bool = True,
+    own_statistics: bool = True,
 ) -> list[Check]:
     """The suite for one factory and one of its builds.
 
     `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None = all). `right=False` leaves out the
-    comparison with the reference (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary).
+    comparison with the reference (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary),
+    `own_statistics=False` the backward kernel without mean and rstd (a build that must be given them).
     """
     found = [Check("an unknown build is refused", lambda: unknown_build(factory))]
-    for test in _tests(kernels, shapes):
+    for test in _tests(kernels, shapes, own_statistics):
         case = _Case(factory, build, test, produced)
         where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
         found.append(Check(f"outputs have names, shapes and types: {where}", lambda case=case: outputs_conform(case)))  # type: ignore[misc]
@@ -155,11 +157,11 @@ def results_kept(factory: Factory, build: str, kernel: str, shapes: Sequence[tup
         assert array.tobytes() == content, f"a later run changed the {name} that an earlier one had returned"
 
 
-def _tests(kernels: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Iterator[TestSpec]:
+def _tests(kernels: Sequence[str], shapes: Sequence[tuple[int, ...]], own_statistics: bool) -> Iterator[TestSpec]:
     for kernel in kernels:
         for shape in shapes:
             yield TestSpec.parse({"kernel": kernel, "shape": list(shape)})
-        if KERNELS[kernel].given_statistics:
+        if KERNELS[kernel].given_statistics and own_statistics:
             yield TestSpec.parse({"kernel": kernel, "shape": list(shapes[0]), "numerics": {"statistics": "own"}})
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 EMULATOR = "emulator"
 GTEST = "gtest"
 PYTEST = "pytest"
+TORCH = "torch"
+TTNN = "ttnn"
 CHILD = str(Path(__file__).resolve().parent / "child")
 """The modules of executors that run in a build's own interpreter, which may know nothing of gonogo."""
 
@@ -64,6 +66,16 @@ def pytest() -> ExecutorSpec:
     return ExecutorSpec(PYTEST, "pytest_executor", "PytestExecutor", paths=(CHILD,))
 
 
+def torch() -> ExecutorSpec:
+    """PyTorch: in the interpreter that the builds file names, else in our own, which then needs torch."""
+    return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD,))
+
+
+def ttnn() -> ExecutorSpec:
+    """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then needs ttnn."""
+    return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD,))
+
+
 def parse(text: str) -> dict[str, ExecutorSpec]:
     """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't be read, or a name used twice."""
     specs: dict[str, ExecutorSpec] = {}
@@ -78,14 +90,13 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
     return specs
 
 
-OWN = {EMULATOR: emulator, GTEST: gtest, PYTEST: pytest}
+OWN = {EMULATOR: emulator, TORCH: torch, TTNN: ttnn, GTEST: gtest, PYTEST: pytest}
 """Our own executors; no plug-in may take one of their names."""
 
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
     return _limited({name: make() for name, make in OWN.items()} | parse(load_settings().executors if text is None else text))
-
 
 
 def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:

@@ -88,15 +88,18 @@ class GivenMoments:
         """statistics: own."""
         m = moments(x, epsilon, t)
         r = m.rstd
+        # Kept for the backward pass in a format of their own: rounded once more, by what can be predicted but for ties
+        mean_step, rstd_step = t.kept * binade(np.abs(m.mean) + m.bound_mean), t.kept * binade(r + m.bound_rstd)
+        kept_mean, kept_rstd = (round_even(each, t.kept) - each if t.kept else np.zeros_like(each) for each in (m.mean, r))
         return cls(
             m.mean,
             r,
-            m.bound_mean,
-            m.bound_rstd / r,
-            m.var_mean,
-            m.var_rstd / r**2,
-            (m.trend_mean, m.lane_bias, m.together_mean),
-            (m.trend_rstd / r, m.together_rstd / r),
+            m.bound_mean + mean_step,
+            (m.bound_rstd + rstd_step) / r,
+            m.var_mean + mean_step**2 / 3,
+            (m.var_rstd + rstd_step**2 / 3) / r**2,
+            (m.trend_mean, m.lane_bias, m.together_mean, kept_mean),
+            (m.trend_rstd / r, m.together_rstd / r, kept_rstd / r),
             m.informative,
         )
 
@@ -104,8 +107,13 @@ class GivenMoments:
 def given_moments(given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms) -> GivenMoments:
     """Those of the kernel on what the device was given."""
     if t.own is None:
-        return GivenMoments.given(given["mean"], given["rstd"])
-    return GivenMoments.own(np.asarray(given["x"], np.float64), epsilon, t.own)
+        known = GivenMoments.given(given["mean"], given["rstd"])
+    else:
+        known = GivenMoments.own(np.asarray(given["x"], np.float64), epsilon, t.own)
+    if not t.late_mean:
+        return known
+    late = t.late_mean * np.abs(known.mean)
+    return replace(known, mean_error=known.mean_error + late, var_mean=known.var_mean + late**2)
 
 
 def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: BackwardTerms) -> dict[str, Expectation]:
@@ -257,14 +265,10 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     c_read = as_read(dy, t) * (xhat + d_xhat)
     # fp32 buffers are re-read as TF32, truncated: one sign in all terms
     d_c = (truncate(c_read, TF32_READ) if t.stored_column == TF32_READ else round_away(c_read, t.stored_column)) - c
-    expected["dgamma"] = with_own_statistics(
-        column_sum(
-            row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t
-        ),
-        dy,
-        xhat,
-        known,
+    sums = column_sum(
+        row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t
     )
+    expected["dgamma"] = sums if t.own is None else with_own_statistics(sums, dy, xhat, known)
     magnitude = np.abs(dy).sum(axis=0)
     read = t.read + t.product
     expected["dbeta"] = column_sum(
@@ -312,13 +316,16 @@ def column_sum(
     """
     reference = tiles.sum(axis=0)
     partial = np.abs(np.cumsum(tiles, axis=0)).max(axis=0)
+    if t.column is not None:  # within a tile the running sum walks: at least by the terms' root of the sum of squares
+        partial = np.maximum(partial, magnitude / rows**0.5)
     stored = t.stored_partial * binade(partial)
-    before = bound + min(rows, 1024) * t.accumulate * magnitude + len(tiles) * stored + scale * np.abs(reference)
-    one_sign = (min(rows, 1024) * t.accumulate * partial) ** 2 / 12 if t.in_order else 0.0
+    u = t.accumulate if t.column is None else t.column
+    before = bound + min(rows, 1024) * u * magnitude + len(tiles) * stored + scale * np.abs(reference)
+    one_sign = (min(rows, 1024) * u * partial) ** 2 / 12 if t.in_order else 0.0
     noise = (
         variance
         + one_sign
-        + rows * (t.accumulate * partial) ** 2
+        + rows * (u * partial) ** 2
         + len(tiles) * stored**2 / 3
         + output_bound(reference[None, :], t.out, t.out_block)[0] ** 2 / 3
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.builds import PROFILES
+from gonogo.numerics.budgets import aten, ttnn
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class BackwardTerms:
     stored_partial: float  # u of the column sums stored after each row tile
     in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
     own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
+    column: float | None = None  # u of each addition down a column, where it isn't `accumulate`
+    late_mean: float = 0.0  # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken afterwards
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class ForwardTerms:
     scale: float  # systematic relative error of y
     first_order: bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
     running: bool  # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
+    kept: float = 0.0  # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them again
 
 
 def _named(profile: str) -> str:
@@ -113,9 +117,10 @@ def _wide(test: TestSpec) -> bool:
 
 
 def _buffer(test: TestSpec, name: str) -> float:
-    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for `generic`, are those of an all-fp32
-    test that leaves `buffers` at its default."""
-    if test.numerics.buffers in ("fp32", "tf32") or (name == "generic" and _wide(test) and test.numerics.buffers == "bf16"):
+    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for `generic` and `ttnn`, are those of an
+    all-fp32 test that leaves `buffers` at its default."""
+    by_default = name in ("generic", ttnn.PROFILE) and _wide(test) and test.numerics.buffers == "bf16"
+    if by_default or test.numerics.buffers in ("fp32", "tf32"):
         return TF32_READ
     return UNIT_ROUNDOFF[test.numerics.buffers]
 
@@ -134,6 +139,8 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     tiles = -(-n // 32)
     own = forward_terms(test, profile) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
+    if name in aten.PROFILES:
+        return BackwardTerms(**aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own)
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return BackwardTerms(
@@ -188,7 +195,7 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     )
     if name == "tt-train":
         return common
-    return replace(
+    generic = replace(
         common,
         stored_product=buffers,
         stored_weighted=buffers,
@@ -199,6 +206,10 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
         scale=max(GENERIC_SCALE if buffers >= 2.0**-8 else buffers, common.scale),
         stored_partial=buffers,
     )
+    if name == ttnn.PROFILE:
+        losses = FIDELITY_LOSS[numerics.fidelity]
+        return replace(generic, **ttnn.backward(test, UNIT_ROUNDOFF, read=TF32_READ, alignment=ALIGNMENT, losses=losses))
+    return generic
 
 
 def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
@@ -208,6 +219,8 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     numerics = test.numerics
     n = test.features
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
+    if name in aten.PROFILES:
+        return ForwardTerms(**aten.forward(test, UNIT_ROUNDOFF), out=out, out_block=block)
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return ForwardTerms(
@@ -232,7 +245,7 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
     buffers = _buffer(test, name)
     epsilon = np.array([test.epsilon], dtype=np.float32)
     truncated = float((epsilon.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)[0])
-    return ForwardTerms(
+    generic = ForwardTerms(
         out=out,
         out_block=block,
         stored=buffers,
@@ -249,3 +262,4 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
         first_order=_reads_tf32(test),
         running=False,
     )
+    return replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT)) if name == ttnn.PROFILE else generic

@@ -1,0 +1,31 @@
+"""The conformance suite of executors, passed by the real ttnn kernels on the simulated Wormhole."""
+
+from __future__ import annotations
+
+import pytest
+from simulated import Child
+
+from workers.executors.conformance import checks
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SHAPES = ((1, 1, 32, 64), (2, 3, 40))
+"""Whole tiles, and ragged ones of more rows than one tile holds together."""
+SUITES = (
+    ("ttnn", "layernorm_fw", ("y",), (*SHAPES, (7,))),
+    ("ttnn", "layernorm_bw", ("dx", "dgamma", "dbeta"), SHAPES[:1]),
+    ("ttnn-generic-bw", "layernorm_bw", ("dx",), SHAPES),
+)
+
+
+@pytest.mark.parametrize(("build", "kernel", "produced", "shapes"), SUITES, ids=lambda value: value if isinstance(value, str) else "")
+def test_it_conforms(child: Child, build: str, kernel: str, produced: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> None:
+    suite = checks(child.executor, build, kernels=[kernel], shapes=shapes, produced=produced, own_statistics=False)
+    broken = []
+    for check in suite:
+        try:
+            check()
+        except AssertionError as problem:
+            broken.append(f"{check}: {problem}")
+    assert not broken, "\n".join(broken)
+    assert len(suite) > 4 * len(shapes)

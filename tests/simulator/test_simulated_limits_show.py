@@ -1,0 +1,78 @@
+"""What the simulator is known to get wrong does go wrong there, with the verdict that is registered: a limit that has gone fails here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import clean_environment, gonogo
+from simulated import Child, servers
+
+from gonogo.builds import own_builds
+from gonogo.inputs import generate, quantise
+from gonogo.judging import judge
+from gonogo.tests import TestSpec
+from workers.executors.base import ExecutorFailure, shaped_inputs
+from workers.executors.limits import LIMITS, known
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+FORWARD: dict[str, Any] = {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-2, "atol": 5e-2}}
+MEETING: dict[str, tuple[str, dict[str, Any]]] = {
+    "welford": ("ttnn-welford", {}),
+    "moreh-statistics": ("ttnn-moreh", {}),
+    "block-formats": ("ttnn", {"numerics": {"input": {"x": "bfp8_b"}, "output": "bfp8_b"}}),
+    "one-row-of-cores": ("ttnn", {"memory": {"sharded": [1, 2]}}),
+}
+"""Limit -> a build and fields of a test that meet it."""
+DEADLINE_S = 30.0
+"""The same shard sizes on a grid that works take 2 s, 12 s with compilation."""
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
+def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, limit: Any) -> None:
+    build, fields = MEETING[limit.name]
+    test = TestSpec.parse(FORWARD | fields)
+    child = Child(builds, build)
+    assert known(test.canonical(), build, child.meaning.environment) == [limit]
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    try:
+        outputs = child.run(build, test, shaped_inputs(test, given), DEADLINE_S)
+        assert servers(child.host.host_run), "without a server nothing below says anything"
+        build_known = own_builds("ttnn")[build]
+        verdict = judge(test, raw, given, outputs, profile=build_known.profile, produced=build_known.outputs).verdict.value
+    except ExecutorFailure as problem:
+        verdict = problem.verdict
+    finally:
+        child.host.kill()
+    assert verdict == limit.verdict
+    assert servers(child.host.host_run) == []
+
+
+def check(builds: Path, *words: str) -> dict[str, Any]:
+    """The JSON of one `gonogo check` on the simulator."""
+    command = gonogo("check", "--executor", "ttnn", *words, "--json")
+    done = subprocess.run(
+        command, env=clean_environment(GONOGO_BUILDS=str(builds)), capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode in {0, 1}, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_check_passes_without_a_build_being_named(builds: Path) -> None:
+    forward = check(builds, "--kernel", "layernorm_fw", "--shape", "1,1,32,1024", "--seeds", "2")
+    assert (forward["verdict"], forward["counts"]) == ("pass", {"pass": 2})
+    assert "known_limits" not in forward
+    backward = check(builds, "--kernel", "layernorm_bw", "--shape", "1,1,64,96")
+    assert backward["verdict"] == "pass"
+
+
+def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
+    found = check(builds, "--kernel", "layernorm_fw", "--shape", "1,1,32,64", "--build", "ttnn-moreh", "--rtol", "1e-2", "--atol", "5e-2")
+    assert found["verdict"] == "fail"
+    assert found["known_limits"] == [limit.words for limit in LIMITS if limit.name == "moreh-statistics"]

@@ -1,0 +1,76 @@
+"""What the simulated Wormhole is known to get wrong: there the failure of a right kernel says nothing about the kernel.
+
+A limit changes no verdict: what the simulator gives is judged like anything else. It is named beside the verdict (`gonogo check`), listed
+in docs/wormhole.md (a test compares), and asked for by tests/simulator: a limit that has gone fails there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SIMULATED = "TT_METAL_SIMULATOR"
+"""The variable in a build's environment that makes ttnn run on a simulator instead of a card."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One thing that it can't do: for which tests and builds, the verdict that comes of it, and what is the matter."""
+
+    name: str
+    verdict: str
+    words: str
+    applies: Callable[[Mapping[str, Any], str], bool]
+    """Of a canonical test and the name of a build."""
+
+
+def _welford(test: Mapping[str, Any], build: str) -> bool:
+    return build == "ttnn-welford" or test.get("program") == "welford"
+
+
+def _statistics(test: Mapping[str, Any], build: str) -> bool:
+    return build == "ttnn-moreh" and test["kernel"] == "layernorm_fw"
+
+
+def _block_formats(test: Mapping[str, Any], _build: str) -> bool:
+    numerics = test.get("numerics", {})
+    given = numerics.get("input", "bf16")
+    return bool({"bfp8_b", "bfp4_b"} & {numerics.get("output"), *(given.values() if isinstance(given, Mapping) else [given])})
+
+
+def _one_row_of_cores(test: Mapping[str, Any], _build: str) -> bool:
+    memory = test.get("memory", "interleaved")
+    return isinstance(memory, Mapping) and memory["sharded"][0] == 1 and memory["sharded"][1] > 1
+
+
+LIMITS = (
+    Limit(
+        "welford",
+        "fail",
+        "The Welford reduction of ttnn.layer_norm gives wrong numbers, errors near 2, and leaves the core so that every later kernel of "
+        "the same process is wrong too. A pass is asked for on hardware only.",
+        _welford,
+    ),
+    Limit(
+        "moreh-statistics",
+        "fail",
+        "mean and rstd of moreh's forward are right in the first row of each tile only; in the others they are 0 and 1/sqrt(0 + epsilon). "
+        "A public report says the same of hardware.",
+        _statistics,
+    ),
+    Limit("block-formats", "crash", "bfp8_b tensors end the simulator: its unpacker has no conversion from that format.", _block_formats),
+    Limit(
+        "one-row-of-cores",
+        "hang",
+        "A tensor that is sharded over one row of several cores never ends; several rows of cores do.",
+        _one_row_of_cores,
+    ),
+)
+
+
+def known(test: Mapping[str, Any], build: str, environment: Mapping[str, str]) -> list[Limit]:
+    """The limits that this run meets: none on real hardware. `environment` is the build's own."""
+    if SIMULATED not in environment:
+        return []
+    return [limit for limit in LIMITS if limit.applies(test, build)]
