@@ -20,6 +20,7 @@ OUTSIDE_VARIABLES = {
     "GONOGO_BUILD": "set by a worker for the process that runs kernels: command, options and suites of its build, as JSON",
     "GONOGO_TEST_DATABASE_URL": "tests: a PostgreSQL server to use instead of a private one; its role may create databases",
     "GONOGO_TEST_BROKER_URL": "tests: a Redis database to use instead of a private one; it is flushed before each test",
+    "GONOGO_TEST_TORCH_PYTHON": "tests: an interpreter with torch, for the tests of the torch executor (`make torch` makes one)",
     "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",
 }
 
