@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
+    "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }
 

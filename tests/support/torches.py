@@ -19,7 +19,7 @@ CHILD = ROOT / "workers" / "executors" / "child"
 @cache
 def torch_python() -> str:
     """The interpreter that GONOGO_TEST_TORCH_PYTHON names, else ours when it has torch. Skips the test where there is none."""
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(VARIABLE) or None
     if named is None:
         if importlib.util.find_spec("torch") is None:
             pytest.skip(f"torch: no interpreter has it; `make torch` makes one, {VARIABLE} names it")

@@ -40,7 +40,9 @@ def test_plug_ins_are_read_from_their_variable() -> None:
     assert registry.parse("") == {}
 
 
-@pytest.mark.parametrize("text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "torch=m:F", "one=m:F@"])
+@pytest.mark.parametrize(
+    "text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "torch=m:F", "one=m:F@"]
+)
 def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(FieldError, match="GONOGO_EXECUTORS"):
         registry.parse(text)
