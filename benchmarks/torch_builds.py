@@ -86,8 +86,9 @@ def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
                     for key in ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio"):
                         numbers[key] = max(numbers.get(key, 0.0), each.statistics["reference"].get(key) or 0.0)
     for (name, output), numbers in largest.items():
-        row = [f"{numbers['max_abs']:.3g}", f"{numbers['ulp_max']:.3g}", f"{numbers['mismatch_fraction']:.2%}", f"{numbers['budget_ratio']:.3f}"]
-        table.add_row(name + suffix, output, *row, f"{spent[name]:.1f}")
+        sizes = [f"{numbers[key]:.3g}" for key in ("max_abs", "ulp_max")]
+        parts = [f"{numbers['mismatch_fraction']:.2%}", f"{numbers['budget_ratio']:.3f}", f"{spent[name]:.1f}"]
+        table.add_row(name + suffix, output, *sizes, *parts)
     return table
 
 

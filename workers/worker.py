@@ -98,7 +98,9 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     assert worker_key is not None
     key = worker_key.get_secret_value()
     known = registry.known(settings.executors)
-    names = list(known) if executor == ALL else [name.strip() for name in executor.split(",")]
+    file = meanings.read(settings.builds)
+    spoken_of = (*file.executors, *(str(entry["executor"]) for entry in file.builds.values()))
+    names = registry.ready(known, spoken_of) if executor == ALL else [name.strip() for name in executor.split(",")]
     for name in names:
         if name not in known:
             raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(known))
@@ -114,7 +116,7 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
     watcher = CancelWatcher(broker_url)
     benches = {name: Bench(worker, devices[name], lock_folder, pool, threads, postman, vitals) for name in names}
-    runner = Runner(Shop(settings, key, known, benches, meanings.read(settings.builds), watcher))
+    runner = Runner(Shop(settings, key, known, benches, file, watcher))
     register(app, runner, Wake.wake)
     if swept := sweep():
         log.warning("deleted %d folders that killed workers had left", swept)

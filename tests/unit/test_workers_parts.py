@@ -53,6 +53,15 @@ def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
         registry.find("theirs", "mine=m:F")
 
 
+def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "NEEDS", {"torch": "no_such_package"})
+    names = registry.known("mine=m:F")
+    assert registry.ready(names, ()) == ["emulator", "mine"]
+    assert registry.ready(names, ("torch", "other")) == ["emulator", "torch", "mine"]
+    monkeypatch.setattr(registry, "NEEDS", {"torch": "json"})
+    assert registry.ready(names, ()) == ["emulator", "torch", "mine"]
+
+
 def test_a_chunk_is_read_with_its_defaults() -> None:
     chunk = parse()
     assert chunk.work == ((0, 0), (7, 1))

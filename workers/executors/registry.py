@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ EMULATOR = "emulator"
 TORCH = "torch"
 OWN = (EMULATOR, TORCH)
 """Parts of GoNoGo: a plug-in can't have their names."""
+NEEDS = {TORCH: "torch"}
+"""The package that the interpreter of an executor of ours must have."""
 CHILD_MODULES = str(Path(__file__).resolve().parent / "child")
 """The folder of our executors that run in another interpreter: nothing else of ours is on that one's path."""
 
@@ -75,6 +78,13 @@ def parse(text: str) -> dict[str, ExecutorSpec]:
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
     return {EMULATOR: emulator(), TORCH: torch()} | parse(load_settings().executors if text is None else text)
+
+
+def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
+    """Those of the executors that a worker of "all" serves: not those of ours whose package is neither here nor in an interpreter that the
+    builds file speaks of (`named`: the executors that it names)."""
+    spoken_of = set(named)
+    return [name for name in specs if name not in NEEDS or name in spoken_of or find_spec(NEEDS[name]) is not None]
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:
