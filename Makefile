@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
 PYTEST_WORKERS ?= 2
+# An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
+TORCH_VERSION := 2.13.0
+TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up test test-sim wormhole-sim lint bench lock clean
+.PHONY: help setup demo up test test-sim wormhole-sim torch lint bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -50,13 +53,29 @@ up: setup ## run the service here until Ctrl-C
 test: setup ## all tests but those of test-sim; ARGS go to pytest
 	@# compiled code once, before several processes of the tests want it at the same time
 	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.pipeline import warm_up; EmulatorExecutor.warm(); warm_up()"
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
+	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
+	  $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
 
 wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
 	@$(BIN)/python -m simulator
 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
 	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/simulator $(ARGS)
+
+torch: $(TORCH_VENV)/.gonogo-torch ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
+
+# The first interpreter that runs and has a wheel of this version; pip's own settings say where wheels come from (a CPU's are enough).
+$(TORCH_VENV)/.gonogo-torch:
+	@set -euo pipefail; \
+	for python in $(TORCH_PYTHON) python3.11 python3.12 python3; do \
+	  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
+	  rm -rf "$(TORCH_VENV)"; "$$python" -m venv "$(TORCH_VENV)"; \
+	  echo "installing torch $(TORCH_VERSION) for $$python in $(TORCH_VENV)"; \
+	  if "$(TORCH_VENV)/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: torch==$(TORCH_VERSION) numpy \
+	    && "$(TORCH_VENV)/bin/python" -c 'import numpy, torch'; then touch "$@"; exit 0; fi; \
+	done; \
+	rm -rf "$(TORCH_VENV)"; \
+	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
 
 lint: setup ## ruff, mypy --strict, the arrows between the packages
 	@$(BIN)/ruff check .

@@ -215,7 +215,9 @@ def up(
     port: int | None = typer.Option(None, help="Port to bind, 0 for any (default: GONOGO_PORT, 8717)."),
     any_port: bool = typer.Option(False, "--any-port", help="Take another free port where the wanted one is taken."),
     var: Path | None = typer.Option(None, help="Folder of the database, keys and logs (default: GONOGO_VAR_DIR, ./var)."),
-    executor: str = typer.Option("all", help="Executors of the one worker, with commas; all: the emulator and those of GONOGO_EXECUTORS."),
+    executor: str = typer.Option(
+        "all", help="Executors of the one worker, with commas; all: the emulator, and those of GONOGO_EXECUTORS and GONOGO_BUILDS."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON line when ready, and problems as JSON."),
 ) -> None:
     """Run the whole service here, with no configuration: SQLite, a private Redis, the API, background and one emulator worker."""

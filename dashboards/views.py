@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, diagnoses, plots, reports, urls, words
+from dashboards import commands, comparisons, diagnoses, plots, reports, urls, words
+from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
@@ -109,6 +110,8 @@ class JobView:
     plot: SeedPlot | None
     diagnosis: DiagnosisView | None
     worst: tuple[SeedLine, ...]
+    reference: str | None
+    comparison: tuple[ComparisonLine, ...]
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[Mapping[str, Any], ...]
     check: str
@@ -175,6 +178,8 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         plot=plots.read(session, found, chosen) if found.done and (tests is None or chosen) else None,
         diagnosis=diagnoses.read(session, found),
         worst=tuple(_seed(seed) for seed in worst) if tests is None else (),
+        reference=found.reference,
+        comparison=comparisons.lines(worst) if tests is None else (),
         artifacts=tuple(
             ArtifactLine(url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT})
             for each in stored_artifacts.list_(session, job_id)

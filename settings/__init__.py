@@ -26,6 +26,7 @@ OUTSIDE_VARIABLES = {
     "GONOGO_TEST_BUILDS": "tests: the builds file of a host with a real card, for tests/hardware",
     "GONOGO_SIM_DIR": "`make wormhole-sim`: the folder of the simulated Wormhole; default `gonogo/wormhole-sim` in the user's cache folder",
     "GONOGO_SIM_PYTHON": "`make wormhole-sim`: its interpreter, Python 3.12 or 3.10; default the first on PATH that runs",
+    "GONOGO_TEST_TORCH_PYTHON": "tests: an interpreter with torch, for the tests of the torch executor (`make torch` makes one)",
     "GONOGO_REQUIRE": "tests: comma-separated parts (chromium, postgres, redis, ...) whose absence fails a test instead of skipping it",
 }
 

@@ -6,6 +6,7 @@ What a reference build does wrong is never the kernel's: a seed that it hangs, c
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -61,6 +62,7 @@ class References:
         self._failures: dict[int, tuple[str, str, str]] = {}
         self.lost = False
         """Whether a child hung or died: the device may have taken harm."""
+        self._one_at_a_time = threading.Lock()
 
     def run(self, held: HeldDevice, pool: HostPool, threads: Threads, vitals: Vitals, started: Callable[[KernelHost], None]) -> None:
         """Run every seed once. `started` gets each child, so that another thread can stop it. Raises Stopped or HostUnavailable."""
@@ -83,7 +85,8 @@ class References:
 
     def compare(self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays) -> SeedJudgement:
         """The judgement of a seed with the comparison with the reference build."""
-        with np.errstate(all="ignore"):
+        # Two large seeds at once would take twice the memory (2 GiB at 819x8462), and no less time: a comparison uses all cores
+        with self._one_at_a_time, np.errstate(all="ignore"):
             return pairs.compare(self._test, judged, raw, given, outputs, self._outputs[seed], self._reference)
 
     def _one_child(self, host: KernelHost, lock_fd: int, threads: Threads, vitals: Vitals) -> None:

@@ -76,12 +76,13 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     assert worker_key is not None
     key = worker_key.get_secret_value()
     known = registry.known(settings.executors)
-    names = list(known) if executor == ALL else [name.strip() for name in executor.split(",")]
+    builds = meanings.read(settings.builds)
+    spoken_of = (*builds.executors, *(str(entry["executor"]) for entry in builds.builds.values()))
+    names = registry.ready(known, spoken_of) if executor == ALL else [name.strip() for name in executor.split(",")]
     for name in names:
         if name not in known:
             raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(known))
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    builds = meanings.read(settings.builds)
     there = chips.look(settings.tt_smi, interpreters(known, builds)) if device is not None or discovery.ON_CHIPS & set(names) else ()
     devices = {
         name: discovery.claim(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gonogo.numerics import compare, expected
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.budgets import backward, backward_terms
-from gonogo.numerics.budgets.expectation import Array, Expectation, Mask
+from gonogo.numerics.budgets.expectation import Array, Expectation, Mask, output_step
 from gonogo.numerics.budgets.profiles import BLOCK_FORMATS, UNIT_ROUNDOFF
 
 if TYPE_CHECKING:
@@ -112,7 +112,12 @@ def _compared(
         ours, theirs = np.where(finite, ours, np.float32(np.nan)), np.where(finite, theirs, np.float32(0))
     wide = theirs.astype(np.float64)
     wanted = Expectation(wide, bound.bound, bound.variance, out, block, informative=bound.informative)
-    return compare.storable(compare.statistics(ours, wanted, wide, allclose=allclose, shape=shape))
+    found = compare.statistics(ours, wanted, wide, allclose=allclose, shape=shape)
+    # A build may put out more digits than its format has: here it is compared as it is, not as rounded
+    distance = (np.abs(ours - wide) / (2 * np.maximum(output_step(wide, out, block), out * compare.SMALLEST_NORMAL)))[np.isfinite(ours)]
+    if distance.size:
+        found |= {"ulp_max": float(distance.max()), "ulp_p99": compare.percentile_99(distance)}
+    return compare.storable(found | {"mismatch_fraction": float((ours != theirs).mean())})
 
 
 def _joined(parts: list[dict[str, Expectation]], axes: Mapping[str, int]) -> dict[str, Bound]:

@@ -94,7 +94,11 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"labels": {f"l{n}": "x" for n in range(33)}}, "labels", "at most 32"),
     ({"labels": {"a": "x" * 201}}, "labels.a", "at most 200"),
     ({"commit": {"repository": "org/name", "sha": "HEAD"}}, "commit.sha", "pattern"),
-    ({"reference": "other"}, "reference", "null"),
+    ({"reference": "other"}, "reference", "object"),
+    ({"reference": {}}, "reference.build", "required"),
+    ({"reference": {"build": "tt-train-2026"}}, "reference.build", "tt-train-2025"),
+    ({"reference": {"build": "torch-eager"}}, "reference.build", "emulator"),
+    ({"reference": {"build": "correct", "command": "rm"}}, "reference.command", "unknown field"),
     ({"labels": {"a": "nul\0"}}, "labels.a", "NUL"),
 ]
 

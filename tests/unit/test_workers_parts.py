@@ -40,7 +40,9 @@ def test_plug_ins_are_read_from_their_variable() -> None:
     assert registry.parse("") == {}
 
 
-@pytest.mark.parametrize("text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "one=m:F@"])
+@pytest.mark.parametrize(
+    "text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "torch=m:F", "one=m:F@"]
+)
 def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(FieldError, match="GONOGO_EXECUTORS"):
         registry.parse(text)
@@ -49,6 +51,15 @@ def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
 def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
     with pytest.raises(FieldError, match=r"emulator, .*mine"):
         registry.find("theirs", "mine=m:F")
+
+
+def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "NEEDS", {"torch": "no_such_package"})
+    names = registry.known("mine=m:F")
+    assert registry.ready(names, ()) == ["emulator", "mine"]
+    assert registry.ready(names, ("torch", "other")) == ["emulator", "torch", "mine"]
+    monkeypatch.setattr(registry, "NEEDS", {"torch": "json"})
+    assert registry.ready(names, ()) == ["emulator", "torch", "mine"]
 
 
 def test_a_chunk_is_read_with_its_defaults() -> None:

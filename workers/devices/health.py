@@ -15,11 +15,11 @@ from gonogo.verdicts import Explanation
 from workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
-from workers.executors.registry import EMULATOR
+from workers.executors.registry import EMULATOR, TTNN
 from workers.executors.slots import Slot
 
 CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
-CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct"}
+CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct", TTNN: "ttnn"}
 """The build known to be right, per executor; one without has no canary unless the builds file names it (`[executors.NAME] canary`)."""
 CANARY_DEADLINE_S: Final = 120.0
 LAST_WORDS: Final = 2000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ GTEST = "gtest"
 PYTEST = "pytest"
 TORCH = "torch"
 TTNN = "ttnn"
+NEEDS = {TORCH: "torch", TTNN: "ttnn"}
+"""The package that the interpreter of an executor of ours must have."""
 CHILD = str(Path(__file__).resolve().parent / "child")
 """The modules of executors that run in a build's own interpreter, which may know nothing of gonogo."""
 
@@ -103,6 +106,17 @@ def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
     """The executors with GONOGO_CHILD_MEMORY_BYTES."""
     most = load_settings().child_memory_bytes
     return specs if most is None else {name: replace(spec, memory_bytes=most) for name, spec in specs.items()}
+
+
+def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
+    """Those of the executors that a worker of "all" serves: of ours the emulator, those that the builds file speaks of (`named`: the
+    executors that it names), and those whose package our own interpreter has."""
+    spoken_of = set(named)
+    return [
+        name
+        for name in specs
+        if name == EMULATOR or name not in OWN or name in spoken_of or (name in NEEDS and find_spec(NEEDS[name]) is not None)
+    ]
 
 
 def find(name: str, text: str | None = None) -> ExecutorSpec:

@@ -197,6 +197,7 @@ def scale_of(rows: Rows, floor: Array) -> Scale:
 
 def fit_sums(rows: Rows, scale: float, floor: Array) -> RowFit:
     """The s1 and s2 that the kernel used, per row, relative to its scale: R = P - dx / (r scale) on {1, x^}."""
-    t, tz = rows.p - rows.d / scale, rows.pz - rows.dz / scale
-    tt = rows.pp - 2 * rows.dp / scale + rows.dd / scale**2
+    with np.errstate(all="ignore"):  # sums of strange data are infinite, and their differences nothing
+        t, tz = rows.p - rows.d / scale, rows.pz - rows.dz / scale
+        tt = rows.pp - 2 * rows.dp / scale + rows.dd / scale**2
     return solve_rows(rows.count, rows.z, rows.zz, t, tz, tt, floor / abs(scale), 3)

@@ -1,0 +1,65 @@
+"""`gonogo check --reference-build`: what it reports, and a reference build that misbehaves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli import references
+from cli.app import app
+
+LARGER = ("--kernel", "layernorm_bw", "--shape", "64,416", "--rtol", "1e-3", "--atol", "0.5")
+
+
+def check(*words: str) -> Result:
+    return CliRunner().invoke(app, ["check", *LARGER, *words])
+
+
+def report(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("build", "other", "code"), [("correct", "correct", 0), ("correct", "double-subtract", 1)])
+def test_the_comparison_is_in_the_report_and_in_the_exit_code(build: str, other: str, code: int) -> None:
+    result = check("--build", build, "--reference-build", other, "--seeds", "2", "--json")
+    assert result.exit_code == code
+    found = report(result)
+    assert found["verdict"] == ("pass_by_tolerance" if code else "pass")
+    for seed in found["seeds"]:
+        dx = seed["outputs"]["dx"]["reference"]
+        assert dx["build"] == other
+        assert dx["explanation"] == ("unexplained" if code else "explained")
+        assert ("the reference" in seed.get("message", "")) is bool(code)
+
+
+def test_on_a_terminal_a_table_says_how_far_they_are_apart() -> None:
+    said = check("--build", "correct", "--reference-build", "bf16-accumulate").stdout
+    assert "build correct compared with bf16-accumulate on emulator" in said
+    assert "against bf16-accumulate" in said
+    assert "elements that differ" in said
+
+
+def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "KEPT_BYTES", 2 * 64 * 416 * references.BYTES_PER_ELEMENT)
+    found = report(check("--build", "correct", "--reference-build", "correct", "--seeds", "5", "--repeats", "2", "--json"))
+    assert found["counts"] == {"pass": 10}
+
+
+def test_a_reference_that_hangs_or_crashes_is_an_error_with_its_name() -> None:
+    for other, said in (("hang", "no answer"), ("crash", "SIGSEGV")):
+        result = check("--build", "correct", "--reference-build", other, "--deadline", "1", "--json")
+        assert result.exit_code == 1
+        (seed,) = report(result)["seeds"]
+        assert (seed["verdict"], seed["outputs"]) == ("error", {})
+        assert f"reference build {other}: " in seed["message"]
+        assert said in seed["message"]
+
+
+def test_an_unknown_reference_build_is_refused() -> None:
+    result = check("--build", "correct", "--reference-build", "nothing")
+    assert result.exception is not None
+    assert "tt-train-2025" in str(result.exception)
