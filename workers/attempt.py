@@ -28,7 +28,8 @@ from workers.executors.meanings import Meaning
 from workers.executors.pool import HostPool
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang, Pipeline
+from workers.losses import ChildLost, Hang
+from workers.pipeline import HAND_BACK_GRACE_S, Pipeline
 from workers.postman import Postman
 from workers.rows import Place, failed
 from workers.threads import Threads

@@ -81,7 +81,15 @@ class Workplace:
         return worker
 
     def publish(
-        self, build: str, seeds: int, *, executor: str = "troublesome", test: dict[str, Any] = TINY, key: str = KEY, board: str = "n150", **changes: Any
+        self,
+        build: str,
+        seeds: int,
+        *,
+        executor: str = "troublesome",
+        test: dict[str, Any] = TINY,
+        key: str = KEY,
+        board: str = "n150",
+        **changes: Any,
     ) -> str:
         """Send a chunk; its attempt id."""
         attempt = uuid.uuid4().hex
