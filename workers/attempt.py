@@ -28,7 +28,8 @@ from workers.executors.meanings import Meaning
 from workers.executors.pool import HostPool
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang
+from workers.losses import ChildLost, Hang
+from workers.pipeline import HAND_BACK_GRACE_S
 from workers.postman import Postman
 from workers.reference import References
 from workers.report_pipeline import parts_for

@@ -45,6 +45,7 @@ from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
+from workers.losses import ChildLost, Hang
 from workers.rows import Place, Row
 from workers.threads import Threads
 
@@ -63,24 +64,6 @@ WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_f
 Arrays = dict[str, NDArray[Any]]
 Judged = tuple[Row, dict[str, FloatArray], Arrays]
 Compare = Callable[[SeedJudgement, int, Arrays, Arrays, dict[str, FloatArray]], SeedJudgement]
-
-
-@dataclass(frozen=True)
-class Hang:
-    """A seed without an answer: its row is still to be made, by `Pipeline.fail_hung`."""
-
-    work: Work
-    place: Place
-    message: str
-    log_tail: str
-
-
-class ChildLost(Exception):
-    """The child crashed or was killed for hanging; the seeds left need a fresh one."""
-
-    def __init__(self, message: str, hang: Hang | None = None) -> None:
-        super().__init__(message)
-        self.hang = hang
 
 
 @dataclass

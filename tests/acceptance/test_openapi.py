@@ -32,6 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
     with in_process(url, embedded=False, hosts=("localhost", "testserver"), broker_url=redis_server.url) as api:
         with api.context.session() as session:
             seeded.finished(session)
+            seeded.device(session)
         yield api
 
 
@@ -72,11 +73,13 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     get = service.client.get
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
+    (device,) = get("/api/v1/devices", headers=header).json()["items"]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     real = {
         "job_id": job["id"],
         "artifact_id": artifact["id"],
         "flag_id": flag["id"],
+        "device_id": device["id"],
         "key": job["test_key"],
         "subject_key": job["subject_key"],
     }

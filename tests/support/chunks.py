@@ -81,7 +81,15 @@ class Workplace:
         return worker
 
     def publish(
-        self, build: str, seeds: int, *, executor: str = "troublesome", test: dict[str, Any] = TINY, key: str = KEY, **changes: Any
+        self,
+        build: str,
+        seeds: int,
+        *,
+        executor: str = "troublesome",
+        test: dict[str, Any] = TINY,
+        key: str = KEY,
+        board: str = "n150",
+        **changes: Any,
     ) -> str:
         """Send a chunk; its attempt id."""
         attempt = uuid.uuid4().hex
@@ -92,13 +100,13 @@ class Workplace:
             "test": test,
             "work": [[seed, 0] for seed in range(seeds)],
             "build": build,
-            "target": {"executor": executor, "arch": "wormhole", "board": "n150"},
+            "target": {"executor": executor, "arch": "wormhole", "board": board},
             "context": "isolated",
             "seed_deadline_s": 20,
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
-        queue.send(self.app, key, queue.chunk_queue(executor, "wormhole", "n150"), queue.RUN_CHUNK, body)
+        queue.send(self.app, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body)
         return attempt
 
     def run(self, build: str, seeds: int, **options: Any) -> Answer:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.tests import TestSpec
-from storage import artifacts, closing, jobs
+from storage import artifacts, closing, devices, jobs
 from storage.encoding import utcnow
 from storage.ids import new_id
 from storage.jobs import Job, NewJob
@@ -157,3 +157,25 @@ def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes:
     found = jobs.get(session, job.id)
     assert found is not None
     return found
+
+
+def device(session: Session) -> None:
+    """A Wormhole that has been heard of, and was found bad."""
+    facts: dict[str, Any] = {
+        "device": "lab-1/wormhole:0",
+        "host": "lab-1",
+        "name": "wormhole:0",
+        "arch": "wormhole",
+        "board": "n150",
+        "queue": "ttnn.wormhole.n150",
+        "serial": "0100018611902010",
+        "pci": "0000:01:00.0",
+        "firmware": {"fw_bundle_version": "18.3.0.0"},
+        "driver": "TT-KMD 2.0.0",
+        "source": "tt-smi",
+    }
+    now = utcnow()
+    devices.heard(session, facts, worker="worker-1", attempt=None, now=now)
+    evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
+    told = {"device": facts["device"], "health": "bad", "reason": "no answer", "evidence": evidence, "worker": "worker-1"}
+    devices.report(session, told, now=now)
