@@ -48,7 +48,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, g
         service.close()
 
 
-def run(client: Client, build: str, count: int = 1, *, start: int = 0, body: dict[str, Any] | None = None, **selection: Any) -> dict[str, Any]:
+def run(
+    client: Client, build: str, count: int = 1, *, start: int = 0, body: dict[str, Any] | None = None, **selection: Any
+) -> dict[str, Any]:
     """Submit a selection and wait for its end."""
     wanted = {"test": {"selection": selection}, "build": build, "target": TARGET, "seeds": {"start": start, "count": count}}
     return client.wait(str(client.call("POST", "/jobs", body=wanted | (body or {}))["id"]))
@@ -253,7 +255,7 @@ def test_the_page_s_twin_has_the_tests(place: Service) -> None:
         job = run(client, BEHAVIOURS, 3, filter="Order.*", shuffle=None)
     twin = httpx.get(f"{place.url}/jobs/{job['id']}.json").json()
     lines = {line["name"]: line for line in twin["tests"]["lines"]}
-    assert list(lines)[0] == "Order.Flickers"
+    assert next(iter(lines)) == "Order.Flickers"
     assert lines["Order.Flickers"]["outcomes"] == [
         {"outcome": "failed", "count": 1, "red": True},
         {"outcome": "passed", "count": 2, "red": False},
