@@ -283,7 +283,7 @@ class _Places:
         known = sorted({mark.seed for mark in plot.marks} | {edge for band in plot.bands for edge in (band.first, band.last)})
         sparse = len(known) > 1 and not plot.bands and known[-1] - known[0] > 4 * len(known)
         self._order = {seed: place + 1 for place, seed in enumerate(known)} if sparse else None
-        self.words = "seeds, in order of their number" if sparse else "seed"
+        self.words = f"{plot.noun}s, in order of their number" if sparse else plot.noun
 
     def __call__(self, seed: int) -> int:
         return seed if self._order is None else self._order[seed]

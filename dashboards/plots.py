@@ -69,6 +69,8 @@ class SeedPlot:
     bands: tuple[SeedBand, ...]
     limit: float | None
     summary: str
+    noun: str = "seed"
+    """What a mark is: a seed, or an iteration of tests that exist already."""
 
 
 def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
@@ -76,9 +78,14 @@ def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
     names = [each.output for each in outputs]
     if wanted in names:
         return str(wanted)
-    order = {verdict: rank for rank, verdict in enumerate(words.ordered({word for each in outputs for word in each.counts}))}
-    worst = sorted(outputs, key=lambda each: (min(order[word] for word in each.counts), -(each.budget_ratio or 0.0), each.output))
+    worst = worst_first(outputs)
     return worst[0].output if worst else ""
+
+
+def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
+    """By the worst verdict, then the largest budget ratio, then the name."""
+    order = {verdict: rank for rank, verdict in enumerate(words.ordered({word for each in outputs for word in each.counts}))}
+    return sorted(outputs, key=lambda each: (min(order[word] for word in each.counts), -(each.budget_ratio or 0.0), each.output))
 
 
 def evidence(mark: MarkRecord) -> float | None:
@@ -86,7 +93,7 @@ def evidence(mark: MarkRecord) -> float | None:
     return verdicts.evidence(mark.statistics)
 
 
-def read(session: Session, job: Job, output: str) -> SeedPlot | None:
+def read(session: Session, job: Job, output: str, noun: str = "seed") -> SeedPlot | None:
     """The picture of a job's seeds for an output; None where it has no rows."""
     total = reads.mark_count(session, job.id, output)
     if not total:
@@ -95,10 +102,12 @@ def read(session: Session, job: Job, output: str) -> SeedPlot | None:
     marks = reads.marks(session, job.id, output, WORST_MARKS if many else MAX_MARKS)
     metric = TOLERANCE_RATIO if any(mark.statistics.get(TOLERANCE_RATIO) is not None for mark in marks) else EVIDENCE
     found = reads.bands(session, job.id, output, TOLERANCE_RATIO if metric == TOLERANCE_RATIO else "budget_ratio", BANDS) if many else []
-    return picture(output, metric, total, marks, found if metric == TOLERANCE_RATIO else [])
+    return picture(output, metric, total, marks, found if metric == TOLERANCE_RATIO else [], noun)
 
 
-def picture(output: str, metric: str, total: int, rows: Sequence[MarkRecord], bands: Sequence[BandRecord]) -> SeedPlot:
+def picture(
+    output: str, metric: str, total: int, rows: Sequence[MarkRecord], bands: Sequence[BandRecord], noun: str = "seed"
+) -> SeedPlot:
     """The picture from stored rows."""
     marks = tuple(_mark(row, metric) for row in rows)
     known = [mark for mark in marks if mark.explained is not None]
@@ -106,7 +115,8 @@ def picture(output: str, metric: str, total: int, rows: Sequence[MarkRecord], ba
     limits = [mark.explained for mark in beyond or known if mark.explained is not None]
     limit = median(limits) if limits else None
     shown = tuple(SeedBand(band.first, band.last, band.seeds, band.low, band.high) for band in bands)
-    return SeedPlot(output, metric, total, marks, shown, limit, _summary(output, metric, total, marks, shown, limit))
+    summary = _summary(output, metric, words.count(total, noun), noun, marks, shown, limit)
+    return SeedPlot(output, metric, total, marks, shown, limit, summary, noun)
 
 
 def _mark(row: MarkRecord, metric: str) -> SeedMark:
@@ -119,12 +129,14 @@ def _mark(row: MarkRecord, metric: str) -> SeedMark:
     return SeedMark(row.seed, row.repeat, row.verdict, value, explained, row.statistics.get("budget_ratio"), beyond)
 
 
-def _summary(output: str, metric: str, total: int, marks: Sequence[SeedMark], bands: Sequence[SeedBand], limit: float | None) -> str:
+def _summary(
+    output: str, metric: str, total: str, noun: str, marks: Sequence[SeedMark], bands: Sequence[SeedBand], limit: float | None
+) -> str:
     """The picture in words, for readers who don't see it."""
     values = [mark.value for mark in marks if mark.value is not None] + [edge for band in bands for edge in (band.low, band.high)]
     if not values:
-        return f"{words.count(total, 'seed')}, none with numbers."
-    seeds = f"{output}: {words.count(total, 'seed')}"
+        return f"{total}, none with numbers."
+    seeds = f"{output}: {total}"
     least, most = words.number(min(values)), words.number(max(values))
     spread = f"is {most}" if least == most else f"lies between {least} and {most}"
     if metric == EVIDENCE:
@@ -135,8 +147,8 @@ def _summary(output: str, metric: str, total: int, marks: Sequence[SeedMark], ba
     beyond = [mark.evidence for mark in marks if mark.evidence is not None]
     text += f" Rounding explains errors of this form up to {words.number(limit)}"
     if min(beyond) > 1:
-        return f"{text}: every seed shown is beyond that, the worst {words.number(max(beyond))} times."
+        return f"{text}: every {noun} shown is beyond that, the worst {words.number(max(beyond))} times."
     if max(beyond) > 1:
-        some = f"{sum(each > 1 for each in beyond):,} of {len(beyond):,} seeds shown are"
+        some = f"{sum(each > 1 for each in beyond):,} of {len(beyond):,} {noun}s shown are"
         return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times."
-    return f"{text}: every seed shown is explained."
+    return f"{text}: every {noun} shown is explained."

@@ -25,6 +25,8 @@ from storage.jobs import Job, JobFilter
 from storage.overview import MarkRecord, SeedRecord
 
 WORST_SEEDS = 12
+MOST_TABS = 12
+"""Outputs that can be chosen on the page; of more, the worst."""
 _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 FILTERS = ("state", "verdict", "build", "test", "label")
 
@@ -155,18 +157,21 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
     found = stored_jobs.get(session, job_id)
     if found is None:
         return None
+    line = job_line(found, now)
     outputs = reads.outputs(session, job_id)
     tests = reports.read(session, found)
     if tests is not None:
         judged = report_reads.judged_outputs(session, job_id)
         outputs = [each for each in outputs if each.output in judged]
     chosen = plots.choose(outputs, output)
+    if len(outputs) > MOST_TABS:
+        outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
     so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
     verdict = found.verdict if found.state.final else so_far
     worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     return JobView(
-        job=job_line(found, now),
+        job=line,
         verdict=verdict,
         sentence=words.sentence(verdict),
         error=found.error,
@@ -175,7 +180,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,
-        plot=plots.read(session, found, chosen) if found.done and (tests is None or chosen) else None,
+        plot=plots.read(session, found, chosen, line.noun) if found.done and (tests is None or chosen) else None,
         diagnosis=diagnoses.read(session, found),
         worst=tuple(_seed(seed) for seed in worst) if tests is None else (),
         reference=found.reference,

@@ -131,8 +131,8 @@ def load(place: str, *, most: int) -> NDArray[Any]:
             raise ValueError(f"{Path(place).name} is no plain file")
         try:
             shape, dtype = _header(file)
-        except ValueError as problem:
-            raise ValueError(f"{Path(place).name} is no .npy file: {problem}") from None
+        except ValueError:  # NumPy's own words quote the file, which may be anything on this host
+            raise ValueError(f"{Path(place).name} is no .npy file") from None
         size = prod(shape)
         if dtype.kind != "f" or dtype.itemsize > 8:
             raise ValueError(f"{Path(place).name} holds {dtype}, not floats")

@@ -77,7 +77,10 @@ class ReportEvidence:
         diagnoses: list[tuple[str, Mapping[str, Any]]] = []
         artifacts: list[Artifact] = []
         for each in worst_of(found) or list(found[:1]):
+            wrong = {name for name, said in each.judgement.outputs.items() if said.verdict is not Verdict.pass_}
             for artifact in of_seed(each.test, work, each.given, each.outputs):
+                if wrong and artifact["output"] is not None and artifact["output"] not in wrong:
+                    continue  # what passes is no evidence of anything
                 if artifact["kind"] == "diagnosis":
                     diagnoses.append((each.name, artifact["content"]))
                 else:

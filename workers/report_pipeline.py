@@ -29,7 +29,8 @@ from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.pipeline import AHEAD, ChildLost, Item, Pipeline
+from workers.losses import ChildLost
+from workers.pipeline import AHEAD, Item, Pipeline
 from workers.report_evidence import Found, ReportEvidence
 from workers.report_rows import LOST, Report
 from workers.rows import Place, Row

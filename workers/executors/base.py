@@ -52,6 +52,17 @@ class PlacedExecutor(Protocol):
         ...
 
 
+class Reporter(Protocol):
+    """A way to run tests that exist already. `Factory(build: str)` makes one, as for an Executor; a plug-in may be either, or both."""
+
+    def report(self, selection: Mapping[str, Any], *, iteration: int, seed: int | None) -> list[dict[str, Any]]:
+        """Run the selection ({"suite", "filter", "shuffle", "stages"}, as given) once; docs/executors.md has the reports' fields.
+
+        It must end before GONOGO_PER_SEED_DEADLINE_S (in its environment, seconds), or what it has seen until then is lost.
+        """
+        ...
+
+
 class ExecutorFailure(InfrastructureError):
     """A run ended without outputs that can be judged; `verdict` is what the result row says, `log_tail` the child's last words."""
 

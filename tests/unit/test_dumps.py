@@ -1,0 +1,208 @@
+"""Arrays that a test handed over: files that hold anything, and inputs that no kernel was given."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.inputs import generate, quantise
+from gonogo.numerics.layernorm import reference
+from gonogo.problems import FieldError, JobError
+from gonogo.stored import given_inputs, shaped
+from gonogo.tests import TestSpec
+from workers import dumps
+from workers.dumps import Dump
+
+FIELDS: dict[str, Any] = {"shape": [4, 32], "numerics": {"statistics": "own"}}
+TEST = TestSpec.parse({"kernel": "layernorm_bw", **FIELDS})
+MOST = 1 << 20
+
+
+def tensors() -> dict[str, NDArray[Any]]:
+    """What a right kernel of TEST was given and gave."""
+    given = quantise(TEST, generate(TEST, 0))
+    return {**given, "dx": np.asarray(reference(TEST, given)["dx"], np.float32)}
+
+
+def store(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The part of a report that says where the arrays are; `changes` are other arrays, or paths."""
+    named: dict[str, str] = {}
+    for name, value in {**tensors(), **changes}.items():
+        if isinstance(value, np.ndarray):
+            np.save(folder / f"{name}.npy", value)
+            value = folder / f"{name}.npy"
+        named[name] = str(value)
+    return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "profile": "fp32"}
+
+
+def judged(data: dict[str, Any], profile: str | None = None) -> dumps.Evident:
+    """The arrays read and judged."""
+    return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", profile)
+
+
+def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
+    found = judged(store(tmp_path)).judged
+    assert found.judgement is not None, found.problem
+    assert found.judgement.verdict == "pass"
+    assert found.judgement.profile == "fp32"
+    assert list(found.judgement.outputs) == ["dx"]
+
+
+def test_the_build_s_profile_comes_before_the_dump_s(tmp_path: Path) -> None:
+    found = judged(store(tmp_path), "generic").judged
+    assert found.judgement is not None
+    assert found.judgement.profile == "generic"
+
+
+def test_shapes_may_have_dimensions_of_one_and_flat_rows(tmp_path: Path) -> None:
+    gamma = tensors()["gamma"].reshape(1, 1, 1, 32)
+    assert judged(store(tmp_path, gamma=gamma, dy=tensors()["dy"].reshape(4, 1, 32))).judged.judgement is not None
+
+
+def truncated(folder: Path) -> Path:
+    path = folder / "cut.npy"
+    np.save(path, tensors()["x"])
+    os.truncate(path, 200)
+    return path
+
+
+def pickled(folder: Path) -> Path:
+    path = folder / "pickled.npy"
+    np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    return path
+
+
+def text(folder: Path) -> Path:
+    path = folder / "text.npy"
+    path.write_text("no array")
+    return path
+
+
+def pipe(folder: Path) -> Path:
+    path = folder / "pipe.npy"
+    os.mkfifo(path)
+    return path
+
+
+def huge(folder: Path) -> Path:
+    """A header that promises more than there is: reading by it would ask for all memory."""
+    path = folder / "huge.npy"
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4, 32), }".ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.replace(b"(4, 32)", b"(1<<40)"))
+    return path
+
+
+def missing(folder: Path) -> Path:
+    return folder / "nowhere.npy"
+
+
+@pytest.mark.parametrize("make", [truncated, pickled, text, pipe, huge, missing])
+@pytest.mark.timeout(20)
+def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(tmp_path: Path, make: Any) -> None:
+    found = judged(store(tmp_path, x=make(tmp_path))).judged
+    assert found.judgement is None
+    assert "can't be judged" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"x": np.zeros((5, 32), np.float32)}, "elements"),
+        ({"x": np.zeros((2, 32), np.float32)}, "wrong shape"),
+        ({"x": np.zeros((4, 32), np.int32)}, "not floats"),
+        ({"y": np.zeros((4, 32), np.float32)}, "y"),
+    ],
+)
+def test_an_array_that_is_not_the_test_s_is_told(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    assert said in judged(store(tmp_path, **change)).judged.problem
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kernel": "softmax"}, "arrays.kernel"),
+        ({"fields": {"shape": [4, 32], "colour": "red"}}, "arrays.colour"),
+        ({"fields": {"shape": [1 << 20, 32]}}, "elements"),
+        ({"fields": []}, "arrays.shape"),
+        ({"fields": "x"}, "fields"),
+        ({"profile": "nonesuch"}, "profile"),
+        ({"tensors": {}}, "no output"),
+        ({"tensors": []}, "no output"),
+    ],
+)
+def test_a_manifest_that_is_no_test_is_told(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    assert said in judged({**store(tmp_path), **change}).judged.problem
+
+
+def test_a_missing_input_is_named(tmp_path: Path) -> None:
+    data = store(tmp_path)
+    del data["tensors"]["dy"]
+    assert "dy missing" in judged(data).judged.problem
+
+
+def test_the_arrays_of_an_iteration_have_a_limit(tmp_path: Path) -> None:
+    dump = dumps.read(store(tmp_path), max_elements=MOST, left=100)
+    assert "too large" in dump.problem
+    assert dump.nbytes == 0
+
+
+def test_an_input_that_no_kernel_was_given_is_told_with_its_place(tmp_path: Path) -> None:
+    x = tensors()["x"].copy()
+    x[2, 5] = 0.1
+    assert "x[2, 5]" in judged(store(tmp_path, x=x)).judged.problem
+
+
+def test_a_raw_input_is_rounded_and_tolerances_compare_with_it() -> None:
+    x = tensors()["x"] * np.float32(1 + 1e-5)
+    exact = {name: array for name, array in tensors().items() if name in ("gamma", "dy")}
+    raw, given = given_inputs(TEST, exact, {"x": x})
+    assert np.array_equal(given["x"], tensors()["x"])
+    assert np.array_equal(raw["x"], x)
+    assert np.array_equal(raw["dy"], given["dy"])
+
+
+def test_a_raw_x_gives_the_raw_statistics() -> None:
+    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 32]})
+    wanted = generate(test, 0)
+    given = quantise(test, wanted)
+    raw, again = given_inputs(test, {name: array for name, array in given.items() if name != "x"}, {"x": wanted["x"]})
+    assert np.array_equal(raw["mean"], wanted["mean"])
+    assert np.array_equal(again["mean"], given["mean"])
+
+
+def test_strangers_and_wrong_types_are_refused() -> None:
+    with pytest.raises(FieldError, match="isn't a tensor"):
+        given_inputs(TEST, {"z": np.zeros(3, np.float32)}, {})
+    with pytest.raises(FieldError, match="float array"):
+        shaped(TEST, "x", np.zeros((4, 32), np.int64))
+    with pytest.raises(JobError, match="x, gamma, dy missing"):
+        given_inputs(TEST, {}, {})
+
+
+def dump(name: str) -> Dump:
+    return Dump(None, {}, {}, None, name)
+
+
+def test_names_of_arrays_do_not_depend_on_who_came_first() -> None:
+    assert dumps.labels("A.B", [dump("")]) == ["A.B"]
+    assert dumps.labels("A.B", [dump("dx"), dump("dgamma")]) == ["A.B#dx", "A.B#dgamma"]
+    assert dumps.labels("A.B", [dump(""), dump("")]) == ["A.B#1", "A.B#2"]
+    assert dumps.labels("A.B", [dump("dx"), dump("dx")]) == ["A.B#dx", "A.B#dx (2)"]
+
+
+def test_arrays_can_be_judged_in_several_threads(tmp_path: Path) -> None:
+    data = store(tmp_path)
+    found: list[dumps.Evident] = []
+    threads = [threading.Thread(target=lambda: found.append(judged(data))) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    digests = {each.judged.judgement.outputs["dx"].statistics["digest"] for each in found if each.judged.judgement is not None}
+    assert (len(found), len(digests)) == (3, 1)
