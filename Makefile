@@ -60,10 +60,10 @@ lint: setup ## ruff, mypy --strict, the arrows between the packages
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312)
+lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312); ARGS=--keep only adds what is missing
 	@set -euo pipefail; for python in $(or $(PYTHON311),python3.11) $(or $(PYTHON312),python3.12); do \
 	  folder=$$(mktemp -d); "$$python" -m venv $$folder; $$folder/bin/python -m pip install --quiet pip-tools; \
-	  $$folder/bin/python requirements/lock.py; rm -rf $$folder; done
+	  $$folder/bin/python requirements/lock.py $(ARGS); rm -rf $$folder; done
 
 clean: ## remove what the targets above made (var/, the demo's database, too)
 	rm -rf $(VENV) var dist build dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache

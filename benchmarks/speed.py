@@ -78,11 +78,11 @@ def compare_block(
     out, ones, nothing = np.empty(n), np.ones(n), np.zeros(n)
     error, even, away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     scratch, allowance = rows.row_scratch(n), np.zeros((3, n))
-    lock, trends, spreads = np.zeros(3), np.ones((3, 3)), np.ones(4)
+    lock, trends, spreads = np.zeros(3), np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), np.array([1.0, 0.0, 1.0, 0.0])
     for i in range(start, stop):
         for j in range(n):
             out[j] = output[i, j]
-        rows.compare_row(
+        tied = rows.compare_row(
             i,
             n,
             out,
@@ -112,7 +112,7 @@ def compare_block(
             allowance,
             0,
         )
-        rows.add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, variance, trends, spreads, allowance, 0, columns)
+        rows.add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, tied, variance, trends, spreads, allowance, 0, columns)
 
 
 def compare_all(output: NDArray[np.float32], raw: NDArray[np.float64], expected: Expectation, test: TestSpec) -> dict[str, Any]:

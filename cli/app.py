@@ -13,8 +13,14 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cli import problem as problems
+
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a kernel."""
+
+
+UsageError: Any = typer.BadParameter.__base__
+"""Click's, which newer versions of typer bring along under another name."""
 
 
 class Entry(NamedTuple):
@@ -81,9 +87,9 @@ def load(name: str) -> Any:
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
+        from gonogo.release import release
 
-        typer.echo(f"gonogo {version('gonogo')}")
+        typer.echo(f"gonogo {release()}")
         raise typer.Exit
 
 
@@ -103,8 +109,25 @@ def fail(problem: BaseException, code: int) -> NoReturn:
         import traceback
 
         traceback.print_exception(problem)
-    print(f"gonogo: {problem}", file=sys.stderr)
+    if problems.wanted(sys.argv[1:]):
+        problems.tell(problem, code)
+    else:
+        print(f"gonogo: {problem}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def run() -> NoReturn:
+    """The command. Its usage errors, which typer draws for people, are a problem document where --json is asked for."""
+    if not problems.wanted(sys.argv[1:]):
+        app()
+    try:
+        code = app(standalone_mode=False)
+    except UsageError as problem:
+        problems.tell(problem.format_message(), problem.exit_code)
+        code = problem.exit_code
+    except typer.Abort:
+        code = 1
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 def main() -> None:
@@ -113,7 +136,7 @@ def main() -> None:
     if folder:  # numba reads its own variable when it is first imported, in this process or in a child
         os.environ["NUMBA_CACHE_DIR"] = folder
     try:
-        app()
+        run()
     except SystemExit:
         raise
     except BrokenPipeError:

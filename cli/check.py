@@ -123,7 +123,7 @@ def _judged(
     if worst is None:
         return rows, None
     row, given, outputs = worst
-    return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs)}
+    return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs, row)}
 
 
 def _seed(test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any) -> tuple[local.Row, dict[str, Any]]:

@@ -19,6 +19,22 @@ ENDED = {"finished", "cancelled", "failed"}
 POLL_S = 1.0
 
 
+class Refused(JobError):
+    """The server refuses a request; `document` is its problem document."""
+
+    def __init__(self, message: str, document: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.document = document
+
+
+class Unwell(InfrastructureError):
+    """The server itself fails; `document` is its problem document."""
+
+    def __init__(self, message: str, document: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.document = document
+
+
 def server_url() -> str:
     """GONOGO_URL, else the address of the `gonogo up` that runs in this folder. Raises InfrastructureError."""
     config = settings.load()
@@ -68,12 +84,13 @@ class Client:
         if answer.is_success:
             return answer
         answer.read()
-        said = explain(answer)
+        document = problem_of(answer)
+        said = str(document["detail"])
         if answer.status_code >= 500 or answer.status_code == 429:
-            raise InfrastructureError(f"{self.url} answers {answer.status_code}: {said}")
+            raise Unwell(f"{self.url} answers {answer.status_code}: {said}", document)
         if answer.status_code == 401:
             said += " Set GONOGO_TOKEN."
-        raise JobError(said)
+        raise Refused(said, document)
 
     def lines(self, path: str, **parameters: Any) -> Iterator[str]:
         """A streamed text answer, line by line (results as csv or ndjson)."""
@@ -155,10 +172,13 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
             kind, data = "message", ""
 
 
-def explain(answer: httpx.Response) -> str:
-    """One line of an RFC 9457 problem document: its detail names each field, value and limit."""
+def problem_of(answer: httpx.Response) -> dict[str, Any]:
+    """The RFC 9457 problem document of an answer, whose detail names each field, value and limit; one is made where it holds none."""
     try:
-        problem = answer.json()
+        found = answer.json()
     except ValueError:
-        return answer.text[:200] or answer.reason_phrase
-    return str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
+        found = None
+    if not isinstance(found, dict):
+        found = {"title": answer.reason_phrase, "detail": answer.text[:200]}
+    said = found.get("detail") or found.get("title") or "no detail"
+    return {"type": "about:blank", "status": answer.status_code, **found, "detail": said}

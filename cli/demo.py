@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 import settings
+from cli import problem as problems
 from cli import show
 from cli.client import Client
 from cli.up import ours, read_record
@@ -184,6 +185,9 @@ def demo(
     except KeyboardInterrupt:
         out.print("\nstopped")
     except GonogoError as problem:
-        print(f"gonogo demo: {problem}", file=sys.stderr)
+        if as_json:
+            problems.tell(problem, 3)
+        else:
+            print(f"gonogo demo: {problem}", file=sys.stderr)
         raise typer.Exit(3) from None
     raise typer.Exit(0 if good else 1)

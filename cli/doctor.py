@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -96,9 +96,7 @@ def disk() -> Finding:
 def temporary() -> Finding:
     """A unix socket's path may have 108 bytes at most."""
     length = len(tempfile.gettempdir()) + len("/gonogo-12345678/redis.sock")
-    return Finding(
-        "temporary folder", length < 108, tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR")
-    )
+    return Finding("temporary", length < 108, tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR"))
 
 
 def server() -> Finding:
@@ -114,21 +112,29 @@ def server() -> Finding:
     return Finding("server", True, url)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (python, unknown_variables, compiled_code, broker, database, disk, temporary, server)
-
-
-PARTS = ", ".join(each.__name__ for each in CHECKS)
+CHECKS: Mapping[str, Callable[[], Finding]] = {
+    "python": python,
+    "settings": unknown_variables,
+    "numba": compiled_code,
+    "redis": broker,
+    "database": database,
+    "disk": disk,
+    "temporary": temporary,
+    "server": server,
+}
+"""By the name of the part: what `--part` takes and the output says."""
+PARTS = ", ".join(CHECKS)
 
 
 def findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
     """Every check, or those that are named; one that raises is a finding, too."""
-    for check in CHECKS:
-        if parts and check.__name__ not in parts:
+    for part, check in CHECKS.items():
+        if parts and part not in parts:
             continue
         try:
             yield check()
         except Exception as problem:  # whatever is broken here is what the doctor is for
-            yield Finding(check.__name__.replace("_", " "), False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
+            yield Finding(part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
 
 
 def doctor(
@@ -136,9 +142,9 @@ def doctor(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
-    unknown = sorted(set(part) - {check.__name__ for check in CHECKS})
+    unknown = sorted(set(part) - set(CHECKS))
     if unknown:
-        raise typer.BadParameter(f"no such part: {', '.join(unknown)}")
+        raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
     found = list(findings(part))
     if as_json:
         show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})

@@ -64,6 +64,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
         if message := _first_message(client, job):
             out.print(message, markup=False)
+        if job["state"] == "cancelled":
+            out.print(f"cancelled after {job['done']} of {job['total']} seeds: no verdict that is green", markup=False)
         if job.get("error"):
             out.print(f"error: {job['error']}", markup=False)
         out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)

@@ -69,7 +69,7 @@ def judge(
         "duration_ms": None,
         **result.to_json(),
     }
-    diagnosis = local.diagnosed(test, given, outputs) if local.worth_diagnosing(row) else None
+    diagnosis = local.diagnosed(test, given, outputs, row) if local.worth_diagnosing(row) else None
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.profile}"
     local.finish(local.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import show
+from gonogo.diagnoses import beside
 from gonogo.problems import FieldError
 from gonogo.verdicts import Explanation, Verdict, worst
 
@@ -75,11 +76,12 @@ def worth_diagnosing(row: Row) -> bool:
     return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
 
 
-def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What the forensics say of one seed's outputs, in plain JSON types."""
+def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row) -> dict[str, Any]:
+    """What the forensics say of the outputs of one judged seed, in plain JSON types."""
     from gonogo.numerics.forensics import diagnose
 
-    return diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}).to_json()
+    found = diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()})
+    return beside(found.to_json(), row.get("explanation"))
 
 
 def finish(report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn) -> None:

@@ -103,7 +103,7 @@ def check(
                 bars.update(task, advance=1)
     if worst_found is not None:
         _, row, suspects = worst_found
-        said = [(each.name, local.diagnosed(each.test, each.given, each.outputs)) for each in suspects]
+        said = [(each.name, local.diagnosed(each.test, each.given, each.outputs, each.judgement.to_json())) for each in suspects]
         diagnosis = {"seed": row["seed"], "iteration": row["iteration"], "repeat": row["repeat"], **joined(said)}
     report = local.summary(rows, diagnosis)
     report["outcomes"] = outcomes_of(rows)

@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -122,9 +121,8 @@ def migrate(folder: Path, environment: dict[str, str]) -> None:
         raise InfrastructureError(f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n{done.stderr.strip()[-2000:]}")
 
 
-def make_plan(folder: Path, host: str, port: int, any_port: bool, redis_folder: Path) -> Plan:
-    """Open the socket, make the keys, and write the children's environment."""
-    listener = listen(host, port, any_port)
+def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Path) -> Plan:
+    """Make the keys, and write the children's environment."""
     bound = listener.getsockname()[1]
     shown = "localhost" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
     environment = {name: value for name, value in os.environ.items() if name not in {"GONOGO_TOKEN"}}
@@ -173,9 +171,12 @@ def answers(url: str) -> bool:
 
 def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any) -> None:
     """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises InUse, InfrastructureError, GaveUp."""
-    with locked(folder):
-        redis_folder = Path(tempfile.mkdtemp(prefix="gonogo-"))
-        plan = make_plan(folder, host, port, any_port, redis_folder)
+    with (
+        locked(folder),
+        closing(listen(host, port, any_port)) as listener,
+        tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as scratch,
+    ):
+        plan = make_plan(folder, host, listener, Path(scratch))
         supervisor = Supervisor(children(plan, executor), ORDER[::-1])
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, supervisor.request_stop)
@@ -207,8 +208,6 @@ def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, sa
                 supervisor.run(say)
         finally:
             supervisor.stop()
-            plan.listener.close()
-            shutil.rmtree(redis_folder, ignore_errors=True)
 
 
 def up(

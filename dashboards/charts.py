@@ -205,7 +205,9 @@ def term(view: TermView) -> Options:
             "minInterval": 1,
             "min": 1 - edge,
             "max": view.tiles + edge,
-            "axisLabel": _INNER_LABELS,
+            # told, not left to ECharts, whose round numbers begin at 0: tiles are counted from 1
+            "axisLabel": {"color": "$soft", "hideOverlap": True, "customValues": (ticks := _from_one(view.tiles))},
+            "axisTick": {"lineStyle": {"color": "$line-strong"}, "customValues": ticks},
         },
         "yAxis": {
             **_AXIS,
@@ -241,6 +243,13 @@ def term(view: TermView) -> Options:
             },
         ],
     }
+
+
+def _from_one(tiles: int) -> list[int]:
+    """Where an axis of tiles has its ticks: the first tile, round numbers, the last tile."""
+    step = next((size for power in range(10) for size in (10**power, 2 * 10**power, 5 * 10**power) if tiles <= 8 * size), tiles)
+    inner = [place for place in range(step, tiles, step) if place > 1 and tiles - place >= step / 2 and place - 1 >= step / 2]
+    return sorted({1, *inner, max(1, tiles)})
 
 
 def differs(value: float, error: float | None) -> bool:

@@ -36,9 +36,9 @@ def seeds_words(job: Job) -> str:
 
 
 def tolerance_words(tolerance: Mapping[str, Any]) -> str:
-    """A tolerance in one line: "rtol 0.001, atol 0.5", or per output, or "none declared"."""
+    """A tolerance in one line: "rtol 0.001, atol 0.5", or per output, or that there is none."""
     if not tolerance:
-        return "none declared"
+        return "no tolerance declared"
     if all(isinstance(value, Mapping) for value in tolerance.values()):
         return "; ".join(f"{output}: {tolerance_words(value)}" for output, value in tolerance.items())
     return ", ".join(f"{name} {plain(value)}" for name, value in tolerance.items() if value is not None)

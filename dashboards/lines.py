@@ -12,6 +12,7 @@ from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
 from storage.overview import FlagRecord
+from storage.states import JobState
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ def job_line(job: Job, now: datetime) -> JobLine:
         id=job.id,
         url=urls.job(job.id),
         kernel=job.kernel,
-        noun="iteration" if is_selection(job.canonical) else "seed",
+        noun=noun_of(job.canonical),
         shape=_shape(job.canonical),
         tolerance=_tolerance(job.canonical),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
-        state_words=words.STATES.get(job.state, job.state.value),
+        state_words=state_words(job),
         verdict=job.verdict,
         verdict_words=words.mark(job.verdict).label if job.verdict else "",
         final=job.state.final,
@@ -105,6 +106,11 @@ def job_line(job: Job, now: datetime) -> JobLine:
     )
 
 
+def noun_of(test: Mapping[str, Any]) -> str:
+    """What a job is run over: seeds of a kernel's test, or iterations of tests that exist already."""
+    return "iteration" if is_selection(test) else "seed"
+
+
 def _shape(test: Mapping[str, Any]) -> str:
     """The shape of a kernel's test; of a selection which tests it names."""
     return Selection.parse(test).words if is_selection(test) else words.shape(test.get("shape", ()))
@@ -113,6 +119,12 @@ def _shape(test: Mapping[str, Any]) -> str:
 def _tolerance(test: Mapping[str, Any]) -> str:
     """The tolerance of a kernel's test; the gates of a selection are in its tests."""
     return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
+
+
+def state_words(job: Job) -> str:
+    """The state of a job in words: "cancelled after 5 of 64 seeds"."""
+    said = words.STATES.get(job.state, job.state.value)
+    return f"{said} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}" if job.state == JobState.cancelled else said
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:

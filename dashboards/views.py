@@ -163,7 +163,8 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
     chosen = plots.choose(outputs, output)
     if len(outputs) > MOST_TABS:
         outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
-    verdict = found.verdict or next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    verdict = found.verdict if found.state.final else so_far
     worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     return JobView(
@@ -231,7 +232,7 @@ def _attempts(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [("kernel", kernel), ("shape", words.shape(test.get("shape", ())))]
-    facts.append(("tolerance", commands.tolerance_words(test.get("tolerance", {}))))
+    facts.append(("tolerance", commands.tolerance_words(test["tolerance"]) if test.get("tolerance") else "none declared"))
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
     facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
     return facts + [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]

@@ -29,7 +29,7 @@ def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
     allowed = tuple(names)
     for key in data:
         if key not in allowed:
-            raise FieldError(join(path, key), key, "unknown field", limit="one of " + ", ".join(allowed))
+            raise FieldError(join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed))
 
 
 def choice(value: object, allowed: Sequence[str], path: str) -> str:

@@ -263,9 +263,9 @@ def _plain(value: object) -> Any:
 def _shape(value: object, path: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_RANK:
         raise FieldError(path, value, "must be a list of dimensions", limit=f"1 to {MAX_RANK} dimensions")
-    shape = tuple(fields.integer(each, path, least=1) for each in value)
+    shape = tuple(fields.integer(each, fields.join(path, place), least=1) for place, each in enumerate(value))
     if prod(shape) > 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
-        raise FieldError(path, list(shape), f"has {prod(shape)} elements", limit=f"{MAX_ELEMENTS} elements")
+        raise FieldError(path, list(shape), "has more than 2^53 elements", limit=f"{MAX_ELEMENTS} elements")
     return shape
 
 
@@ -277,4 +277,4 @@ def _memory(value: object, path: str) -> str | dict[str, Any]:
     grid = value.get("sharded")
     if not isinstance(grid, list | tuple) or len(grid) != 2:
         raise FieldError(where, grid, "must be the grid [rows, columns]")
-    return {"sharded": [fields.integer(each, where, least=1, most=MAX_GRID) for each in grid]}
+    return {"sharded": [fields.integer(each, fields.join(where, place), least=1, most=MAX_GRID) for place, each in enumerate(grid)]}

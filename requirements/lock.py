@@ -16,7 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
 OPTIONS = """--quiet --strip-extras --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
---no-emit-trusted-host --no-emit-options --allow-unsafe --resolver=backtracking --upgrade"""
+--no-emit-trusted-host --no-emit-options --allow-unsafe --resolver=backtracking"""
+UPGRADE = [] if "--keep" in sys.argv[1:] else ["--upgrade"]
+"""With --keep only what pyproject.toml newly asks for is added."""
 
 
 def wanted(extra: str) -> set[str]:
@@ -31,7 +33,7 @@ def wanted(extra: str) -> set[str]:
 def lock(extra: str, name: str, *constraints: Path) -> Path:
     """Write one lock; `constraints` are locks whose versions it must keep."""
     target = HERE / f"{name}-py{sys.version_info.major}{sys.version_info.minor}.txt"
-    command = [sys.executable, "-m", "piptools", "compile", *OPTIONS.split(), "-o", str(target), "-"]
+    command = [sys.executable, "-m", "piptools", "compile", *OPTIONS.split(), *UPGRADE, "-o", str(target), "-"]
     lines = sorted(wanted(extra)) + [f"-c {path}" for path in constraints]
     environment = {key: value for key, value in os.environ.items() if key != "PIP_FIND_LINKS"}
     subprocess.run(command, input="\n".join(lines), text=True, check=True, env=environment)

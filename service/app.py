@@ -12,6 +12,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 import settings as configuration
 from dashboards import pages
+from gonogo.release import release
 from service import login, openapi, problems
 from service.api import PREFIX, health, routers
 from service.auth import Keys
@@ -44,6 +45,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPI(
         title=openapi.TITLE,
+        version=release(),
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from gonogo.release import release
 from service.problems import MEDIA_TYPE, TYPE_PREFIX
 
 TITLE = "GoNoGo"
@@ -46,14 +46,6 @@ REFUSED = {
     "description": "A problem document that names the field, the value and the limit.",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-
-
-def release() -> str:
-    """The installed version of gonogo."""
-    try:
-        return version("gonogo")
-    except PackageNotFoundError:  # run from a checkout that isn't installed
-        return "0"
 
 
 def install(app: FastAPI) -> None:

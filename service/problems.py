@@ -8,16 +8,15 @@ Problem                      an error made by the service itself, with its statu
 from __future__ import annotations
 
 import http
-import json
-import math
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import Headers
@@ -26,13 +25,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from dashboards.pages import error_page
-from gonogo.problems import FieldError, InfrastructureError, JobError
+from gonogo.problems import FieldError, InfrastructureError, JobError, quote, shorten
 from storage.paging import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
-_SHOWN = 200
-"""Values are quoted up to this many characters of JSON: an answer must not grow with a hostile request."""
 _TAGS = frozenset({"range", "list", "isolated", "prepared"})
 """Names of union members (see api/jobs.py) that pydantic puts into its paths; they are no fields."""
 _LIMIT_WORDS = {
@@ -164,6 +161,8 @@ def install(app: FastAPI, *, max_body_bytes: int, routes: Sequence[BaseRoute]) -
             error = HTTPException(405, headers={"Allow": ", ".join(_methods(routes, request.url.path))})
         if isinstance(error, HTTPException) and error.status_code in {204, 304}:
             return Response(status_code=error.status_code, headers=error.headers)
+        if isinstance(error, RequestValidationError):
+            return respond(_invalid(error, _body_of(request.scope)), request.scope)
         return respond(from_exception(error, max_body_bytes=max_body_bytes), request.scope)
 
     for kind in (Problem, JobError, BadCursor, RequestValidationError, HTTPException, InfrastructureError, OperationalError, PoolTimeout):
@@ -183,38 +182,39 @@ def dotted(location: Sequence[object]) -> str:
     return ".".join(str(part) for part in parts if part not in _TAGS and part != "[key]") or "body"
 
 
-def quote(value: object) -> Any:
-    """The value as it may stand in an answer: plain JSON, short."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) <= 2**53 else _short(str(value))
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, bytes | bytearray):
-        value = bytes(value[: _SHOWN + 1]).decode(errors="replace")
-    if isinstance(value, str):
-        return _short(value.encode("utf-8", "replace").decode())
-    try:
-        text = json.dumps(value, default=str)
-    except (ValueError, TypeError, RecursionError):
-        return _short(type(value).__name__)
-    return value if len(text) <= _SHOWN and "NaN" not in text and "Infinity" not in text else _short(text)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
 def _error(field: str, value: object, reason: str, limit: object) -> dict[str, Any]:
     return {"field": field, "value": quote(value), "limit": limit, "message": _sentence(field, reason, limit)}
 
 
 def _sentence(field: str, reason: str, limit: object) -> str:
-    return f"{field}: {reason}" + ("" if limit is None else f" (limit: {limit})")
+    return f"{field}: {shorten(reason)}" + ("" if limit is None else f" (limit: {limit})")
 
 
-def _invalid(error: RequestValidationError) -> Problem:
+def _body_of(scope: Scope) -> type[BaseModel] | None:
+    """The model of the body that the address takes; None where it takes none."""
+    field = getattr(scope.get("route"), "body_field", None)
+    return next(_models(field.field_info.annotation), None) if field is not None else None
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in an annotation, those of its union members among them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | None:
+    """The fields that stand beside the one at `location`, a path of pydantic's below the body; None where that isn't known."""
+    for part in location[:-1]:
+        if model is None or part in _TAGS:
+            continue
+        field = model.model_fields.get(str(part))
+        model = None if field is None else next(_models(field.annotation), None)
+    return None if model is None else "one of " + ", ".join(model.model_fields)
+
+
+def _invalid(error: RequestValidationError, body: type[BaseModel] | None = None) -> Problem:
     errors = []
     for item in error.errors():
         kind, location = str(item["type"]), item["loc"]
@@ -229,6 +229,8 @@ def _invalid(error: RequestValidationError) -> Problem:
             errors.append(_error(cause.field, cause.value, cause.reason, cause.limit))
             continue
         limit = next((words.format(context[name]) for name, words in _LIMIT_WORDS.items() if name in context), None)
+        if kind == "extra_forbidden" and location[:1] == ("body",):
+            limit = _known(body, location[1:])
         reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
         errors.append(_error(dotted(location), None if kind == "missing" else item.get("input"), reason, limit))
     return Problem(422, "; ".join(error["message"] for error in errors[:5]), slug="invalid-field", errors=errors[:20])

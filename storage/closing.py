@@ -137,6 +137,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     """End a job whose chunks are all closed: verdict, diagnosis, roll-ups, flags, and the letter for the webhooks."""
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
     verdict = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
+    if state is JobState.cancelled and verdict is Verdict.pass_:
+        verdict = None  # seeds that never ran can't be green; what was found wrong stays found
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
     _roll_up(session, job)

@@ -67,8 +67,11 @@ def session(engine: Engine) -> Iterator[Session]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
-    """A read transaction: never waits for writers, and is rolled back at the end (PostgreSQL refuses writes in it)."""
+    """A read transaction: one snapshot of the database, however many statements; never waits for writers, and is rolled back at the end
+    (PostgreSQL refuses writes in it)."""
     bound = engine.execution_options(**{_READ: True}, postgresql_readonly=True)
+    if is_postgres(engine):  # its default gives each statement a snapshot of its own; SQLite has no other way than one for all
+        bound = bound.execution_options(isolation_level="REPEATABLE READ")
     with Session(bound, expire_on_commit=False) as current:
         yield current
 

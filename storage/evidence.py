@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.diagnoses import beside
 from gonogo.selections import KERNEL, Selection, is_selection
 from gonogo.tolerances import for_output
 from gonogo.verdicts import Explanation, Verdict
@@ -52,7 +53,7 @@ def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
     best = min(found, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
     fact = facts.get((best.seed, best.repeat), (None, None))
-    return {"seed": best.seed, "repeat": best.repeat, "verdict": fact[0], "explanation": fact[1], **content}
+    return {"seed": best.seed, "repeat": best.repeat, "verdict": fact[0], "explanation": fact[1], **beside(content, fact[1])}
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, case, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import WORST_FIRST
+from gonogo.verdicts import POLICY, WORST_FIRST
 from storage import jobs
 from storage.jobs import Job
 from storage.results import COLUMNS
@@ -169,14 +169,15 @@ def bands(session: Session, job_id: str, output: str, statistic: str, count: int
 
 
 def worst_seeds(session: Session, job_id: str, limit: int) -> list[SeedRecord]:
-    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by its largest budget ratio, then by seed."""
+    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by how far its worst output is beyond rounding, then by
+    seed. Only the outputs that have the seed's verdict count: those are the ones that a reader sees."""
     rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
-    ratio = func.max(func.coalesce(SeedResultRow.budget_ratio, _NO_BUDGET))
+    beyond = func.max(case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0))
     keys = session.execute(
         select(SeedResultRow.seed, SeedResultRow.repeat)
         .where(SeedResultRow.job_id == job_id)
         .group_by(SeedResultRow.seed, SeedResultRow.repeat, rank)
-        .order_by(rank, ratio.desc(), SeedResultRow.seed, SeedResultRow.repeat)
+        .order_by(rank, beyond.desc(), SeedResultRow.seed, SeedResultRow.repeat)
         .limit(limit)
     ).all()
     if not keys:
@@ -186,6 +187,16 @@ def worst_seeds(session: Session, job_id: str, limit: int) -> list[SeedRecord]:
     for row in rows:
         found.setdefault((row.seed, row.repeat), []).append(row)
     return [_seed(sorted(found[seed, repeat], key=lambda row: row.output)) for seed, repeat in keys]
+
+
+def _severity() -> ColumnElement[float]:
+    """How far an output is beyond what rounding explains, from the statistics that have a column (gonogo.verdicts.evidence has all)."""
+    limits = {"chi": POLICY.chi, **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")}}
+    largest: ColumnElement[float] = func.coalesce(SeedResultRow.budget_ratio / POLICY.budget_ratio, _NO_BUDGET)
+    for name, limit in limits.items():
+        each = getattr(SeedResultRow, name) / limit
+        largest = case((each > largest, each), else_=largest)  # a null is larger than nothing
+    return largest
 
 
 def _marks_of(job_id: str, output: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -12,7 +12,7 @@ class JobState(StrEnum):
     running = "running"  # at least one chunk was started
     cancelling = "cancelling"  # someone asked to cancel it; attempts that run are being told
     finished = "finished"  # every (seed, repeat) has a result; the verdict says which
-    cancelled = "cancelled"  # ended on request; seeds without a result stay without
+    cancelled = "cancelled"  # ended on request; seeds without a result stay without, so it has no verdict that is green
     failed = "failed"  # could not be run (its queue deadline passed); says nothing about the kernel
 
     @property

@@ -1,18 +1,35 @@
-"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a function alone."""
+"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a function alone.
+
+numba keeps compiled code by the file of the function itself, so that after an edit of a function or a constant that others use, theirs
+would stay stale. Ours is therefore kept in a folder that is named after all sources that compiled code can come from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 try:
+    from numba import config as _config
     from numba import njit
 except ImportError:  # numba is an accelerator, never a requirement: NumPy is the definition
     HAVE_NUMBA = False
 else:
     HAVE_NUMBA = True
+
+DOMAIN = Path(__file__).resolve().parent.parent
+SOURCES = (DOMAIN / "numerics", DOMAIN / "tensix")
+"""Where compiled functions and the constants in them come from."""
+PREFIX = "gonogo-"
 
 
 def jit(function: F) -> F:
@@ -20,8 +37,64 @@ def jit(function: F) -> F:
 
     Never `parallel=True` (numba's workqueue layer aborts the process when entered from several threads) and never
     `fastmath` (it would change the arithmetic that is the subject here). `error_model="numpy"`: x/0 is inf, as in NumPy.
+    Where no folder can be written nothing is kept, and each process compiles for itself.
     """
     if not HAVE_NUMBA:
         return function
-    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
+    folder = cache_folder()
+    with _keeping_in(folder):
+        compiled: Any = njit(nogil=True, cache=folder is not None, error_model="numpy")(function)
     return cast(F, compiled)
+
+
+@lru_cache(maxsize=1)
+def cache_folder() -> Path | None:
+    """The folder of these sources' compiled code: in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder.
+
+    Made here; the one of an earlier state of these sources is removed. None where no folder can be written.
+    """
+    named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("GONOGO_NUMBA_CACHE_DIR")
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "gonogo"
+    for place in (*([Path(named).absolute()] if named else []), DOMAIN / "__pycache__", user):
+        folder = place / stamp()
+        try:
+            new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            continue
+        if new:
+            _remove_older(folder)
+        return folder
+    return None
+
+
+def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
+    """A name for the state of the sources: where they are (checkouts may share a folder), and a hash of names and contents."""
+    content = hashlib.sha256()
+    for root in sources:
+        for path in sorted(root.rglob("*.py")):
+            text = path.read_bytes()
+            content.update(f"{path.relative_to(root.parent).as_posix()}\0{len(text)}\0".encode())
+            content.update(text)
+    where = hashlib.sha256(str(sources[0].parent).encode()).hexdigest()[:8]
+    return f"{PREFIX}{where}-{content.hexdigest()[:16]}"
+
+
+def _remove_older(folder: Path) -> None:
+    """Remove what other states of the same sources left. A process that still runs them makes its folder again when it needs it."""
+    for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+@contextmanager
+def _keeping_in(folder: Path | None) -> Iterator[None]:
+    """numba looks where to keep a function's code when the function is made; other packages' functions keep their own place."""
+    config: Any = _config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder or "")
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before

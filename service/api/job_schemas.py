@@ -56,15 +56,23 @@ def _kind_of_seeds(value: object) -> str:
     return "list" if isinstance(value, list) else "range"
 
 
-def _kind_of_context(value: object) -> str:
-    return "prepared" if isinstance(value, dict | Prepared) else "isolated"
+def _kind_of_context(value: object) -> str | None:
+    if isinstance(value, dict | Prepared):
+        return "prepared"
+    return "isolated" if value == "isolated" else None
 
 
 Seeds = Annotated[
     Annotated[SeedRange, Tag("range")] | Annotated[list[Seed], Tag("list"), Field(min_length=1)], Discriminator(_kind_of_seeds)
 ]
 ContextOf = Annotated[
-    Annotated[Literal["isolated"], Tag("isolated")] | Annotated[Prepared, Tag("prepared")], Discriminator(_kind_of_context)
+    Annotated[Literal["isolated"], Tag("isolated")] | Annotated[Prepared, Tag("prepared")],
+    Discriminator(
+        _kind_of_context,
+        custom_error_type="context",
+        custom_error_message="unknown context",
+        custom_error_context={"expected": "'isolated', or an object with name and before (the tests that run first)"},
+    ),
 ]
 
 

@@ -71,6 +71,7 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     } <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
+    assert not [name for name in names if name.startswith("dashboards/web/")], "the scripts' sources: the wheel has what is built from them"
     assert [name for name in names if name.startswith("migrations/versions/")]
     assert "migrations/env.py" in names
     assert {f"dashboards/templates/{path.name}" for path in (ROOT / "dashboards/templates").glob("*.html")} <= names

@@ -58,6 +58,12 @@ class Server:
 
     url: str
     app: FastAPI
+    stop: Callable[[], None]
+
+    @property
+    def port(self) -> int:
+        """Where it listens: another may be started there once this one has stopped."""
+        return urlsplit(self.url).port or 0
 
     def writing(self) -> AbstractContextManager[Session]:
         """A write transaction."""
@@ -78,19 +84,26 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Starts the app with some settings on a fresh SQLite database."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(**changes: Any) -> Server:
+    def start(port: int = 0, **changes: Any) -> Server:
         url = f"sqlite:///{tmp_path / 'gonogo.sqlite'}"
         engine = engines.make_engine(url)
         schema.upgrade(engine)
         engine.dispose()
         app = create_app(Settings(database_url=url, var_dir=str(tmp_path), **{"embedded": True, **changes}))
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2))
+        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2))
         thread = threading.Thread(target=server.run, name="uvicorn")
         thread.start()
         running.append((server, thread))
         wait_until(lambda: server.started, "the app did not start")
         port = server.servers[0].sockets[0].getsockname()[1]
-        return Server(f"http://127.0.0.1:{port}", app)
+
+        def stop() -> None:
+            app.state.context.hub.close()
+            server.should_exit = True
+            thread.join(timeout=10)
+            assert not thread.is_alive(), "the app did not stop"
+
+        return Server(f"http://127.0.0.1:{port}", app, stop)
 
     yield start
     for server, thread in running:

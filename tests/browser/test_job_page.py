@@ -38,6 +38,68 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     assert page.evaluate("window.opened") == 1, "the page was loaded again"
 
 
+def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=300)
+        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(3)])
+    page.goto(f"{server.url}/jobs/{job.id}")
+    expect(page.locator("#counts")).to_contain_text("3 pass by tolerance")
+    # at every change: what the progress says, the counts, and the bar
+    page.evaluate("""() => {
+        window.seen = [];
+        const look = () => window.seen.push([
+            parseInt(document.getElementById('progress-text').textContent),
+            parseInt(document.getElementById('counts').textContent),
+            document.getElementById('progress-bar').value,
+        ]);
+        new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+    }""")
+    for seed in range(3, 8):
+        with server.writing() as session:
+            seeded.report(session, job.id, [seeded.row(seed, wrong=True)])
+        page.wait_for_timeout(300)
+    expect(page.locator("#progress-text")).to_have_text("8 of 300 seeds")
+    expect(page.locator("#counts")).to_contain_text("8 pass by tolerance")
+    seen = page.evaluate("window.seen")
+    assert seen
+    assert all(said == counted == bar for said, counted, bar in seen), seen
+
+
+def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) -> None:
+    server = serve()
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=4)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    line = page.locator("#connection")
+    expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
+    expect(line).to_be_hidden()
+    server.stop()
+    expect(line).to_be_visible()
+    expect(line).to_have_text("connection lost, trying again")
+    again = serve(port=server.port)
+    with again.writing() as session:
+        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+    expect(line).to_be_hidden()
+    expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds")
+    with again.writing() as session:
+        seeded.report(session, job.id, [seeded.row(1, wrong=True)])
+    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds")
+    watch.problems = [problem for problem in watch.problems if "ERR_" not in problem]
+
+
+def test_a_cancelled_job_is_not_green(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=64)
+        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(5)])
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.get_by_role("button", name="cancel").click()
+    expect(page.locator("#banner")).to_contain_text("cancelled after 5 of 64 seeds")
+    expect(page.locator("#banner .v-pass")).to_have_count(0)
+    page.goto(f"{server.url}/jobs")
+    expect(page.locator("table.jobs")).to_contain_text("cancelled after 5 of 64 seeds")
+    assert page.request.get(f"{server.url}/api/v1/jobs/{job.id}").json()["verdict"] is None
+
+
 def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -> None:
     with server.writing() as session:
         job = seeded.submit(session, seeds=40)
@@ -130,7 +192,7 @@ def test_cancel_and_resubmit(server, page: Page) -> None:
         job = seeded.submit(session, seeds=3)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("cancelled")
+    expect(page.locator("#state")).to_have_text("cancelled after 0 of 3 seeds")
     with server.reading() as session:
         assert jobs.get(session, job.id).state == "cancelled"
 

@@ -140,7 +140,7 @@ def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -
     page.get_by_role("button", name="log in").click()
     expect(page).to_have_url(f"{guarded.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("cancelled")
+    expect(page.locator("#state")).to_have_text("cancelled after 0 of 8 seeds")
     page.get_by_role("button", name="log out").click()
     expect(page).to_have_url(f"{guarded.url}/login")
 

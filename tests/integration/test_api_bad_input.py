@@ -39,10 +39,14 @@ def problem(answer: Any, status: int = 422) -> dict[str, Any]:
 BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     # body's changes, field, what limit or detail must say
     ({"colour": "red"}, "colour", "unknown field"),
+    ({"colour": "red"}, "colour", "one of test, build, target,"),
+    ({"test": {**TEST, "colour": "red"}}, "test.colour", "one of kernel, shape,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "unknown field"),
     ({"test": {**TEST, "kernel": "softmax"}}, "test.kernel", "layernorm_fw, layernorm_bw"),
     ({"test": {"kernel": "layernorm_bw"}}, "test.shape", "required"),
-    ({"test": {**TEST, "shape": [32, 0]}}, "test.shape", ">= 1"),
+    ({"test": {**TEST, "shape": [32, 0]}}, "test.shape.1", ">= 1"),
+    ({"test": {**TEST, "shape": [2, 3, "x", 5]}}, "test.shape.2", ">= 1"),
+    ({"test": {**TEST, "memory": {"sharded": [1, 99]}}}, "test.memory.sharded.1", "<= 64"),
     ({"test": {**TEST, "shape": [1000, 11]}}, "test.shape", "10000 elements (GONOGO_MAX_ELEMENTS)"),
     ({"test": {**TEST, "shape": [2**60, 2**60]}}, "test.shape", ""),
     ({"test": {**TEST, "tolerance": {"rtol": -1e-3, "atol": 0.5}}}, "test.tolerance.rtol", ">= 0"),
@@ -58,11 +62,11 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"target": {"executor": "abacus"}}, "target.executor", "emulator"),
     ({"target": {"executor": "ttnn"}}, "target.executor", "emulator"),
     ({"target": {"board": "../../etc"}}, "target.board", "pattern"),
-    ({"target": {"chip": "x"}}, "target.chip", "unknown field"),
+    ({"target": {"chip": "x"}}, "target.chip", "one of executor, arch, board"),
     ({"target": {"executor": "ttnn"}, "build": "v0.60"}, "build", "registered for ttnn"),
     ({"seeds": {"start": 0, "count": 0}}, "seeds.count", ">= 1"),
     ({"seeds": {"start": -1, "count": 1}}, "seeds.start", ">= 0"),
-    ({"seeds": {"count": 1, "step": 2}}, "seeds.step", "unknown field"),
+    ({"seeds": {"count": 1, "step": 2}}, "seeds.step", "one of start, count"),
     ({"seeds": {"start": 0, "count": 1001}}, "seeds.count", "1000 (GONOGO_MAX_SEEDS)"),
     ({"seeds": {"start": 0, "count": 501}, "repeats": 2}, "seeds.count", "1000 (GONOGO_MAX_SEEDS)"),
     ({"seeds": {"start": 0, "count": 10**15}}, "seeds.count", "1000"),
@@ -80,6 +84,9 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"queue_deadline_s": 0}, "queue_deadline_s", ">= 1"),
     ({"queue_deadline_s": 1e300}, "queue_deadline_s", "<="),
     ({"context": "grouped"}, "context", "isolated"),
+    ({"context": "grouped"}, "context", "name and before"),
+    ({"context": {"name": "x", "before": [], "after": 1}}, "context.before", "at least 1"),
+    ({"context": {"name": "x", "before": [TEST], "after": 1}}, "context.after", "one of name, before"),
     ({"context": {"name": "x", "before": []}}, "context.before", "at least 1"),
     ({"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}}, "context.before.0.kernel", "layernorm_fw"),
     ({"labels": {"a b": "c"}}, "labels.a b", "pattern"),
@@ -122,7 +129,32 @@ def test_numbers_that_json_does_not_have_are_refused_with_their_place(lone: Api,
     text = json.dumps({**JOB, "test": {**TEST, "tolerance": {"rtol": 1e-3, "atol": 0.123}}}).replace("0.123", literal)
     document = problem(lone.client.post("/api/v1/jobs", content=text, headers={"Content-Type": "application/json"}))
     assert document["field"] == "test.tolerance.atol"
-    assert "finite" in document["detail"]
+    assert document["limit"] == "finite"
+
+
+def test_the_value_of_an_unknown_field_is_what_was_given(lone: Api) -> None:
+    for changes in ({"colour": "red"}, {"test": {**TEST, "colour": "red"}}, {"target": {"colour": "red"}}):
+        assert problem(lone.client.post("/api/v1/jobs", json={**JOB, **changes}))["value"] == "red"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": {"start": 0, "count": 10**3000}},
+        {"seeds": [10**3000]},
+        {"priority": 10**3000},
+        {"test": {**TEST, "shape": [10**1500, 10**1500]}},
+        {"test": {**TEST, "shape": [10**400]}},
+        {"test": {**TEST, "epsilon": -(10**3000)}},
+        {"test": {**TEST, "memory": {"sharded": [10**3000, 1]}}},
+        {"labels": {"a": 10**3000}},
+    ],
+)
+def test_a_huge_number_is_not_echoed_in_full(lone: Api, changes: dict[str, Any]) -> None:
+    answer = lone.client.post("/api/v1/jobs", json={**JOB, **changes})
+    document = problem(answer)
+    assert len(answer.content) < 2000
+    assert "digits)" in str(document["value"])
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 
 from dashboards import views
 from storage import engine as engines
+from storage import jobs, schema
 from storage import overview as reads
-from storage import schema
 from storage.encoding import utcnow
 
 
@@ -77,6 +77,52 @@ def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
     assert view.worst[0].message == "signal 11"
     assert view.verdict == "crash"
     assert view.check.endswith("--seeds 1 --seed-start 3 --rtol 0.001 --atol 0.5")
+
+
+def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
+    rows = [seeded.row(seed, wrong=True) for seed in range(4)]
+    for row, xhat, budget, right in zip(rows, (50.0, 900.0, 200.0, 20.0), (20.0, 12.0, 30.0, 11.0), (0.5, 0.5, 0.5, 2.9), strict=True):
+        row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
+        row["outputs"]["dgamma"]["budget_ratio"] = right  # of an output that passes: nobody sees it
+    rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
+    with engines.session(engine) as session:
+        job = seeded.submit(session, seeds=4)
+        seeded.report(session, job.id, rows)
+    with engines.reading(engine) as session:
+        assert [seed.seed for seed in reads.worst_seeds(session, job.id, 4)] == [3, 1, 2, 0]
+
+
+def test_a_view_is_of_one_moment(engine: Engine) -> None:
+    with engines.session(engine) as session:
+        job = seeded.submit(session, seeds=4)
+        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+    with engines.reading(engine) as session:
+        before = views.job(session, job.id, None, utcnow())
+        with engines.session(engine) as writing:
+            seeded.report(writing, job.id, [seeded.row(1, wrong=True)])
+        session.expire_all()
+        again = views.job(session, job.id, None, utcnow())
+    assert before is not None
+    assert again is not None
+    assert (again.job.done, len(again.worst)) == (before.job.done, len(before.worst)) == (1, 1)
+
+
+def test_a_cancelled_job_is_never_green_and_what_was_found_stays_found(engine: Engine) -> None:
+    said = {}
+    for wrong in (False, True):
+        with engines.session(engine) as session:
+            job = seeded.submit(session, seeds=64)
+            seeded.report(session, job.id, [seeded.row(seed, wrong=wrong) for seed in range(5)])
+            jobs.cancel(session, job.id)
+        with engines.reading(engine) as session:
+            view = views.job(session, job.id, None, utcnow())
+            found = jobs.get(session, job.id)
+        assert view is not None
+        assert found is not None
+        assert view.job.state_words == "cancelled after 5 of 64 seeds"
+        assert view.verdict == view.job.verdict == found.verdict
+        said[wrong] = found.verdict
+    assert said == {False: None, True: "pass_by_tolerance"}
 
 
 def test_a_list_goes_on_after_its_cursor_and_filters(engine: Engine) -> None:

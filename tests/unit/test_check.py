@@ -20,6 +20,10 @@ import os, numpy as np
 
 class Kernels:
     def __init__(self, build):
+        if build == "misspelt":
+            raise ValueError(f"unknown build {build!r}")
+        if build == "no-driver":
+            raise OSError("no driver")
         self.build = build
         self.runs = 0
 
@@ -138,7 +142,7 @@ def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> N
 
 
 BAD = [
-    (("--shape", "0,4"), "test.shape"),
+    (("--shape", "0,4"), "test.shape.0"),
     (("--shape", "four"), "test.shape"),
     (("--shape", "9000,9000"), "test.shape"),
     (("--shape", "4,4", "--rtol", "nan"), "test.tolerance.rtol"),
@@ -207,7 +211,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
     done = command("check", "--shape", "0,4", "--build", "correct")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.strip() == "gonogo: test.shape: is too small (limit: >= 1); got 0"
+    assert done.stderr.strip() == "gonogo: test.shape.0: is too small (limit: >= 1); got 0"
 
 
 def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +219,14 @@ def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatc
     done = command("check", "--shape", "4,4", "--build", "x", "--executor", "mine", "--json")
     assert (done.returncode, done.stdout) == (3, "")
     assert "no_such_module" in done.stderr
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize(("build", "code", "said"), [("misspelt", 2, "build: executor mine refuses it"), ("no-driver", 3, "no driver")])
+def test_a_misspelt_build_is_usage_and_a_machine_without_driver_is_not(build: str, code: int, said: str) -> None:
+    done = command("check", *FORWARD[:-1], "--build", build)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
 
 
 def test_json_goes_to_stdout_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 from numpy.typing import NDArray
 
 from gonogo.numerics import compare
@@ -273,13 +273,13 @@ def test_outliers_are_isolated_powers_of_two_beyond_the_budget() -> None:
 
 
 def own_digest(values: list[float], shape: tuple[int, ...]) -> str:
-    return hashlib.sha256(struct.pack(f"<{len(shape)}q", *shape) + struct.pack(f"<{len(values)}f", *values)).hexdigest()[:16]
+    return xxhash.xxh3_64_hexdigest(struct.pack(f"<{len(shape)}q", *shape) + struct.pack(f"<{len(values)}f", *values))
 
 
 def test_the_digest_is_that_of_the_shape_and_the_bytes() -> None:
     values = [1.0, -2.5, 0.0, 3.25, 1e-30, -7.0]
     array = np.array(values, np.float32).reshape(2, 3)
-    assert compare.digest(array, (2, 3)) == own_digest(values, (2, 3)) == "96ff2b6088dea55f"
+    assert compare.digest(array, (2, 3)) == own_digest(values, (2, 3)) == "135e39a1dea4b589"
     assert compare.digest(array, (3, 2)) == own_digest(values, (3, 2)) != compare.digest(array, (2, 3))
     assert compare.digest(array.T, (3, 2)) != compare.digest(array, (3, 2))  # C order of what it is given
     assert compare.digest(np.asfortranarray(array), (2, 3)) == compare.digest(array, (2, 3))

@@ -166,3 +166,14 @@ def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None
     found = view({"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4})
     assert [term.name for term in found.terms] == ["wrong", "right"]
     assert (found.seed, found.words) == (4, "wrong is used twice")
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3, 9, 16, 100, 265, 1000])
+def test_the_axis_of_tiles_counts_from_1_as_the_words_do(tiles: int) -> None:
+    view = TermView("dx", "s1", "", False, True, tiles, 1, "tile", (1.0,) * tiles, (0.01,) * tiles)
+    axis = charts.term(view)["xAxis"]
+    ticks = axis["axisLabel"]["customValues"]
+    assert ticks == axis["axisTick"]["customValues"]
+    assert (ticks[0], ticks[-1]) == (1, tiles)
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) <= 11

@@ -68,7 +68,7 @@ def test_addresses_escape_what_they_hold() -> None:
 def test_tolerances_are_said_for_all_outputs_or_for_each() -> None:
     assert commands.tolerance_words({"rtol": 0.001, "atol": 0.5}) == "rtol 0.001, atol 0.5"
     assert commands.tolerance_words({"dx": {"pcc": 0.999}, "dbeta": {"ulp": 2}}) == "dx: pcc 0.999; dbeta: ulp 2"
-    assert commands.tolerance_words({}) == "none declared"
+    assert commands.tolerance_words({}) == "no tolerance declared"
 
 
 def test_json_in_a_page_can_not_end_its_block() -> None:

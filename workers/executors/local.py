@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gonogo.problems import GonogoError
+from gonogo.problems import FieldError, GonogoError
 from gonogo.tests import TestSpec
 from workers.executors import registry
 from workers.executors.base import Arrays, FloatArray, KernelCrash, KernelError, KernelHang, check_outputs, output_shapes, shaped_inputs
@@ -21,11 +21,16 @@ NOT_HERE = frozenset({"hang", "crash"})
 """The emulator's builds that would take this process with them: they get a kernel host of their own."""
 
 
+REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.problems.FieldError:")
+"""How a factory says that it doesn't know a build (docs/executors.md); with any other exception its machine, not the caller, is wrong."""
+
+
 class LocalRunner:
     """Runs the kernels of one build, seed after seed. A context manager: leaving it ends the child, if there is one."""
 
     def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
-        """Raises FieldError or KernelError when the executor doesn't know the build, HostUnavailable when no child can be started."""
+        """Raises FieldError when the executor doesn't know the build, KernelError when its factory raises for another reason,
+        HostUnavailable when no child can be started."""
         self.meaning = meaning
         self.build = build
         self.deadline_s = deadline_s
@@ -110,8 +115,10 @@ class LocalRunner:
         host = KernelHost(self.meaning.executor, self.meaning.environment)
         try:
             host.open(self.build)
-        except BaseException:
+        except BaseException as problem:
             host.kill()
+            if isinstance(problem, KernelError) and str(problem).startswith(REFUSALS):
+                raise FieldError("build", self.build, f"executor {self.meaning.executor.name} refuses it: {problem}") from problem
             raise
         self._host, self._position = host, 0
         return host

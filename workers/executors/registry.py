@@ -91,7 +91,7 @@ def load(executor: str, build: str, *, deadline_s: float | None = None, isolated
     """A runner of `build` for local use (`gonogo check`): `with load(...) as runner: outputs = runner.run(test, given, seed=seed)`.
 
     The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a kernel host. Raises FieldError for an
-    unknown executor or emulator build, KernelError when a plug-in's factory refuses the build, HostUnavailable when it can't be started.
+    unknown executor or build, KernelError when a plug-in's factory raises for another reason, HostUnavailable when it can't be started.
     """
     from workers.executors import local
 

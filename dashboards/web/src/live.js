@@ -8,18 +8,22 @@ const TYPES = ['progress', 'verdict', 'state'];
  * Follows a job's events while the tab is visible.
  * @param {string} url the stream's address
  * @param {number} last the number of the last event that the page knows
- * @param {(type: string, data: object) => void} told called for every event, whichever tab read it
- * @param {() => void} opened called when following (again) began: what was missed has to be fetched
+ * @param {() => void} told called for every event, whichever tab read it, and when following began again or broke off
  * @returns {() => void} stops for good
  */
-export function follow(url, last, told, opened) {
+export function follow(url, last, told) {
   const channel = 'BroadcastChannel' in window ? new BroadcastChannel(`gonogo:${url}`) : null;
   let release = null;
   let ended = false;
 
-  function tell({ type, data, number }) {
+  function tell(number) {
     last = Math.max(last, number);
-    told(type, data);
+    told();
+  }
+
+  function tellAll(number) {
+    channel?.postMessage(number);
+    tell(number);
   }
 
   if (channel) channel.onmessage = ({ data }) => tell(data);
@@ -27,24 +31,19 @@ export function follow(url, last, told, opened) {
   function read() {
     return new Promise((done) => {
       const source = new EventSource(`${url}?after=${last}`);
-      source.onopen = opened;
-      for (const type of TYPES) {
-        source.addEventListener(type, (event) => {
-          const message = { type, data: JSON.parse(event.data), number: Number(event.lastEventId) || 0 };
-          channel?.postMessage(message);
-          tell(message);
-        });
-      }
+      source.onopen = () => tellAll(last);
+      for (const type of TYPES) source.addEventListener(type, (event) => tellAll(Number(event.lastEventId) || 0));
       release = () => {
         source.close();
         done();
       };
       source.onerror = () => {
         // A lost connection comes back by itself. Closed for good means: the job is over (204), or something in between refused
-        if (source.readyState !== EventSource.CLOSED) return;
-        stop();
-        opened();
-        setTimeout(start, AGAIN_MS);
+        if (source.readyState === EventSource.CLOSED) {
+          stop();
+          setTimeout(start, AGAIN_MS);
+        }
+        tellAll(last);
       };
     });
   }
@@ -69,7 +68,7 @@ export function follow(url, last, told, opened) {
 
   function turned() {
     if (document.hidden) return stop();
-    opened();
+    told();
     return start();
   }
 

@@ -19,26 +19,9 @@ document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
 draw();
 
-/** Progress moves with every event; everything else follows at the pace of `ask`. */
-function progress({ done, total }) {
-  const bar = document.getElementById('progress-bar');
-  const text = document.getElementById('progress-text');
-  if (!bar || !text || done < Number(bar.value)) return;
-  bar.max = Math.max(1, total);
-  bar.value = done;
-  text.textContent = `${done.toLocaleString('en')} of ${total.toLocaleString('en')} seeds`;
-}
-
 if (page.dataset.events) {
-  const stop = follow(
-    page.dataset.events,
-    Number(page.dataset.last),
-    (type, data) => {
-      if (type === 'progress') progress(data);
-      ask();
-    },
-    ask,
-  );
+  // An event says only that there is something new: every number on the page comes from one reading of the database by the server
+  const stop = follow(page.dataset.events, Number(page.dataset.last), ask);
   document.addEventListener('gonogo:refreshed', () => {
     if (document.getElementById('state')?.dataset.final === 'true') stop();
   });

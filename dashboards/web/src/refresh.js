@@ -12,8 +12,13 @@ export function refresh() {
   return running;
 }
 
+const PATIENCE_MS = 20_000;
+const AGAIN_MS = 2000;
+
+/** Raises where the server doesn't answer, or something before it says so in its place (502, 503, 504). */
 async function once() {
-  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store' });
+  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (answer.status > 501) throw new Error(`the server answers ${answer.status}`);
   if (!answer.ok || answer.redirected) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const focused = document.activeElement?.id;
@@ -26,26 +31,45 @@ async function once() {
     for (const each of fresher.querySelectorAll('details')) each.open = open.has(each.id) && each.id !== '';
     old.replaceWith(fresher);
   }
+  document.title = fresh.title;
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }
 
-/** A function that runs `refresh` at once, then at most every `gap` ms (longer when the server needs longer), never losing the last call. */
+/** Says whether the page is still told what happens. */
+function connected(yes) {
+  const line = document.getElementById('connection');
+  if (line) line.hidden = yes;
+}
+
+/**
+ * A function that runs `refresh` at once, then at most every `gap` ms (longer when the server needs longer), never losing the last call.
+ * While the server is away the page says so and asks by itself.
+ */
 export function paced(gap) {
   let timer = null;
+  let reading = false;
+  let again = false;
   let next = 0;
   return function ask() {
+    if (reading) again = true; // what happened meanwhile may not be in the answer under way
     if (timer !== null) return;
     timer = setTimeout(async () => {
+      reading = true;
+      again = false;
       const began = performance.now();
+      let away = false;
       try {
         await refresh();
       } catch {
-        // the server is away; the next event or the stream's return asks again
+        away = true;
       }
+      connected(!away);
       const took = performance.now() - began;
-      next = performance.now() + Math.max(gap, 4 * took);
+      next = performance.now() + (away ? AGAIN_MS : Math.max(gap, 4 * took));
       timer = null;
+      reading = false;
+      if (again || (away && !document.hidden)) ask();
     }, Math.max(0, next - performance.now()));
   };
 }

@@ -22,6 +22,7 @@ from gonogo.numerics.budgets.expectation import (
     Array,
     Direction,
     Expectation,
+    Keyed,
     Mask,
     Shared,
     binade,
@@ -154,9 +155,10 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
 
     # The rounding of stored intermediates, predicted: x^, P and P x^.
     x_read, m_read = as_read(x, t), as_read(m, t)
-    d_xhat = (x_read - m_read + (aligned_error(x_read, m_read) if t.align >= 2.0**-12 else 0.0)) * r - xhat
-    even = round_even(xhat + d_xhat, t.xhat) - xhat
-    d_xhat = round_away(xhat + d_xhat, t.xhat) - xhat  # the packer; an rstd of few bits makes many ties
+    made = (x_read - m_read + (aligned_error(x_read, m_read) if t.align >= 2.0**-12 else 0.0)) * r
+    even = round_even(made, t.xhat) - xhat
+    held = round_away(made, t.xhat)  # the packer; an rstd of few bits makes many ties
+    d_xhat = held - xhat
     p_read = as_read(dy, t) * as_read(gamma, t)
     d_p = (round_away(p_read, t.stored_product) if t.stored_product else p_read) - p
     d_px = round_away(px, t.stored_weighted) - px if t.stored_weighted else np.zeros_like(p)
@@ -205,7 +207,9 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         + (s1 * r) ** 2 * known.var_mean
         + 4 * s2**2 * known.var_rstd
     )
-    differences = t.difference**2 * (binade(p - s1) ** 2 + binade(xhat * s2) ** 2 + binade(p - s1 - xhat * s2) ** 2)
+    differences = t.difference**2 * (binade(p - s1) ** 2 + binade(p - s1 - xhat * s2) ** 2)
+    # x^ s2 is stored, too; a row has one s2, so all elements with one stored x^ are rounded alike, and a long row has many of each.
+    rounded_alike = (Keyed(held, r * t.difference * binade(xhat * s2) / 3**0.5, own=True),) if t.difference else ()
     noise = r**2 * (var_p + s2**2 * var_xhat + differences / 3) + output_bound(dx, t.out, t.out_block) ** 2 / 3
     noise = noise + (ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))) ** 2
     scale = t.scale + t.product_mean + t.read
@@ -216,9 +220,13 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     patterns = tuple(Shared(np.ones((1, 1)), each) for each in ties)
     allowance: tuple[Array, ...] = ()
     if t.difference:
-        # Stored P - s1 is rounded on P's grid: all P of a row in one binade lose the same part of s1.
-        stored = round_away(p_read, t.stored_product)
-        allowance = tuple(r * (round_away(stored - s, t.difference) - (stored - s)) for s in (s1, s1 - d1, s1 + d1))
+        # Stored P - s1 is rounded on P's grid: all P of a row in one binade lose the same part of s1. And where x^ s2 is smaller
+        # than half a step of P - s1, stored P - s1 - x^ s2 loses all of it.
+        stored, taken = round_away(p_read, t.stored_product), round_away(held * s2, t.difference)
+        for s in (s1, s1 - d1, s1 + d1):
+            first = round_away(stored - s, t.difference)
+            second = round_away(first - taken, t.difference)
+            allowance += (r * ((first - (stored - s)) + (second - (first - taken))),)
     floor = n * (NEGLIGIBLE * r[:, 0] * np.abs(p).max(axis=1, initial=0.0)) ** 2
     expected = {
         "dx": Expectation(
@@ -231,6 +239,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             shared=(Shared(r**2 * v1, np.ones((1, 1))), Shared(r**2 * v2, xhat), Shared(scale**2 + known.var_rstd, dx), *patterns),
             trend=(r * (bias1 + xhat * bias2), np.sqrt(systematic) * r * (s1 + xhat * s2), scale * dx, *ties),
             allowance=allowance,
+            keyed=rounded_alike,
             spread=r * (spread1 + np.abs(xhat) * spread2),
             directions=(
                 Direction("row", np.ones_like(x)),

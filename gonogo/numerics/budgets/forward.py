@@ -77,8 +77,14 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
     # Equal x have equal x^, with one rounding error. ELWSUB rounds the mean onto x's grid: one error for all x of a binade.
     same_x = Keyed(x, gamma * np.sqrt(((e_align * r) ** 2 + (t.stored * binade(xhat)) ** 2) / 3), own=True)
     grid = np.where(np.abs(x) > np.abs(mu), 2 * t.align * binade(x), 0.0)
-    stored = (round_away(each, t.stored) for each in (mu, mu - m.bound_mean, mu + m.bound_mean))
-    allowance = tuple(slope_mean * (each - onto(each, grid)) for each in stored)
+    # What is left lies on that grid; where rstd has few bits (1, say) x^ does so too, and all x^ of a binade are rounded by one amount.
+    held = round_away(r, t.stored)
+    allowance: tuple[Array, ...] = ()
+    for each in (mu, mu - m.bound_mean, mu + m.bound_mean):
+        stored = round_away(each, t.stored)
+        taken = onto(stored, grid)
+        made = (x - taken) * held
+        allowance += (slope_mean * (stored - taken) + gamma * (round_away(made, t.stored) - made),)
     scale = t.product_mean + t.read + t.scale
     expected_y = Expectation(
         reference=y,

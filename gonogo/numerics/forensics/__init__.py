@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.diagnoses import PARTLY, RIGHT
 from gonogo.numerics.forensics.backward import explain_dx
 from gonogo.numerics.forensics.backward_sums import Backward
 from gonogo.numerics.forensics.down import explain_down, partial_sums
 from gonogo.numerics.forensics.forward import explain_mean, explain_rstd, explain_y
 from gonogo.numerics.forensics.forward_sums import Forward
-from gonogo.numerics.forensics.model import RIGHT, Diagnosis, Term, join
+from gonogo.numerics.forensics.model import Diagnosis, Term, join
 from gonogo.numerics.forensics.precision import Precision
 from gonogo.numerics.forensics.sums import TILE, row_moments
 from gonogo.numerics.forensics.words import place as where
@@ -100,8 +101,8 @@ def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]])
         wrong.sort(key=lambda term: order.index(term.name))
         return Diagnosis(tuple(terms), join(term.words for term in wrong), all(term.can_tell for term in wrong), residuals)
     if any(term.can_tell and term.coefficients for term in terms if term.name != "scale"):
-        hidden = [term.words for term in terms if term.hidden]
-        return Diagnosis(tuple(terms), join([RIGHT, *hidden]), not hidden, residuals)
+        hidden = [term.words for term in terms if term.hidden or term.coarse]
+        return Diagnosis(tuple(terms), join([PARTLY, *hidden] if hidden else [RIGHT]), not hidden, residuals)
     return Diagnosis(tuple(terms), join(silent) or "cannot tell: there are no outputs", False, residuals)
 
 

@@ -188,6 +188,7 @@ def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
     with np.errstate(all="ignore"):
         beside = np.sqrt(np.nansum(rows.ww) / np.nansum(rows.uu))
         limit = GRID * (1.0 + min(1.0, float(beside))) if np.isfinite(beside) else 2 * GRID
+        limit += 2 * seed.precision.loss + seed.precision.coarse  # y's two products lose as much, and block formats more
         good = np.isfinite(used) & (used > 0) & (error < GRID / 4 * used)
         if good.sum() < 8 or not seed.precision.stores_bf16:
             return Term("y", "scale", 1, (None,), (None,), can_tell=False)

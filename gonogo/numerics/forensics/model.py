@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-RIGHT = "no term is wrong"
-"""The words of a kernel in which every term that can be told is right."""
-
 
 @dataclass(frozen=True)
 class Term:
@@ -33,6 +30,8 @@ class Term:
     scatter: float | None = None
     hidden: bool = False
     """Whether the inputs themselves (constant, alike in every row) keep the tiles from being told."""
+    coarse: bool = False
+    """Whether the test's own arithmetic (a low fidelity, a format of few bits) may make such an error."""
     named: bool = False
     """Whether the words name something that was added to the sums, and no tiles."""
     rows: tuple[int, ...] = ()

@@ -63,6 +63,9 @@ def explain(
     finding = describe(fit, noun, why)
     if fit.method == "none":
         finding = _from_nothing(noun, used, sigma, finding, why or fit.reason)
+    if finding.wrong and _is_loss(fit, noun, partial, used, sigma):
+        words = f"cannot tell {noun.name}: its error is of the size that the test's fidelity and formats may lose"
+        return replace(_term(output, noun, fit, Finding(False, words, False), why), coarse=True)
     if finding.wrong and not (fit.uniform and fit.scatter <= GOOD_SCATTER) and fit.method != "total":
         extra = with_extra(partial.sum(axis=1), used, sigma, extras, noun)
         if extra is not None:
@@ -72,6 +75,18 @@ def explain(
         words = f"{finding.words}; {words}" if finding.words else words
         finding = Finding(True, words, finding.can_tell)
     return _term(output, noun, fit, finding, why)
+
+
+def _is_loss(fit: TileFit, noun: Noun, partial: Array, used: Array, sigma: Array) -> bool:
+    """Whether sums that no pattern describes are off by no more than the test's own arithmetic may lose."""
+    if not noun.allowed or not (np.isfinite(fit.scatter) and fit.scatter > GOOD_SCATTER):
+        return False
+    with np.errstate(all="ignore"):
+        whole = partial.sum(axis=1)
+        size = np.sqrt(whole**2 + np.vecdot(partial, partial))
+        usable = np.isfinite(used) & np.isfinite(size) & (sigma > 0) & np.isfinite(sigma)
+        off = used[usable] - whole[usable]
+        return bool(usable.any() and float(off @ off) <= noun.allowed**2 * float(size[usable] @ size[usable]))
 
 
 def _term(output: str, noun: Noun, fit: TileFit, finding: Finding, why: str) -> Term:

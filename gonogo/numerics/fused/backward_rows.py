@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gonogo.numerics.fused.keys import keyed_variance
 from gonogo.numerics.fused.loops import binade, dot, dot3, lane_sums, largest, rounded_away, total, truncated
 from gonogo.numerics.fused.rows import add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
@@ -16,6 +17,7 @@ from gonogo.numerics.jit import jit
 ARITHMETIC = 2.0**-22
 TF32_READ = 2.0**-10
 COHERENT = 4.0
+ROOT_3 = 3.0**0.5
 
 # Column sums for dgamma and dbeta: what each row of `sums` holds.
 SUMS = 10
@@ -84,7 +86,7 @@ def backward_block(
     pr, xr = np.empty(n), np.empty(n)
     ref, raw, bound, noise, out = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     error, golden_error, golden_away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    ones, nothing = np.ones(n), np.zeros(n)
+    ones, held, own_noise, alike = np.ones(n), np.empty(n), np.zeros(n), np.empty(n)
     allowances = 3 if difference > 0.0 else 0
     allowance = np.empty((3, n))
     scratch = row_scratch(n)
@@ -134,7 +136,8 @@ def backward_block(
             rounded = (moved + step) - step
             half = binade(moved) * u_xhat
             d_even[j] = rounded - xhat[j]
-            d_xhat[j] = (moved + np.copysign(half, moved) if abs(rounded - moved) == half else rounded) - xhat[j]
+            held[j] = moved + np.copysign(half, moved) if abs(rounded - moved) == half else rounded
+            d_xhat[j] = held[j] - xhat[j]
 
         # s1 and s2: values, bounds, variances.
         s1, s2 = total(p, n) / n, total(px, n) / n
@@ -252,9 +255,9 @@ def backward_block(
             )
             ref[j] = value
             bound[j] = before + u_out * binade(abs(value) + before)
-            squares = (
-                difference * difference * (binade(first) * binade(first) + binade(xs2) * binade(xs2) + binade(second) * binade(second))
-            )
+            squares = difference * difference * (binade(first) * binade(first) + binade(second) * binade(second))
+            alike[j] = r * difference * binade(xs2) / ROOT_3
+            own_noise[j] = alike[j] * alike[j]
             h = u_out * binade(value)
             noise[j] = r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * v_xhat[j] + squares / 3.0) + h * h / 3.0 + tiny * tiny
         for j in range(n):
@@ -263,13 +266,17 @@ def backward_block(
         floors[i] = n * negligible * negligible
         shared[0], shared[1], shared[2] = r * r * v1, r * r * v2, full_scale * full_scale + var_rstd
         if difference > 0.0:
+            lock[0] = lock[1] = lock[2] = 0.0
+            keyed_variance(held, alike, ones, xhat, ref, n, scratch[5], lock)
             for k in range(3):
                 s = s1 if k == 0 else (s1 - d1 if k == 1 else s1 + d1)
                 for j in range(n):
                     seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
                     exact = rounded_away(seen, stored_product) - s
-                    allowance[k, j] = r * (rounded_away(exact, difference) - exact)
-        compare_row(
+                    first = rounded_away(exact, difference)
+                    left = first - rounded_away(held[j] * s2, difference)
+                    allowance[k, j] = r * ((first - exact) + (rounded_away(left, difference) - left))
+        tied = compare_row(
             i,
             n,
             out,
@@ -295,7 +302,7 @@ def backward_block(
             variance,
             informative[i],
             lock,
-            nothing,
+            own_noise,
             allowance,
             allowances,
         )
@@ -307,5 +314,20 @@ def backward_block(
         trends[2, 2] = full_scale
         spreads[0], spreads[2] = r * 2.0 * stored_sum * binade(s1), r * 2.0 * stored_sum * binade(s2)
         add_columns(
-            n, ones, False, ones, xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, allowances, columns
+            n,
+            ones,
+            False,
+            ones,
+            xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns,
         )

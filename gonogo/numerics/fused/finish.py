@@ -106,7 +106,7 @@ def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> S
 def column_scores(columns: Array, spreads: tuple[float, float, float, float]) -> Scores:
     """The z down the columns; `spreads`: how coherent each of the four spreads is (see expectation.coherence)."""
     own = columns[rows.COLUMN_VARIANCE]
-    golden = np.maximum(columns[rows.COLUMN_EVEN] ** 2, columns[rows.COLUMN_AWAY] ** 2)
+    golden = np.maximum(columns[rows.COLUMN_EVEN] ** 2, (columns[rows.COLUMN_EVEN] + columns[rows.COLUMN_AWAY]) ** 2)
     trends = columns[rows.COLUMN_TREND : rows.COLUMN_TREND + 3], columns[rows.COLUMN_PATTERN : rows.COLUMN_PATTERN + 3]
     variance = own + excess(golden, own) + sum((trend**2).sum(axis=0) for trend in trends)
     spread = sum((k * columns[rows.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))

@@ -224,21 +224,23 @@ def forward_block(
         for j in range(n):
             b[j] = np.float64(x[i, j])
         keyed_variance(b, variance, gamma, g_xhat, ref, n, scratch[5], lock)
+        r_held = rounded_away(r, stored)
         for k in range(3):
             held = rounded_away(mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored)
             held_abs = abs(held)
             for j in range(n):
-                grid = 2.0 * align * binade(b[j])
+                taken = held
                 if abs(b[j]) > mu_abs:
-                    allowance[k, j] = gamma[j] * r * (held - np.copysign(np.floor(held_abs / grid + 0.5) * grid, held))
-                else:
-                    allowance[k, j] = 0.0
+                    grid = 2.0 * align * binade(b[j])
+                    taken = np.copysign(np.floor(held_abs / grid + 0.5) * grid, held)
+                made = (b[j] - taken) * r_held
+                allowance[k, j] = gamma[j] * (r * (held - taken) + (rounded_away(made, stored) - made))
         for k in range(patterns):
             lock[0] += dot(gamma, pattern[k], n) ** 2
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
             lock[2] += dot(ref, pattern[k], n) ** 2
         shared[0], shared[1], shared[2] = r * r * var_mean, var_rstd / (r * r) + slope * slope, 0.0
-        compare_row(
+        tied = compare_row(
             i,
             n,
             out,
@@ -276,10 +278,10 @@ def forward_block(
         spreads[0], spreads[1] = r * stored * binade(mu), r * per_lane
         spreads[2], spreads[3] = stored * binade(r) / r, other / r
         add_columns(
-            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[0]
+            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[0]
         )
         add_columns(
-            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, variance, trends, spreads, allowance, 3, columns[1]
+            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[1]
         )
         for k in range(patterns):
             for j in range(n):

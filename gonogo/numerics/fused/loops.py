@@ -13,7 +13,13 @@ from gonogo.numerics.jit import jit
 LANES = 64
 FOLDED = 4
 CHUNK = FOLDED * LANES
-"""Columns at a time: what is read, and made, of them stays in a first-level cache."""
+"""Columns that are folded into the running totals at a time."""
+BLOCK = 8 * CHUNK
+"""Columns at a time for one function after another: what they read and make stays in a second-level cache, and the calls, each of
+which costs as much as 200 additions, are few."""
+
+U = np.uint64
+"""Indices are unsigned: a slice of an array costs as much as 50 additions, and a signed index that might be negative is no vector's."""
 
 _EXPONENT = np.int64(0x7FF0000000000000)
 
@@ -40,10 +46,12 @@ def fold(lane: Any, size: int) -> Any:
 def total(a: Any, n: int) -> Any:
     """Sum of a[:n]."""
     lane = np.zeros(CHUNK)
-    for first in range(0, n, CHUNK):
-        part = a[first : min(first + CHUNK, n)]
-        for j in range(part.size):
-            lane[j] += part[j]
+    full = n - n % CHUNK
+    for first in range(0, full, CHUNK):
+        for j in range(CHUNK):
+            lane[j] += a[U(first) + U(j)]
+    for j in range(n - full):
+        lane[j] += a[U(full) + U(j)]
     return fold(lane, CHUNK)
 
 
@@ -51,11 +59,14 @@ def total(a: Any, n: int) -> Any:
 def dot(a: Any, b: Any, n: int) -> Any:
     """Sum of a[:n] b[:n]."""
     lane = np.zeros(CHUNK)
-    for first in range(0, n, CHUNK):
-        last = min(first + CHUNK, n)
-        x, y = a[first:last], b[first:last]
-        for j in range(x.size):
-            lane[j] += x[j] * y[j]
+    full = n - n % CHUNK
+    for first in range(0, full, CHUNK):
+        for j in range(CHUNK):
+            k = U(first) + U(j)
+            lane[j] += a[k] * b[k]
+    for j in range(n - full):
+        k = U(full) + U(j)
+        lane[j] += a[k] * b[k]
     return fold(lane, CHUNK)
 
 
@@ -63,11 +74,14 @@ def dot(a: Any, b: Any, n: int) -> Any:
 def dot3(a: Any, b: Any, c: Any, n: int) -> Any:
     """Sum of a[:n] b[:n] c[:n]."""
     lane = np.zeros(CHUNK)
-    for first in range(0, n, CHUNK):
-        last = min(first + CHUNK, n)
-        x, y, z = a[first:last], b[first:last], c[first:last]
-        for j in range(x.size):
-            lane[j] += x[j] * y[j] * z[j]
+    full = n - n % CHUNK
+    for first in range(0, full, CHUNK):
+        for j in range(CHUNK):
+            k = U(first) + U(j)
+            lane[j] += a[k] * b[k] * c[k]
+    for j in range(n - full):
+        k = U(full) + U(j)
+        lane[j] += a[k] * b[k] * c[k]
     return fold(lane, CHUNK)
 
 
@@ -93,40 +107,75 @@ def largest(a: Any, n: int) -> Any:
 
 
 @jit
-def project(w0: Any, w1: Any, w2: Any, a: Any, lanes: Any) -> None:
-    """Add the w0 a, w1 a and w2 a of a chunk to three times LANES running totals, one after another in `lanes`.
+def project(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
+    """Add the w0 a, w1 a and w2 a of the columns first..last to three times LANES running totals, from lanes[place * LANES] on.
 
     A whole chunk is folded first: running totals cost a load and a store each.
     """
-    if a.size < CHUNK:
-        for j in range(a.size):
-            lane = j % LANES
-            lanes[lane] += w0[j] * a[j]
-            lanes[LANES + lane] += w1[j] * a[j]
-            lanes[2 * LANES + lane] += w2[j] * a[j]
-        return
-    for j in range(LANES):
-        k, q, m = j + LANES, j + 2 * LANES, j + 3 * LANES
-        lanes[j] += (w0[j] * a[j] + w0[k] * a[k]) + (w0[q] * a[q] + w0[m] * a[m])
-        lanes[k] += (w1[j] * a[j] + w1[k] * a[k]) + (w1[q] * a[q] + w1[m] * a[m])
-        lanes[q] += (w2[j] * a[j] + w2[k] * a[k]) + (w2[q] * a[q] + w2[m] * a[m])
+    base = U(place * LANES)
+    full = last - (last - first) % U(CHUNK)
+    for start in range(first, full, U(CHUNK)):
+        for j in range(LANES):
+            i = start + U(j)
+            k = i + U(LANES)
+            q = k + U(LANES)
+            m = q + U(LANES)
+            lanes[base + U(j)] += (w0[i] * a[i] + w0[k] * a[k]) + (w0[q] * a[q] + w0[m] * a[m])
+            lanes[base + U(LANES + j)] += (w1[i] * a[i] + w1[k] * a[k]) + (w1[q] * a[q] + w1[m] * a[m])
+            lanes[base + U(2 * LANES + j)] += (w2[i] * a[i] + w2[k] * a[k]) + (w2[q] * a[q] + w2[m] * a[m])
+    for j in range(np.int64(last - full)):
+        k, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[k] * a[k]
+        lanes[lane + U(LANES)] += w1[k] * a[k]
+        lanes[lane + U(2 * LANES)] += w2[k] * a[k]
 
 
 @jit
-def project_squares(w0: Any, w1: Any, w2: Any, a: Any, lanes: Any) -> None:
+def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
+    """What `project` would add for w0, w1 and w2 themselves, to nine totals: of six products, the other three are the same ones."""
+    base = U(place * LANES)
+    full = last - (last - first) % U(CHUNK)
+    for start in range(first, full, U(CHUNK)):
+        for j in range(LANES):
+            i = start + U(j)
+            k = i + U(LANES)
+            q = k + U(LANES)
+            m = q + U(LANES)
+            lanes[base + U(j)] += (w0[i] * w0[i] + w0[k] * w0[k]) + (w0[q] * w0[q] + w0[m] * w0[m])
+            lanes[base + U(LANES + j)] += (w1[i] * w0[i] + w1[k] * w0[k]) + (w1[q] * w0[q] + w1[m] * w0[m])
+            lanes[base + U(2 * LANES + j)] += (w2[i] * w0[i] + w2[k] * w0[k]) + (w2[q] * w0[q] + w2[m] * w0[m])
+            lanes[base + U(4 * LANES + j)] += (w1[i] * w1[i] + w1[k] * w1[k]) + (w1[q] * w1[q] + w1[m] * w1[m])
+            lanes[base + U(5 * LANES + j)] += (w2[i] * w1[i] + w2[k] * w1[k]) + (w2[q] * w1[q] + w2[m] * w1[m])
+            lanes[base + U(8 * LANES + j)] += (w2[i] * w2[i] + w2[k] * w2[k]) + (w2[q] * w2[q] + w2[m] * w2[m])
+    for j in range(np.int64(last - full)):
+        k, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[k] * w0[k]
+        lanes[lane + U(LANES)] += w1[k] * w0[k]
+        lanes[lane + U(2 * LANES)] += w2[k] * w0[k]
+        lanes[lane + U(4 * LANES)] += w1[k] * w1[k]
+        lanes[lane + U(5 * LANES)] += w2[k] * w1[k]
+        lanes[lane + U(8 * LANES)] += w2[k] * w2[k]
+
+
+@jit
+def project_squares(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
     """Add w0^2 a, w1^2 a and w2^2 a as `project` does."""
-    if a.size < CHUNK:
-        for j in range(a.size):
-            lane = j % LANES
-            lanes[lane] += w0[j] * w0[j] * a[j]
-            lanes[LANES + lane] += w1[j] * w1[j] * a[j]
-            lanes[2 * LANES + lane] += w2[j] * w2[j] * a[j]
-        return
-    for j in range(LANES):
-        k, q, m = j + LANES, j + 2 * LANES, j + 3 * LANES
-        lanes[j] += (w0[j] * w0[j] * a[j] + w0[k] * w0[k] * a[k]) + (w0[q] * w0[q] * a[q] + w0[m] * w0[m] * a[m])
-        lanes[k] += (w1[j] * w1[j] * a[j] + w1[k] * w1[k] * a[k]) + (w1[q] * w1[q] * a[q] + w1[m] * w1[m] * a[m])
-        lanes[q] += (w2[j] * w2[j] * a[j] + w2[k] * w2[k] * a[k]) + (w2[q] * w2[q] * a[q] + w2[m] * w2[m] * a[m])
+    base = U(place * LANES)
+    full = last - (last - first) % U(CHUNK)
+    for start in range(first, full, U(CHUNK)):
+        for j in range(LANES):
+            i = start + U(j)
+            k = i + U(LANES)
+            q = k + U(LANES)
+            m = q + U(LANES)
+            lanes[base + U(j)] += (w0[i] * w0[i] * a[i] + w0[k] * w0[k] * a[k]) + (w0[q] * w0[q] * a[q] + w0[m] * w0[m] * a[m])
+            lanes[base + U(LANES + j)] += (w1[i] * w1[i] * a[i] + w1[k] * w1[k] * a[k]) + (w1[q] * w1[q] * a[q] + w1[m] * w1[m] * a[m])
+            lanes[base + U(2 * LANES + j)] += (w2[i] * w2[i] * a[i] + w2[k] * w2[k] * a[k]) + (w2[q] * w2[q] * a[q] + w2[m] * w2[m] * a[m])
+    for j in range(np.int64(last - full)):
+        k, lane = full + U(j), base + U(j % LANES)
+        lanes[lane] += w0[k] * w0[k] * a[k]
+        lanes[lane + U(LANES)] += w1[k] * w1[k] * a[k]
+        lanes[lane + U(2 * LANES)] += w2[k] * w2[k] * a[k]
 
 
 @jit

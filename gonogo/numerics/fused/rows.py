@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.keys import key_scratch, shared_keys
-from gonogo.numerics.fused.loops import CHUNK, LANES, binade, bits, fold, number, project, project_squares
+from gonogo.numerics.fused.loops import BLOCK, CHUNK, LANES, U, binade, bits, fold, number, project, project_gram, project_squares
 from gonogo.numerics.jit import jit
 
 # Running totals of a block of rows: what each place holds.
@@ -23,15 +23,16 @@ R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
 # Scores of a row, for its three directions: numerator, variance, squared norm.
 SCORES = 9
 
-# Projections of a row onto its three directions: of the directions themselves, of the squares, e0 (ties to even, away), e, allowances.
+# Projections of a row onto its three directions: of the directions themselves, of the squares, e0 (ties to even; what ties away
+# add to it), e, allowances.
 GRAM, OWN, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
 PROJECTIONS = ALLOWED + 3
 
 SUMS = 8
 """The first totals are sums over all columns, with running totals of their own."""
 
-# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2,
-# w e0 (ties away), three of w pattern, three of w allowance.
+# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2 (where w
+# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, three of w allowance.
 COLUMNS = 18
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
 COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
@@ -46,6 +47,8 @@ MAGIC = 1.5 * 2.0**52 * 2.0
 RECIPROCAL = np.int64(2046 << 52)
 """Minus the bits of a power of two: the bits of its reciprocal."""
 COHERENT = 4.0
+ALMOST = 1.0 - 2.0**-40
+"""What is not larger than the largest so far by this much, product for quotient, isn't larger when rounded either."""
 OUTLIER_BUDGETS = 3.0
 OUTLIER_RATIO = 2.0**-6
 
@@ -55,7 +58,7 @@ FIRST_OCTAVE = (1023 + 12) << 5
 
 
 @jit
-def count_far(distance: Any, n: int, bins: Any) -> None:
+def count_far(distance: Any, n: Any, bins: Any) -> None:
     """Add those of ceil(distance) that are above 3 to the histogram."""
     for j in range(n):
         if distance[j] > 3.0:
@@ -80,20 +83,26 @@ def raise_to(totals: Any, place: int, pattern: Any) -> None:
 
 
 @jit
-def allclose_ratio(out: Any, reference: Any, rtol: float, atol: float) -> Any:
-    """The largest |out - reference| / (atol + rtol |reference|), as bits."""
+def raise_allclose(out: Any, reference: Any, first: Any, last: Any, rtol: float, atol: float, totals: Any, place: int) -> None:
+    """Raise a total to the largest |out - reference| / (atol + rtol |reference|). Divisions are slow: only where one may be larger."""
+    before = totals[place] * ALMOST
+    larger = 0
+    for j in range(first, last):
+        larger += abs(out[j] - reference[j]) > before * (atol + rtol * abs(reference[j]))
+    if larger == 0:
+        return
     worst = np.int64(0)
-    for j in range(out.size):
+    for j in range(first, last):
         size = abs(out[j] - reference[j])
         worst = max(worst, bits(size / (atol + rtol * abs(reference[j])) if size > 0.0 else 0.0))
-    return worst
+    raise_to(totals, place, worst)
 
 
 @jit
-def needed_atols(out: Any, raw: Any, totals: Any) -> None:
+def needed_atols(out: Any, raw: Any, first: Any, last: Any, totals: Any) -> None:
     """The largest errors: by themselves, and beside each rtol."""
     size_max = raw_max = n1 = n2 = n3 = n4 = n5 = np.int64(0)
-    for j in range(out.size):
+    for j in range(first, last):
         size, reference = abs(out[j] - raw[j]), abs(raw[j])
         size_max = max(size_max, bits(size))
         raw_max = max(raw_max, bits(reference))
@@ -113,52 +122,70 @@ def needed_atols(out: Any, raw: Any, totals: Any) -> None:
 
 
 @jit
-def count_ulps(out: Any, raw: Any, unit: float, totals: Any, bins: Any, distance: Any) -> None:
+def count_ulps(out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any) -> None:
     """Distances in ulps of the rounded raw reference. Almost all are 0 to 3: comparisons count those (as vectors)."""
     magic = MAGIC * unit
     farthest = np.int64(0)
-    zero = one = two = three = 0
-    for j in range(out.size):
-        step = binade(raw[j]) * magic
-        golden = (raw[j] + step) - step
-        grid = max(binade(golden), SMALLEST_NORMAL) * (2.0 * unit)
-        far = abs(out[j] - golden) * number(RECIPROCAL - bits(grid))
-        distance[j] = far
-        farthest = max(farthest, bits(far))
-        zero += far <= 0.0
-        one += far <= 1.0
-        two += far <= 2.0
-        three += far <= 3.0
+    for start in range(first, last, U(CHUNK)):
+        stop = min(start + U(CHUNK), last)
+        zero = one = two = three = 0
+        for j in range(start, stop):
+            step = binade(raw[j]) * magic
+            golden = (raw[j] + step) - step
+            grid = max(binade(golden), SMALLEST_NORMAL) * (2.0 * unit)
+            far = abs(out[j] - golden) * number(RECIPROCAL - bits(grid))
+            distance[j - start] = far
+            farthest = max(farthest, bits(far))
+            zero += far <= 0.0
+            one += far <= 1.0
+            two += far <= 2.0
+            three += far <= 3.0
+        bins[0] += zero
+        bins[1] += one - zero
+        bins[2] += two - one
+        bins[3] += three - two
+        if U(three) < stop - start:
+            count_far(distance, np.int64(stop - start), bins)
     raise_to(totals, ULP_MAX, farthest)
-    bins[0] += zero
-    bins[1] += one - zero
-    bins[2] += two - one
-    bins[3] += three - two
-    if three < out.size:
-        count_far(distance, out.size, bins)
 
 
 @jit
-def add_moments(out: Any, raw: Any, origin: float, lanes: Any) -> None:
-    """The sums of errors and of the raw reference of at most LANES columns, as running totals."""
-    for j in range(out.size):
-        error, centred = out[j] - raw[j], raw[j] - origin
-        lanes[SUM_ERROR * LANES + j] += error
-        lanes[SUM_ABS * LANES + j] += abs(error)
-        lanes[SUM_SQUARES * LANES + j] += error * error
-        lanes[SUM_RAW * LANES + j] += centred
-        lanes[SUM_RAW_CENTRED * LANES + j] += centred * centred
-        lanes[SUM_RAW_ERROR * LANES + j] += centred * error
-        lanes[SUM_RAW_SQUARES * LANES + j] += raw[j] * raw[j]
+def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes: Any) -> None:
+    """The sums of errors and of the raw reference of a chunk, as running totals; a whole chunk is folded first (see loops.project)."""
+    full = last - (last - first) % U(CHUNK)
+    for start in range(first, full, U(CHUNK)):
+        for j in range(LANES):
+            i = start + U(j)
+            k = i + U(LANES)
+            q = k + U(LANES)
+            m = q + U(LANES)
+            e0, e1, e2, e3 = out[i] - raw[i], out[k] - raw[k], out[q] - raw[q], out[m] - raw[m]
+            c0, c1, c2, c3 = raw[i] - origin, raw[k] - origin, raw[q] - origin, raw[m] - origin
+            lanes[SUM_ERROR * LANES + j] += (e0 + e1) + (e2 + e3)
+            lanes[SUM_ABS * LANES + j] += (abs(e0) + abs(e1)) + (abs(e2) + abs(e3))
+            lanes[SUM_SQUARES * LANES + j] += (e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)
+            lanes[SUM_RAW * LANES + j] += (c0 + c1) + (c2 + c3)
+            lanes[SUM_RAW_CENTRED * LANES + j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
+            lanes[SUM_RAW_ERROR * LANES + j] += (c0 * e0 + c1 * e1) + (c2 * e2 + c3 * e3)
+            lanes[SUM_RAW_SQUARES * LANES + j] += (raw[i] * raw[i] + raw[k] * raw[k]) + (raw[q] * raw[q] + raw[m] * raw[m])
+    for j in range(np.int64(last - full)):
+        i, lane = full + U(j), j % LANES
+        error, centred = out[i] - raw[i], raw[i] - origin
+        lanes[SUM_ERROR * LANES + lane] += error
+        lanes[SUM_ABS * LANES + lane] += abs(error)
+        lanes[SUM_SQUARES * LANES + lane] += error * error
+        lanes[SUM_RAW * LANES + lane] += centred
+        lanes[SUM_RAW_CENTRED * LANES + lane] += centred * centred
+        lanes[SUM_RAW_ERROR * LANES + lane] += centred * error
+        lanes[SUM_RAW_SQUARES * LANES + lane] += raw[i] * raw[i]
 
 
 @jit
-def against_budget(row: int, first: int, out: Any, ref: Any, bound: Any, error: Any, totals: Any) -> None:
-    """Some columns, from `first` on, against their bound: the worst multiple, where it is, how many are over 1, the outliers."""
-    n = out.size
+def against_budget(row: int, first: Any, last: Any, out: Any, ref: Any, bound: Any, error: Any, totals: Any) -> None:
+    """Some columns against their bound: the worst multiple, where it is, how many are over 1, the outliers."""
     largest = np.int64(0)
     over = 0
-    for j in range(n):
+    for j in range(first, last):
         size = abs(error[j])
         ratio = size / bound[j] if size > 0.0 else 0.0
         largest = max(largest, bits(ratio))
@@ -167,13 +194,13 @@ def against_budget(row: int, first: int, out: Any, ref: Any, bound: Any, error: 
     if worst > totals[BUDGET] or totals[WORST_ROW] < 0.0:
         totals[BUDGET] = worst
         totals[WORST_ROW] = row
-        for j in range(n):
+        for j in range(first, last):
             if (abs(error[j]) / bound[j] if error[j] != 0.0 else 0.0) == worst:
-                totals[WORST_COLUMN] = first + j
+                totals[WORST_COLUMN] = j
                 break
     totals[OVER] += over
     if worst > OUTLIER_BUDGETS:
-        for j in range(n):
+        for j in range(first, last):
             if error[j] != 0.0 and abs(error[j]) / bound[j] > OUTLIER_BUDGETS:
                 multiple = abs(out[j] / ref[j])
                 power = np.rint(np.log2(multiple))
@@ -182,34 +209,63 @@ def against_budget(row: int, first: int, out: Any, ref: Any, bound: Any, error: 
 
 
 @jit
-def add_chi(error: Any, variance: Any, lane: Any) -> None:
-    """Errors in standard deviations, squared."""
-    for j in range(error.size):
-        lane[j] += error[j] * error[j] / variance[j] if error[j] != 0.0 else 0.0
-
-
-@jit
-def add_variance(ref: Any, noise: Any, own_noise: Any, w0: Any, w1: Any, shared: Any, variance: Any) -> None:
+def add_variance(ref: Any, noise: Any, own_noise: Any, w0: Any, w1: Any, shared: Any, first: Any, last: Any, variance: Any) -> None:
     """s^2 of some columns."""
     k0, k1, k2 = shared[0], shared[1], shared[2]
-    for j in range(ref.size):
+    for j in range(first, last):
         variance[j] = noise[j] + own_noise[j] + k0 * w0[j] * w0[j] + k1 * w1[j] * w1[j] + k2 * ref[j] * ref[j]
 
 
 @jit
-def golden_errors(out: Any, ref: Any, unit: float, golden_error: Any, golden_away: Any, totals: Any) -> None:
-    """e0 of some columns, ties to even and ties away, and how many outputs aren't the golden value."""
+def deviations(error: float, variance: float) -> Any:
+    """The error in standard deviations, squared."""
+    return error * error / variance if error != 0.0 else 0.0
+
+
+@jit
+def add_chi(error: Any, variance: Any, first: Any, last: Any, lanes: Any) -> None:
+    """Errors in standard deviations, squared."""
+    full = last - (last - first) % U(CHUNK)
+    for start in range(first, full, U(CHUNK)):
+        for j in range(LANES):
+            i = start + U(j)
+            k = i + U(LANES)
+            q = k + U(LANES)
+            m = q + U(LANES)
+            lanes[CHI * LANES + j] += (deviations(error[i], variance[i]) + deviations(error[k], variance[k])) + (
+                deviations(error[q], variance[q]) + deviations(error[m], variance[m])
+            )
+    for j in range(np.int64(last - full)):
+        i = full + U(j)
+        lanes[CHI * LANES + j % LANES] += deviations(error[i], variance[i])
+
+
+@jit
+def golden_errors(
+    out: Any, ref: Any, first: Any, last: Any, unit: float, golden_error: Any, golden_away: Any, tied: bool, totals: Any
+) -> bool:
+    """e0 of some columns, ties to even, and what ties away add to it; and how many outputs aren't the golden value.
+
+    Whether there were ties (or zeros) in this row so far: while there are none, nothing is written to golden_away."""
     magic = MAGIC * unit
-    mismatch = 0
-    for j in range(out.size):
+    mismatch = ties = 0
+    for j in range(first, last):
         power = binade(ref[j])
-        step, half = power * magic, power * unit
+        step = power * magic
         golden = (ref[j] + step) - step
         rounding = golden - ref[j]
         golden_error[j] = rounding
-        golden_away[j] = np.copysign(half, ref[j]) if abs(rounding) == half else rounding
+        ties += abs(rounding) == power * unit
         mismatch += golden != out[j]
     totals[MISMATCH] += mismatch
+    if ties > 0 and not tied:
+        golden_away[: np.int64(first)] = 0.0
+        tied = True
+    if tied:
+        for j in range(first, last):
+            half = binade(ref[j]) * unit
+            golden_away[j] = np.copysign(half, ref[j]) - golden_error[j] if abs(golden_error[j]) == half else 0.0
+    return tied
 
 
 @jit
@@ -220,7 +276,7 @@ def score(scores: Any, found: Any, extra: Any, shared: Any, lock: Any, allowance
         for a in range(ALLOWED, ALLOWED + allowances):
             lowest, highest = min(lowest, found[a, k]), max(highest, found[a, k])
         own = found[OWN, k] + extra[k]
-        golden = max(found[EVEN, k] ** 2, found[AWAY, k] ** 2)
+        golden = max(found[EVEN, k] ** 2, (found[EVEN, k] + found[AWAY, k]) ** 2)
         together = 0.0
         for other in range(3):
             together += shared[other] * found[GRAM + other, k] * found[GRAM + other, k]
@@ -245,6 +301,8 @@ def fold_row(totals: Any, found: Any, lanes: Any, projected: Any) -> None:
     for k in range(PROJECTIONS):
         for w in range(3):
             found[k, w] = fold(projected[(3 * k + w) * LANES :], LANES)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        found[GRAM + second, first] = found[GRAM + first, second]
     lanes[:] = 0.0
     projected[:] = 0.0
 
@@ -279,52 +337,46 @@ def compare_row(
     own_noise: Any,
     allowance: Any,
     allowances: int,
-) -> None:
+) -> bool:
     """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
     row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
     inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2.
-    Leaves e, e0 (ties to even, away) and s^2 in error, golden_error, golden_away and variance. `origin` shifts raw in the PCC's sums."""
+    Leaves e, e0 (ties to even), s^2 and, where it returns True, what ties away add to e0 in error, golden_error, variance and
+    golden_away. `origin` shifts raw in the PCC's sums."""
     lanes, projected, distance, found, extra, keys = scratch
-    triple = 3 * LANES
-    for first in range(0, n, CHUNK):
-        last = min(first + CHUNK, n)
-        o, r, f = out[first:last], raw[first:last], ref[first:last]
-        for part in range(first, last, LANES):
-            end = min(part + LANES, last)
-            add_moments(out[part:end], raw[part:end], origin, lanes)
-        needed_atols(o, r, totals)
-        count_ulps(o, r, unit, totals, bins, distance)
+    tied = False
+    for start in range(0, n, BLOCK):
+        first, last = U(start), U(min(start + BLOCK, n))
+        add_moments(out, raw, first, last, origin, lanes)
+        needed_atols(out, raw, first, last, totals)
+        count_ulps(out, raw, first, last, unit, totals, bins, distance)
         if declared:
-            raise_to(totals, TOLERANCE, allclose_ratio(o, r, rtol, atol))
-            raise_to(totals, TOLERANCE_QUANTISED, allclose_ratio(o, f, rtol, atol))
+            raise_allclose(out, raw, first, last, rtol, atol, totals, TOLERANCE)
+            raise_allclose(out, ref, first, last, rtol, atol, totals, TOLERANCE_QUANTISED)
         if not informative:
             continue
-        a, b, s2, e, v = w0[first:last], w1[first:last], noise[first:last], error[first:last], variance[first:last]
-        even, away = golden_error[first:last], golden_away[first:last]
-        for j in range(e.size):
-            e[j] = o[j] - f[j]
-        against_budget(row, first, o, f, bound[first:last], e, totals)
-        add_variance(f, s2, own_noise[first:last], a, b, shared, v)
-        for part in range(first, last, LANES):
-            end = min(part + LANES, last)
-            add_chi(error[part:end], variance[part:end], lanes[CHI * LANES :])
-        golden_errors(o, f, unit, even, away, totals)
-        project(a, b, f, a, projected[GRAM * triple :])
-        project(a, b, f, b, projected[(GRAM + 1) * triple :])
-        project(a, b, f, f, projected[(GRAM + 2) * triple :])
-        project_squares(a, b, f, s2, projected[OWN * triple :])
-        project(a, b, f, even, projected[EVEN * triple :])
-        project(a, b, f, away, projected[AWAY * triple :])
-        project(a, b, f, e, projected[ERROR * triple :])
+        for j in range(first, last):
+            error[j] = out[j] - ref[j]
+        against_budget(row, first, last, out, ref, bound, error, totals)
+        add_variance(ref, noise, own_noise, w0, w1, shared, first, last, variance)
+        add_chi(error, variance, first, last, lanes)
+        project_gram(w0, w1, ref, first, last, 3 * GRAM, projected)
+        project_squares(w0, w1, ref, noise, first, last, 3 * OWN, projected)
+        tied = golden_errors(out, ref, first, last, unit, golden_error, golden_away, tied, totals)
+        if tied:
+            project(w0, w1, ref, golden_away, first, last, 3 * AWAY, projected)
+        project(w0, w1, ref, golden_error, first, last, 3 * EVEN, projected)
+        project(w0, w1, ref, error, first, last, 3 * ERROR, projected)
         for k in range(allowances):
-            project(a, b, f, allowance[k, first:last], projected[(ALLOWED + k) * triple :])
+            project(w0, w1, ref, allowance[k], first, last, 3 * (ALLOWED + k), projected)
     fold_row(totals, found, lanes, projected)
     if not informative:
         scores[:] = 0.0
-        return
+        return False
     totals[USED] += n
     shared_keys(ref, noise, w0, w1, n, keys, extra)
     score(scores, found, extra, shared, lock, allowances)
+    return tied
 
 
 @jit
@@ -338,6 +390,7 @@ def add_columns(
     error: Any,
     golden_error: Any,
     golden_away: Any,
+    tied: bool,
     variance: Any,
     trends: Any,
     spreads: Any,
@@ -345,43 +398,61 @@ def add_columns(
     allowances: int,
     columns: Any,
 ) -> None:
-    """Add one row to the column totals of one direction: w (or 1 where not `weighted`).
+    """Add one row to the column totals of one direction: w (or 1 where not `weighted`); `tied` is what compare_row returned.
 
     trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2, 3)."""
-    for k in range(allowances):
-        for j in range(n):
-            columns[COLUMN_ALLOWANCE + k, j] += (w[j] if weighted else 1.0) * allowance[k, j]
-    if not weighted:
-        for j in range(n):
-            columns[COLUMN_ERROR, j] += error[j]
-            columns[COLUMN_EVEN, j] += golden_error[j]
-            columns[COLUMN_AWAY, j] += golden_away[j]
-            columns[COLUMN_VARIANCE, j] += variance[j]
-            columns[COLUMN_NORM, j] += 1.0
+    if not weighted and columns[COLUMN_NORM, 0] == 0.0:
+        columns[COLUMN_NORM, :] = 1.0
+    for start in range(0, n, BLOCK):
+        first, last = U(start), U(min(start + BLOCK, n))
+        add_squares(w, weighted, variance, first, last, columns)
+        add_one(w, weighted, 1.0, error, first, last, columns, COLUMN_ERROR)
+        add_one(w, weighted, 1.0, golden_error, first, last, columns, COLUMN_EVEN)
+        if tied:
+            add_one(w, weighted, 1.0, golden_away, first, last, columns, COLUMN_AWAY)
+        for k in range(allowances):
+            add_one(w, weighted, 1.0, allowance[k], first, last, columns, COLUMN_ALLOWANCE + k)
         for k in range(3):
-            a, b, c = trends[k, 0], trends[k, 1], trends[k, 2]
-            if a != 0.0 or b != 0.0 or c != 0.0:
-                for j in range(n):
-                    columns[COLUMN_TREND + k, j] += a * w0[j] + b * w1[j] + c * ref[j]
+            if trends[k, 0] != 0.0:
+                add_one(w, weighted, trends[k, 0], w0, first, last, columns, COLUMN_TREND + k)
+            if trends[k, 1] != 0.0:
+                add_one(w, weighted, trends[k, 1], w1, first, last, columns, COLUMN_TREND + k)
+            if trends[k, 2] != 0.0:
+                add_one(w, weighted, trends[k, 2], ref, first, last, columns, COLUMN_TREND + k)
         for k in range(4):
             if spreads[k] != 0.0:
-                base = w0 if k < 2 else w1
-                for j in range(n):
-                    columns[COLUMN_SPREAD + k, j] += spreads[k] * abs(base[j])
-        return
-    for j in range(n):
-        columns[COLUMN_ERROR, j] += w[j] * error[j]
-        columns[COLUMN_EVEN, j] += w[j] * golden_error[j]
-        columns[COLUMN_AWAY, j] += w[j] * golden_away[j]
-        columns[COLUMN_VARIANCE, j] += w[j] * w[j] * variance[j]
-        columns[COLUMN_NORM, j] += w[j] * w[j]
-    for k in range(3):
-        a, b, c = trends[k, 0], trends[k, 1], trends[k, 2]
-        if a != 0.0 or b != 0.0 or c != 0.0:
-            for j in range(n):
-                columns[COLUMN_TREND + k, j] += w[j] * (a * w0[j] + b * w1[j] + c * ref[j])
-    for k in range(4):
-        if spreads[k] != 0.0:
-            base = w0 if k < 2 else w1
-            for j in range(n):
-                columns[COLUMN_SPREAD + k, j] += spreads[k] * abs(w[j] * base[j])
+                add_size(w, weighted, spreads[k], w0 if k < 2 else w1, first, last, columns, COLUMN_SPREAD + k)
+
+
+@jit
+def add_squares(w: Any, weighted: bool, variance: Any, first: Any, last: Any, columns: Any) -> None:
+    """Add w^2 s^2 and w^2 of some columns (s^2 where not `weighted`)."""
+    if weighted:
+        for j in range(first, last):
+            columns[COLUMN_VARIANCE, j] += w[j] * w[j] * variance[j]
+            columns[COLUMN_NORM, j] += w[j] * w[j]
+    else:
+        for j in range(first, last):
+            columns[COLUMN_VARIANCE, j] += variance[j]
+
+
+@jit
+def add_one(w: Any, weighted: bool, factor: float, values: Any, first: Any, last: Any, columns: Any, place: int) -> None:
+    """Add w factor values of some columns (factor values where not `weighted`) to the totals at `place`."""
+    if weighted:
+        for j in range(first, last):
+            columns[place, j] += w[j] * (factor * values[j])
+    else:
+        for j in range(first, last):
+            columns[place, j] += factor * values[j]
+
+
+@jit
+def add_size(w: Any, weighted: bool, factor: float, values: Any, first: Any, last: Any, columns: Any, place: int) -> None:
+    """Add factor |w values| of some columns (factor |values| where not `weighted`) to the totals at `place`."""
+    if weighted:
+        for j in range(first, last):
+            columns[place, j] += factor * abs(w[j] * values[j])
+    else:
+        for j in range(first, last):
+            columns[place, j] += factor * abs(values[j])

@@ -1,0 +1,127 @@
+"""Compiled code is kept, and never for longer than the sources stay as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gonogo.numerics import jit
+
+pytestmark = pytest.mark.skipif(not jit.HAVE_NUMBA, reason="numba: not installed")
+
+INNER = """
+from gonogo.numerics.jit import jit
+
+FACTOR = {factor}
+
+@jit
+def inner(x):
+    return {offset} + x
+"""
+OUTER = """
+from gonogo.numerics import inner
+from gonogo.numerics.jit import jit
+
+FACTOR, add = inner.FACTOR, inner.inner
+
+@jit
+def outer(x):
+    return FACTOR * add(x)
+
+if __name__ == "__main__":
+    from gonogo.numerics.outer import outer
+    print(outer(1.0), sum(outer.stats.cache_hits.values()))
+"""
+
+
+class Copy:
+    """A small domain of its own with the real `jit`: one compiled function that uses another file's function and constant."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        numerics = folder / "gonogo" / "numerics"
+        numerics.mkdir(parents=True)
+        (folder / "gonogo" / "tensix").mkdir()
+        for package in (numerics, numerics.parent):
+            (package / "__init__.py").touch()
+        shutil.copyfile(Path(jit.__file__), numerics / "jit.py")
+        (numerics / "outer.py").write_text(OUTER)
+        self.edit(factor=2, offset=10)
+
+    def edit(self, *, factor: int, offset: int) -> None:
+        """Change the other file only."""
+        (self.folder / "gonogo" / "numerics" / "inner.py").write_text(INNER.format(factor=factor, offset=offset))
+
+    def run(self, **environment: str) -> tuple[float, int]:
+        """outer(1) in a fresh process, and how many of its compilations came from the cache."""
+        clean = {name: value for name, value in os.environ.items() if "NUMBA" not in name and name != "XDG_CACHE_HOME"}
+        clean |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self.folder / "home")}
+        words = [sys.executable, "-m", "gonogo.numerics.outer"]
+        done = subprocess.run(words, cwd=self.folder, env=clean | environment, capture_output=True, text=True, timeout=100, check=True)
+        value, hits = done.stdout.split()
+        return float(value), int(hits)
+
+    def kept(self, place: Path) -> list[Path]:
+        """The folders of compiled code in a place."""
+        return [path for path in place.glob("gonogo-*-*") if any(path.rglob("*.nbi"))]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path / "copy")
+
+
+def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed(copy: Copy) -> None:
+    beside = copy.folder / "gonogo" / "__pycache__"
+    assert copy.run() == (22.0, 0)
+    assert copy.run() == (22.0, 1)
+    before = copy.kept(beside)
+    copy.edit(factor=3, offset=10)
+    assert copy.run()[0] == 33.0
+    copy.edit(factor=3, offset=20)
+    assert copy.run()[0] == 63.0
+    assert copy.run() == (63.0, 1)
+    after = copy.kept(beside)
+    assert len(before) == len(after) == 1
+    assert before != after
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "GONOGO_NUMBA_CACHE_DIR"])
+def test_the_folder_is_a_setting_and_what_others_keep_there_stays(copy: Copy, tmp_path: Path, variable: str) -> None:
+    place = tmp_path / "cache"
+    (place / "gonogo-ffffffff-0123456789abcdef").mkdir(parents=True)  # another checkout's
+    (place / "numpy-thing").mkdir()
+    assert copy.run(**{variable: str(place)}) == (22.0, 0)
+    copy.edit(factor=3, offset=10)
+    assert copy.run(**{variable: str(place)}) == (33.0, 0)
+    assert copy.run(**{variable: str(place)}) == (33.0, 1)
+    assert len(copy.kept(place)) == 1
+    assert {path.name for path in place.iterdir()} > {"gonogo-ffffffff-0123456789abcdef", "numpy-thing"}
+    assert not (copy.folder / "gonogo" / "__pycache__").exists()
+
+
+def test_sources_that_can_not_be_written_beside_use_the_users_cache_or_none(copy: Copy, tmp_path: Path) -> None:
+    (copy.folder / "gonogo" / "__pycache__").touch()  # permissions would not stop root
+    user = tmp_path / "user"
+    assert copy.run(XDG_CACHE_HOME=str(user)) == (22.0, 0)
+    assert copy.run(XDG_CACHE_HOME=str(user)) == (22.0, 1)
+    assert len(copy.kept(user / "gonogo")) == 1
+    for _ in range(2):
+        assert copy.run(XDG_CACHE_HOME="/dev/null") == (22.0, 0)
+
+
+def test_the_stamp_is_of_names_and_contents(tmp_path: Path) -> None:
+    def of(name: str, text: str) -> str:
+        folder = tmp_path / "numerics"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / name).write_text(text)
+        return jit.stamp((folder,))
+
+    assert of("a.py", "1") == of("a.py", "1")
+    assert len({of("a.py", "1"), of("a.py", "2"), of("b.py", "1")}) == 3
