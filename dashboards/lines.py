@@ -84,7 +84,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
         id=job.id,
         url=urls.job(job.id),
         kernel=job.kernel,
-        noun=noun(job),
+        noun=noun_of(job.canonical),
         shape=_shape(job.canonical),
         tolerance=_tolerance(job.canonical),
         build=job.build,
@@ -106,15 +106,9 @@ def job_line(job: Job, now: datetime) -> JobLine:
     )
 
 
-def noun(job: Job) -> str:
-    """What a sample of the job is called."""
-    return "iteration" if is_selection(job.canonical) else "seed"
-
-
-def state_words(job: Job) -> str:
-    """The state of a job in words: "cancelled after 5 of 64 seeds"."""
-    said = words.STATES.get(job.state, job.state.value)
-    return f"{said} after {job.done:,} of {words.count(job.total, noun(job))}" if job.state == JobState.cancelled else said
+def noun_of(test: Mapping[str, Any]) -> str:
+    """What a job is run over: seeds of a kernel's test, or iterations of tests that exist already."""
+    return "iteration" if is_selection(test) else "seed"
 
 
 def _shape(test: Mapping[str, Any]) -> str:
@@ -125,6 +119,12 @@ def _shape(test: Mapping[str, Any]) -> str:
 def _tolerance(test: Mapping[str, Any]) -> str:
     """The tolerance of a kernel's test; the gates of a selection are in its tests."""
     return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
+
+
+def state_words(job: Job) -> str:
+    """The state of a job in words: "cancelled after 5 of 64 seeds"."""
+    said = words.STATES.get(job.state, job.state.value)
+    return f"{said} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}" if job.state == JobState.cancelled else said
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.diagnoses import beside
 from gonogo.judging import SeedJudgement
 from gonogo.stored import Tensors
 from gonogo.tests import TestSpec
@@ -82,7 +83,7 @@ class ReportEvidence:
                 if wrong and artifact["output"] is not None and artifact["output"] not in wrong:
                     continue  # what passes is no evidence of anything
                 if artifact["kind"] == "diagnosis":
-                    diagnoses.append((each.name, artifact["content"]))
+                    diagnoses.append((each.name, beside(artifact["content"], each.judgement.explanation)))
                 else:
                     artifacts.append({**artifact, "output": short_name(f"{each.name}/{artifact['output']}")})
         if diagnoses:

@@ -77,10 +77,10 @@ def test_our_own_builds_need_no_entry() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "value", "limit"),
     [
-        ("[build.x]", "build", "build", "one of executors, builds"),
+        ("[build.x]", "build", {"x": {}}, "one of executors, builds"),
         ("builds = 3", "builds", 3, None),
         ("[builds.x]", "builds.x.executor", None, "1 to 200 characters"),
-        ('[builds.x]\nexecutor = "e"\nshell = "rm"', "builds.x.shell", "shell", "one of executor, python"),
+        ('[builds.x]\nexecutor = "e"\nshell = "rm"', "builds.x.shell", "rm", "one of executor, python"),
         ('[builds.x]\nexecutor = "e"\npython = 3', "builds.x.python", 3, "text, not empty"),
         ('[builds.x]\nexecutor = "e"\nenvironment = {A = 1}', "builds.x.environment.A", 1, "without NUL"),
         ('[builds.x]\nexecutor = "e"\nenvironment = {"A=B" = "1"}', "builds.x.environment.A=B", "A=B", "letters, digits and _"),
@@ -92,7 +92,7 @@ def test_our_own_builds_need_no_entry() -> None:
         ('[builds.x]\nexecutor = "e"\noptions = {a = 2026-01-01}', "builds.x.options.a", "2026-01-01", "text, number"),
         ('[builds.x]\nexecutor = "e"\n[builds.x.suites]\nall = 1', "builds.x.suites.all", 1, None),
         (f'[builds.x]\nexecutor = "e"\noptions = {{a = "{"x" * 100_000}"}}', "builds.x", 100_064, "100000 bytes"),
-        ('[executors.x]\ncommand = ["a"]', "executors.x.command", "command", "one of python"),
+        ('[executors.x]\ncommand = ["a"]', "executors.x.command", ["a"], "one of python"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_field_value_and_limit(tmp_path: Path, text: str, field: str, value: object, limit: str | None) -> None:
