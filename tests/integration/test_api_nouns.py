@@ -9,7 +9,7 @@ import pytest
 import seeded
 from api import JOB, Api, in_process
 
-from gonogo.builds import EMULATOR_BUILDS, TORCH_BUILDS
+from gonogo.builds import EMULATOR_BUILDS, TORCH_BUILDS, TTNN_BUILDS
 from gonogo.tensix.defects import DEFECTS
 from storage import workers
 from storage.encoding import utcnow
@@ -38,14 +38,14 @@ def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
 
 
 def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
-    ours = [*EMULATOR_BUILDS, *TORCH_BUILDS]
+    ours = [*EMULATOR_BUILDS, *TORCH_BUILDS, *TTNN_BUILDS]
     assert all_names(api) == sorted(ours)
     answer = api.client.post("/api/v1/builds", json=V60)
     assert answer.status_code == 201
     assert {**V60, "created_at": answer.json()["created_at"]} == answer.json()
     assert all_names(api) == sorted([*ours, "v0.60"])
     assert all_names(api, executor="torch") == sorted(TORCH_BUILDS)
-    assert all_names(api, executor="ttnn") == ["v0.60"]
+    assert all_names(api, executor="ttnn") == sorted([*TTNN_BUILDS, "v0.60"])
     assert all_names(api, line="emulator") == sorted(EMULATOR_BUILDS)
 
 

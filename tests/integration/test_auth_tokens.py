@@ -109,9 +109,18 @@ def test_another_way_to_authenticate_is_refused(api: Api, header: str) -> None:
 
 def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     """Every endpoint of the API, with every scope: reads want read, changes submit, and a few admin."""
-    admin = {"/builds": {"POST"}, "/tokens": {"GET", "POST"}, "/tokens/{token_id}": {"DELETE"}, "/audit": {"GET"}}
+    admin = {
+        "/builds": {"POST"},
+        "/tokens": {"GET", "POST"},
+        "/tokens/{token_id}": {"DELETE"},
+        "/audit": {"GET"},
+        "/devices/{device_id}": {"PATCH"},
+        "/hosts/{host}:drain": {"POST"},
+        "/hosts/{host}:undrain": {"POST"},
+    }
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
     names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
+    names |= {"device_id": "h.ttnn:0", "host": "h"}
     seen = 0
     for router in routers():
         for route in router.routes:
