@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -93,6 +94,18 @@ def test_a_default_timeout_of_the_process_does_not_reach_the_child(start: Callab
             assert run(host)
     finally:
         socket.setdefaulttimeout(before)
+
+
+def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(start: Callable[[str], KernelHost]) -> None:
+    host = start("hold-the-gil")
+    slot = slot_of(host)
+    host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
+    with pytest.raises(KernelHang):
+        host.receive(time.monotonic() + 0.5)
+    host._lifeline.close()  # what the end of the worker does, however it comes
+    ended = select.poll()
+    ended.register(host.exit_fileno, select.POLLIN)
+    assert ended.poll(10_000)
 
 
 def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHost]) -> None:

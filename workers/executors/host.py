@@ -21,6 +21,7 @@ import fcntl
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -51,10 +52,14 @@ def tie_to_worker(lifeline: socket.socket) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     except OSError as problem:
         print("host: no kernel lifeline (" + str(problem) + "), only the watching thread", file=sys.stderr)
+    # Python closes its sockets as it ends, a device's driver may hang in its own destructors after that: this one stays open
+    os.dup(lifeline.fileno())
 
     def watch() -> None:
-        while lifeline.recv(1):
-            pass
+        # poll, not recv: while a thread sleeps in recv the system sends no signal, it trusts that thread to act
+        end = select.poll()
+        end.register(lifeline, select.POLLIN)
+        end.poll()
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
