@@ -329,7 +329,7 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
     every = events.after(current, job.id, 0)
     assert [event["number"] for event in every] == list(range(1, len(every) + 1))
     assert [event["type"] for event in every] == ["state", "state", "verdict", "progress", "verdict", "progress", "state"]
-    assert every[4]["data"] == {"seed": 1, "repeat": 0, "verdict": "pass_by_tolerance", "explanation": "unexplained"}
+    assert every[4]["data"] == {"seed": 1, "iteration": None, "repeat": 0, "verdict": "pass_by_tolerance", "explanation": "unexplained"}
     assert every[5]["data"] == {"done": 3, "total": 3, "verdicts": {"pass": 2, "pass_by_tolerance": 1}}
     assert every[6]["data"] == {"state": "finished", "verdict": "pass_by_tolerance"}
     assert events.after(current, job.id, 5) == every[5:]

@@ -37,7 +37,7 @@ def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
     assert found["errors"] == [{"field": "test.shape.0", "value": 0, "limit": ">= 1", "message": "test.shape.0: is too small"}]
 
 
-@pytest.mark.parametrize("words", [("check", "--nonsense"), ("check", "--shape", "4,4"), ("nonsense",), ("doctor", "--part", "nonsense")])
+@pytest.mark.parametrize("words", [("check", "--nonsense"), ("check", "--seeds", "some"), ("nonsense",), ("doctor", "--part", "nonsense")])
 def test_wrong_usage_is_a_problem_document_too(words: tuple[str, ...]) -> None:
     found = failed(*words, code=2)
     assert found["type"] == "urn:gonogo:problem:usage"

@@ -11,7 +11,7 @@ from gonogo.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, ow
 from gonogo.tests import KERNELS
 from workers.executors import registry
 
-CHILD = Path(registry.CHILD_MODULES)
+CHILD = Path(registry.CHILD)
 
 
 def variants() -> dict[str, set[str]]:
