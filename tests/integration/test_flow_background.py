@@ -255,9 +255,10 @@ def test_a_job_without_a_worker_says_so_and_fails_at_its_deadline(engine: Engine
 
 
 def test_two_copies_share_the_work_and_store_every_seed_once(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+    patient = settings.model_copy(update={"heartbeat_timeout_s": 30.0})  # a machine under load must not make the reaper step in
     with ExitStack() as copies:
         for _ in range(2):
-            copies.enter_context(running(settings))
+            copies.enter_context(running(patient))
         copies.enter_context(worker.alive())
         job_id = submit(engine, settings, 40, chunk_seconds=0.04)
         count = until(engine, job_id, lambda job: True).chunks

@@ -110,7 +110,7 @@ def test_a_build_needs_to_give_only_the_outputs_that_it_declares() -> None:
 
 @pytest.mark.usefixtures("_plugins")
 def test_unknown_executors_and_builds_are_named() -> None:
-    with pytest.raises(FieldError, match="emulator, .*numpy, troublesome"):
+    with pytest.raises(FieldError, match=r"emulator, .*numpy, troublesome"):
         registry.load("metal", "main")
     with pytest.raises(FieldError, match="build"):
         registry.load("emulator", "nonsense")
