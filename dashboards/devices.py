@@ -18,6 +18,8 @@ from storage.states import DeviceHealth, DeviceState
 
 _TELEMETRY = (("temperature_c", "°C"), ("clock_mhz", "MHz"), ("power_w", "W"), ("voltage_v", "V"), ("current_a", "A"))
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "told by"))
+BUNDLE = "fw_bundle_version"
+"""tt-smi's name for the firmware as a whole."""
 MOST_DIGITS = 12
 """Hex digits of a digest on a page; all of them are in the JSON twin."""
 
@@ -114,7 +116,8 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     line = _line(session, found, now)
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
     facts += [(label, str(found[name])) for name, label in _FACTS if found[name]]
-    facts += [(f"firmware: {name.replace('_', ' ')}", str(value)) for name, value in sorted(found["firmware"].items())]
+    for name, value in sorted(found["firmware"].items()):
+        facts.append(("firmware" if name == BUNDLE else f"firmware: {name.replace('_', ' ')}", str(value)))
     facts += [("queues", ", ".join(found["queues"])), ("worker", found["worker"] or "none")]
     facts += [("first heard of", _at(found["first_heard_at"]))]
     history = tuple(_history(each, now) for each in found["history"])
@@ -124,7 +127,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
 def _line(session: Session, found: Mapping[str, Any], now: datetime) -> DeviceLine:
     state, health = DeviceState(found["state"]), DeviceHealth(found["health"])
     job = stored_jobs.get(session, found["job"]) if found["job"] and state is DeviceState.busy else None
-    firmware = found["firmware"].get("fw_bundle_version") or (found["telemetry"] or {}).get("firmware")
+    firmware = found["firmware"].get(BUNDLE) or (found["telemetry"] or {}).get("firmware")
     return DeviceLine(
         id=found["id"],
         url=urls.device(found["id"]),

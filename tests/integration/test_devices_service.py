@@ -91,7 +91,8 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
         ("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good"),
     ]  # fmt: skip
     assert found["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
-    assert {name: found["canary"][name] for name in ("build", "arch", "outputs")} == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    told = {name: found["canary"][name] for name in ("build", "arch", "outputs")}
+    assert told == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
     assert found["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
