@@ -27,7 +27,8 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
     expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute("href", f"/jobs/{job.id}")
     expect(busy).to_contain_text("bits as on other devices")
     expect(idle).to_contain_text("idle")
-    for said in ("suspect", "since just now", "its canary's bits differ from those of lab-1/wormhole:0", "bits differ from the golden ones"):
+    differs = "its canary's bits differ from those of lab-1/wormhole:0"
+    for said in ("suspect", "since just now", differs, "bits differ from the golden ones"):
         expect(stray).to_contain_text(said)
     expect(bad).to_contain_text("tt-smi -r did not help")
 
