@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, urls, views, words
+from dashboards import assets, charts, devices, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -140,6 +140,34 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         if view is None:
             return error_page(404, "No such job", f"There is no job {job_id}. It may have been on another server.")
         return page(request, "job.html", view)
+
+    def read_devices() -> devices.DevicesView:
+        with context.reading() as session:
+            return devices.devices(session, now(), context.settings.heartbeat_timeout_s)
+
+    def read_device(device_id: str) -> devices.DeviceView | None:
+        with context.reading() as session:
+            return devices.device(session, device_id, now(), context.settings.heartbeat_timeout_s)
+
+    @router.get("/devices.json")
+    def devices_twin(request: Request) -> Response:
+        return twin(request, read_devices())
+
+    @router.get(urls.DEVICES)
+    def all_devices(request: Request) -> Response:
+        return page(request, "devices.html", read_devices())
+
+    @router.get("/devices/{device_id}.json")
+    def device_twin(request: Request, device_id: str) -> Response:
+        view = read_device(device_id)
+        return _problem(404, "No such device", f"device {device_id} does not exist") if view is None else twin(request, view)
+
+    @router.get("/devices/{device_id}")
+    def device(request: Request, device_id: str) -> Response:
+        view = read_device(device_id)
+        if view is None:
+            return error_page(404, "No such device", f"There is no device {device_id}. It may have been on another server.")
+        return page(request, "device.html", view)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -9,6 +9,7 @@ API = "/api/v1"
 STATIC = "/static"
 OVERVIEW = "/"
 JOBS = "/jobs"
+DEVICES = "/devices"
 LOGIN = "/login"
 LOGOUT = "/logout"
 DOCS = "/docs"
@@ -29,6 +30,16 @@ def jobs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None 
 def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
     """A job's page, for one of its outputs."""
     return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
+
+
+def devices(*, twin: bool = False) -> str:
+    """The list of devices."""
+    return f"{DEVICES}.json" if twin else DEVICES
+
+
+def device(device_id: str, *, twin: bool = False) -> str:
+    """A device's page, with its history."""
+    return f"{DEVICES}/{_part(device_id)}{'.json' if twin else ''}"
 
 
 def events(job_id: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import FlagKind, JobState
+from storage.states import DeviceHealth, DeviceState, FlagKind, JobState
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,34 @@ STATES: dict[str, str] = {
     JobState.cancelled: "cancelled",
     JobState.failed: "could not be run",
 }
+
+DEVICE_STATES: dict[str, str] = {
+    DeviceState.idle: "its worker lives and runs nothing on it",
+    DeviceState.busy: "something runs on it",
+    DeviceState.offline: "no worker of it has been heard of for a while",
+}
+
+DEVICE_HEALTHS: dict[str, str] = {
+    DeviceHealth.good: "its canary passed when it was last asked",
+    DeviceHealth.suspect: "it differs from other devices: most tests fail here only, or its canary has other bits; it still takes work",
+    DeviceHealth.bad: "its canary fails; it takes no work and tests itself again",
+    DeviceHealth.maintenance: "a person has it; nothing runs on it",
+}
+
+HEALTH_VERDICTS: dict[str, str] = {
+    DeviceHealth.good: Verdict.pass_,
+    DeviceHealth.suspect: Verdict.suspect,
+    DeviceHealth.bad: Verdict.fail,
+    DeviceHealth.maintenance: Verdict.unjudged,
+}
+"""The verdict whose shape and colour a health takes."""
+
+STANDINGS: dict[str, str] = {
+    "golden": "bits as on other devices",
+    "first": "bits known from one device only",
+    "differs": "bits differ from the golden ones",
+}
+"""How a device's canary compares with those of the others."""
 
 FLAGS: dict[str, str] = {
     FlagKind.passes_by_tolerance: "passes by tolerance",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from storage import audit, outbox
 from storage.encoding import storable, timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.states import DeviceHealth, DeviceState
-from storage.tables import DeviceHealthRow, DeviceRow
+from storage.tables import AttemptRow, CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow
 
 TIMEOUT_S = 30.0
 NO_WORK = (DeviceHealth.bad.value, DeviceHealth.maintenance.value)
@@ -49,10 +49,11 @@ def heard(session: Session, facts: Mapping[str, Any], *, worker: str, attempt: s
             first_heard_at=now,
             heard_at=now,
             changed_at=now,
+            health_at=now,
         )
         session.add(row)
         session.flush()
-        _note(session, row, "health", None, health, f"worker:{worker}", "announced", now=now)
+        note(session, row, "health", None, health, f"worker:{worker}", "announced", now=now)
         return
     changed = {name: value for name, value in (*told.items(), ("firmware", firmware), ("worker", worker)) if getattr(row, name) != value}
     for name, value in changed.items():
@@ -63,14 +64,15 @@ def heard(session: Session, facts: Mapping[str, Any], *, worker: str, attempt: s
     row.heard_at = max(now, row.heard_at)
     if not row.online:
         row.online = True
-        _note(session, row, "state", DeviceState.offline, "online", f"worker:{worker}", None, now=now)
+        note(session, row, "state", DeviceState.offline, "online", f"worker:{worker}", None, now=now)
     session.flush()
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
     """A worker's word on its device's health: {"device", "health", "reason", "evidence", "worker"}. Returns whether it changed.
 
-    In maintenance only a person's word counts; a suspicion rests on many tests, and one canary that passes doesn't lift it: both are noted.
+    A canary that passed as usual ("routine") makes no row of the history unless the device was thought bad. In maintenance only a person's
+    word counts; a suspicion rests on more than one canary, and one that passes doesn't lift it: both are noted.
     """
     row = _locked(session, str(body.get("device")))
     if row is None:
@@ -79,7 +81,15 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
     evidence = dict(body.get("evidence") or {})
     digests = evidence.get("digests")
     if after is DeviceHealth.good and digests:
-        row.digests = {"build": evidence.get("canary"), "arch": row.arch, "outputs": digests}
+        row.digests = {
+            "executor": evidence.get("executor") or "",
+            "build": evidence.get("canary"),
+            "arch": row.arch,
+            "outputs": digests,
+            "at": timestamp(sung_at(body, now)),
+        }
+    if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:
+        return False
     keeps = row.health == DeviceHealth.maintenance or (row.health == DeviceHealth.suspect and after is DeviceHealth.good)
     return change(
         session,
@@ -90,6 +100,14 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
         evidence={**evidence, "told": after.value},
         now=now,
     )
+
+
+def sung_at(body: Mapping[str, Any], now: datetime) -> datetime:
+    """When a report says that its canary passed, by the clock of the worker's host; `now` where it says nothing that is a time."""
+    try:
+        return datetime.fromtimestamp(float(body["at"]), UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return now
 
 
 def measured(session: Session, identity: str | None, telemetry: Mapping[str, Any]) -> None:
@@ -120,10 +138,10 @@ def change(
 ) -> bool:
     """Set the health and note it: in the device's history, in the audit, and for whoever subscribed. Returns whether it is another one."""
     before = DeviceHealth(row.health)
-    _note(session, row, "health", before, after, actor, reason, evidence, now=now)
+    note(session, row, "health", before, after, actor, reason, evidence, now=now)
     if before is after:
         return False
-    row.health, row.reason, row.changed_at = after.value, reason, now
+    row.health, row.reason, row.changed_at, row.health_at = after.value, reason, now, now
     row.version += 1
     session.flush()
     detail = {"device": row.identity, "before": before.value, "after": after.value, "reason": reason}
@@ -162,7 +180,7 @@ def drain(session: Session, row: DeviceRow, drained: bool, *, actor: str, reason
     if row.drained == drained:
         return False
     words = ("working", "drained")
-    _note(session, row, "drain", words[not drained], words[drained], actor, reason, now=now)
+    note(session, row, "drain", words[not drained], words[drained], actor, reason, now=now)
     row.drained, row.changed_at = drained, now
     row.version += 1
     session.flush()
@@ -171,10 +189,18 @@ def drain(session: Session, row: DeviceRow, drained: bool, *, actor: str, reason
     return True
 
 
+def drain_worker(session: Session, worker: str, drained: bool, *, actor: str, reason: str, now: datetime | None = None) -> list[str] | None:
+    """The same for every device that this worker was the last to serve; None when there is none."""
+    return _drain_all(session, DeviceRow.worker == worker, drained, actor=actor, reason=reason, now=now or utcnow())
+
+
 def drain_host(session: Session, host: str, drained: bool, *, actor: str, reason: str, now: datetime | None = None) -> list[str] | None:
     """The same for every device of a host: the ids of those that changed; None when no device of that host is known."""
-    now = now or utcnow()
-    rows = list(session.scalars(select(DeviceRow).where(DeviceRow.host == host).order_by(DeviceRow.id).with_for_update()))
+    return _drain_all(session, DeviceRow.host == host, drained, actor=actor, reason=reason, now=now or utcnow())
+
+
+def _drain_all(session: Session, those: ColumnElement[bool], drained: bool, *, actor: str, reason: str, now: datetime) -> list[str] | None:
+    rows = list(session.scalars(select(DeviceRow).where(those).order_by(DeviceRow.id).with_for_update()))
     if not rows:
         return None
     return [row.id for row in rows if drain(session, row, drained, actor=actor, reason=reason, now=now)]
@@ -204,7 +230,7 @@ def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_
     rows = list(session.scalars(select(DeviceRow).where(DeviceRow.online, silent).order_by(DeviceRow.id).with_for_update()))
     for row in rows:
         row.online = False
-        _note(session, row, "state", "online", DeviceState.offline, "background", f"no heartbeat for {timeout_s:g} s", now=now)
+        note(session, row, "state", "online", DeviceState.offline, "background", f"no heartbeat for {timeout_s:g} s", now=now)
     return len(rows)
 
 
@@ -217,7 +243,9 @@ def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> 
 def list_(session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
     """Every device ever heard of, by host and name."""
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
-    return [_device(row, limit) for row in session.scalars(select(DeviceRow).order_by(DeviceRow.host, DeviceRow.name))]
+    rows = list(session.scalars(select(DeviceRow).order_by(DeviceRow.host, DeviceRow.name)))
+    jobs, standing = _jobs(session, rows), _standing(session)
+    return [_device(row, limit, jobs, standing) for row in rows]
 
 
 def look(session: Session, device_id: str, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
@@ -238,14 +266,36 @@ def look(session: Session, device_id: str, *, now: datetime | None = None, timeo
         }
         for each in session.scalars(query)
     ]
-    return {**_device(row, (now or utcnow()) - timedelta(seconds=timeout_s)), "history": history}
+    limit = (now or utcnow()) - timedelta(seconds=timeout_s)
+    return {**_device(row, limit, _jobs(session, [row]), _standing(session, device_id)), "history": history}
+
+
+def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
+    """The job of each attempt that these devices run."""
+    wanted = [row.attempt_id for row in rows if row.attempt_id]
+    found = session.execute(select(AttemptRow.id, AttemptRow.job_id).where(AttemptRow.id.in_(wanted))) if wanted else ()
+    return {row.id: row.job_id for row in found}
+
+
+def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str, ...], str]:
+    """How each device's latest canary stands, by (device's id, executor, build, arch): "golden", "first" (not confirmed yet), "differs"."""
+    mine = ("executor", "build", "arch")
+    query = select(CanaryRow, GoldenRow).join(GoldenRow, and_(*(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in mine)))
+    if device_id is not None:
+        query = query.where(CanaryRow.device_id == device_id)
+    return {
+        (canary.device_id, canary.executor, canary.build, canary.arch): (
+            "differs" if canary.digest != held.digest else "golden" if held.second_device is not None else "first"
+        )
+        for canary, held in session.execute(query)
+    }
 
 
 def _locked(session: Session, identity: str) -> DeviceRow | None:
     return session.scalar(select(DeviceRow).where(DeviceRow.identity == identity).with_for_update())
 
 
-def _note(
+def note(
     session: Session,
     row: DeviceRow,
     what: str,
@@ -257,6 +307,7 @@ def _note(
     *,
     now: datetime,
 ) -> None:
+    """Add a row to the device's history; `what` is "health", "state" (being there) or "drain"."""
     session.add(
         DeviceHealthRow(
             id=new_id(),
@@ -273,7 +324,11 @@ def _note(
     session.flush()
 
 
-def _device(row: DeviceRow, limit: datetime) -> dict[str, Any]:
+def _device(row: DeviceRow, limit: datetime, jobs: Mapping[str, str], standing: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+    sung = row.digests and {
+        **row.digests,
+        "golden": standing.get((row.id, str(row.digests.get("executor", "")), str(row.digests.get("build")), str(row.digests.get("arch")))),
+    }
     state = DeviceState.offline if row.heard_at < limit else DeviceState.busy if row.attempt_id else DeviceState.idle
     return {
         "id": row.id,
@@ -290,14 +345,16 @@ def _device(row: DeviceRow, limit: datetime) -> dict[str, Any]:
         "queues": row.queues,
         "worker": row.worker,
         "attempt": row.attempt_id,
+        "job": jobs.get(row.attempt_id or ""),
         "state": state.value,
         "health": row.health,
         "reason": row.reason,
         "drained": row.drained,
         "version": row.version,
         "telemetry": row.telemetry,
-        "canary": row.digests,
+        "canary": sung,
         "first_heard_at": timestamp(row.first_heard_at),
         "heard_at": timestamp(row.heard_at),
         "changed_at": timestamp(row.changed_at),
+        "health_at": timestamp(row.health_at or row.changed_at),
     }

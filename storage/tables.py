@@ -349,6 +349,36 @@ class DeviceRow(Base):
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime]
     changed_at: Mapped[datetime]
+    health_at: Mapped[datetime | None]  # since when its health is what it is; null: as `changed_at`
+
+
+class GoldenRow(Base):
+    """The digest of a build's canary that devices of an architecture must give; `second_device` null: nobody has confirmed it yet."""
+
+    __tablename__ = "goldens"
+    executor: Mapped[str] = mapped_column(primary_key=True)
+    build: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]
+    first_device: Mapped[str]
+    second_device: Mapped[str | None]
+    learned_at: Mapped[datetime]
+    confirmed_at: Mapped[datetime | None]
+
+
+class CanaryRow(Base):
+    """A device's latest explained canary of a build. Times are of the clock of its host."""
+
+    __tablename__ = "canaries"
+    device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"), primary_key=True)
+    executor: Mapped[str] = mapped_column(primary_key=True)
+    build: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]  # of all outputs: "dbeta=... dgamma=... dx=..."
+    since: Mapped[datetime]  # the first of the unbroken series that gave this digest
+    at: Mapped[datetime]
+    accused: Mapped[bool]  # the device was made suspect for this digest; a person's word after that stands
+    __table_args__ = (Index("ix_canaries_build", "executor", "build", "arch"),)
 
 
 class DeviceHealthRow(Base):

@@ -36,16 +36,20 @@ class DeviceOut(BaseModel):
     queues: list[str]
     worker: str | None
     attempt: str | None
+    job: str | None
     state: DeviceState
     health: DeviceHealth
     reason: str | None
     drained: bool
     version: int
     telemetry: dict[str, Any] | None
-    canary: dict[str, Any] | None
+    canary: dict[str, Any] | None = Field(
+        description="the last that passed: build, arch, digests of the outputs, when; `golden`: `golden`, `first` (unconfirmed), `differs`"
+    )
     first_heard_at: str
     heard_at: str
     changed_at: str
+    health_at: str
 
 
 class DeviceChangeOut(BaseModel):

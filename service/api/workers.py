@@ -5,8 +5,10 @@ from __future__ import annotations
 from fastapi import Response
 from pydantic import BaseModel
 
-from service.api.answers import answer, make_router
-from service.context import Ctx, Reader
+from service.api.answers import answer, make_router, missing
+from service.api.devices import HostChange
+from service.context import Admin, Ctx, Reader
+from storage import devices
 from storage import workers as stored
 from storage.states import WorkerState
 
@@ -35,8 +37,39 @@ class WorkerPage(BaseModel):
     next: None
 
 
+class WorkerChanged(BaseModel):
+    """The ids of its devices that changed."""
+
+    worker: str
+    changed: list[str]
+
+
 @router.get("/workers", responses={200: {"model": WorkerPage}}, response_class=Response, summary="List device workers")
 def workers(context: Ctx, _who: Reader) -> Response:
     """By name."""
     with context.reading() as session:
         return answer({"items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s), "next": None})
+
+
+def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> Response:
+    with context.session() as session:
+        changed = devices.drain_worker(session, name, drained, actor=actor, reason=reason)
+    if changed is None:
+        raise missing("worker", name)
+    context.doorbell.ring()
+    return answer({"worker": name, "changed": changed})
+
+
+# A worker's name holds slashes (host/device/process): it is the rest of the path
+@router.post("/workers/{name:path}:drain", responses={200: {"model": WorkerChanged}}, response_class=Response, summary="Drain a worker")
+def drain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
+    """Its devices: each ends its current seed, hands the rest of its chunk back and takes nothing more, from a later worker neither."""
+    return _drain(context, who.actor, name, body.reason, True)
+
+
+@router.post(
+    "/workers/{name:path}:undrain", responses={200: {"model": WorkerChanged}}, response_class=Response, summary="Give a worker back"
+)
+def undrain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
+    """Its devices take work again."""
+    return _drain(context, who.actor, name, body.reason, False)

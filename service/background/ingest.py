@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from service.background.core import Core, Stopping, log
-from storage import attempts, devices, workers
+from storage import attempts, devices, goldens, workers
 from storage.encoding import utcnow
 from workers.queue import FINISHED, HEALTH, HEARTBEAT, RESULTS, STARTED, MessageRefused, unseal
 
@@ -112,9 +112,13 @@ def finished(core: Core, body: Body) -> None:
 
 
 def health(core: Core, body: Body) -> None:
-    """A worker's word on the health of its device."""
-    if core.patiently(lambda session: devices.report(session, body, now=utcnow())):
+    """A worker's word on the health of its device, and its canary's bits, which are compared with those of the other devices."""
+    told = _twice(core, lambda session: goldens.report(session, body, now=utcnow()))
+    if told.changed:
         log.warning("device changed", device=body["device"], health=body["health"], reason=body.get("reason"))
+    for device, reason in told.suspected.items():
+        log.warning("device suspected", device=device, reason=reason)
+    if told.changed or told.asked or told.suspected or told.excused:
         core.ring()
 
 

@@ -60,3 +60,31 @@ def test_a_host_is_drained_and_given_back_and_a_hang_costs_its_seed_only(service
         found = client.call("GET", f"/devices/{device['id']}")
         assert found["health"] == "good"
         assert [change["what"] for change in found["history"] if change["what"] == "drain"] == ["drain", "drain"]
+
+
+def test_of_three_devices_the_one_with_other_bits_is_suspected_and_its_worker_can_be_drained(service: Service) -> None:
+    service.add_worker("troublesome")
+    with service.client() as client:
+
+        def known() -> dict[str, Any]:
+            return {each["name"]: each for each in client.call("GET", "/devices")["items"]}
+
+        def sing(name: str, standing: str) -> None:
+            client.call("PATCH", f"/devices/{known()[name]['id']}", body={"test": True, "reason": "a look"})
+            until(lambda: (known()[name]["canary"] or {}).get("golden") == standing, what=service.logs())
+
+        until(lambda: len(known()) == 2, what=service.logs())
+        service.add_worker("troublesome", TROUBLE_BITS="1")
+        until(lambda: len(known()) == 3, what=service.logs())
+        sing("troublesome:0", "first")
+        sing("troublesome:1", "golden")
+        sing("troublesome:2", "differs")
+        until(lambda: known()["troublesome:2"]["health"] == "suspect", what=service.logs())
+        assert {name: each["health"] for name, each in known().items()} == {
+            "troublesome:0": "good",
+            "troublesome:1": "good",
+            "troublesome:2": "suspect",
+        }
+        assert "its canary's bits differ" in known()["troublesome:2"]["reason"]
+        client.call("POST", f"/workers/{known()['troublesome:2']['worker']}:drain", body={"reason": "a look"})
+        assert {name for name, each in known().items() if each["drained"]} == {"troublesome:2"}

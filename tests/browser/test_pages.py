@@ -22,9 +22,10 @@ def test_every_page_fits_and_is_quiet(server, open_context: Callable[..., Browse
     with server.writing() as session:
         job = seeded.finished(session, labels={"suite": "a-very-long-name-" * 12})
         seeded.finished(session, wrong=False)
-        seeded.submit(session)
+        machines = seeded.fleet(session, seeded.submit(session), host="a-host-with-a-long-name-" * 4)
     page = open_context(scheme=scheme, size=SIZES[size]).new_page()
-    for path in ("/", "/jobs", "/jobs?state=failed", f"/jobs/{job.id}", f"/jobs/{job.id}?output=dbeta", "/login"):
+    of_devices = ("/devices", f"/devices/{machines['wormhole:2']}", f"/devices/{machines['wormhole:3']}")
+    for path in ("/", "/jobs", "/jobs?state=failed", f"/jobs/{job.id}", f"/jobs/{job.id}?output=dbeta", *of_devices, "/login"):
         page.goto(server.url + path)
         expect(page.locator("main")).to_be_visible()
         if path.startswith("/jobs/"):
@@ -50,7 +51,9 @@ def test_hostile_text_stays_text(server, page: Page) -> None:
         rows = [seeded.row(seed, wrong=True) for seed in range(7)]
         seeded.report(session, job.id, [*rows, seeded.unwell(7, "error", HOSTILE)])
         seeded.finish(session, job.id)
-    for path in ("/", "/jobs", f"/jobs?build={HOSTILE.replace('&', '%26').replace('#', '%23')}", f"/jobs/{job.id}"):
+        machine = seeded.fleet(session, seeded.submit(session), host=HOSTILE, reason=HOSTILE)["wormhole:3"]
+    addresses = ("/", "/jobs", f"/jobs?build={HOSTILE.replace('&', '%26').replace('#', '%23')}", f"/jobs/{job.id}")
+    for path in (*addresses, "/devices", f"/devices/{machine}"):
         page.goto(server.url + path)
         expect(page.locator("main")).to_contain_text("<img src=x onerror=alert(1)>")
         assert page.locator("main img").count() == 0

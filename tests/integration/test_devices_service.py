@@ -91,7 +91,9 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
         ("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good"),
     ]  # fmt: skip
     assert found["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
-    assert found["canary"] == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    told = {name: found["canary"][name] for name in ("build", "arch", "outputs")}
+    assert told == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    assert found["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
         letters = outbox.due(current, topics=["device.health_changed"], now=NOW)
@@ -199,6 +201,22 @@ def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
     assert drained.json() == {"host": "lab-1", "changed": [device["id"]]}
     assert api.get("/devices")["items"][0]["drained"] is True
     assert api.client.post("/api/v1/hosts/lab-1:undrain", json={"reason": "moved"}).json()["changed"] == [device["id"]]
+
+
+def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
+    (device,) = api.get("/devices")["items"]
+    with api.context.session() as current:
+        other = {**FACTS, "device": "lab-1/wormhole:1", "name": "wormhole:1"}
+        devices.heard(current, other, worker="lab-1/wormhole:1/77", attempt=None, now=datetime.now(UTC))
+    drained = api.client.post("/api/v1/workers/lab-1/wormhole:1/77:drain", json={"reason": "a new fan"})
+    assert drained.status_code == 200, drained.text
+    (changed,) = drained.json()["changed"]
+    assert {each["id"]: each["drained"] for each in api.get("/devices")["items"]} == {device["id"]: False, changed: True}
+    back = api.client.post("/api/v1/workers/lab-1/wormhole:1/77:undrain", json={"reason": "it turns"})
+    assert back.json() == {"worker": "lab-1/wormhole:1/77", "changed": [changed]}
+    assert api.client.post("/api/v1/workers/nobody:drain", json={"reason": "x"}).status_code == 404
+    path = "/api/v1/workers/worker-1:drain"
+    assert api.visitor().post(path, json={"reason": "x"}, headers=api.token("submit")).status_code == 403
 
 
 def test_what_can_t_be_changed_is_named(api: Api) -> None:

@@ -86,6 +86,20 @@ def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
     assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
 
 
+def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
+    lab.start(GONOGO_CANARY_EVERY_JOBS="1")
+    for _ in range(3):
+        assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+    first, second = lab.place.routine
+    assert lab.place.healths == []
+    assert (first["device"], first["health"], first["evidence"]["executor"], first["evidence"]["canary"]) == (
+        DEVICE, "good", "troublesome", "right",
+    )  # fmt: skip
+    assert first["evidence"]["digests"] == second["evidence"]["digests"]
+    assert set(first["evidence"]["digests"]) == {"dx", "dgamma", "dbeta"}
+    assert second["at"] > first["at"]
+
+
 def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> None:
     lab.start(
         GONOGO_RESET_DEVICE=lab.command(STALL),

@@ -61,6 +61,7 @@ class Workplace:
         self.workers: list[subprocess.Popen[bytes]] = []
         self.answers: dict[str, Answer] = {}
         self.healths: list[dict[str, Any]] = []
+        self.routine: list[dict[str, Any]] = []
 
     def start(self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
         """A worker process; returns once its first heartbeat is here."""
@@ -128,7 +129,7 @@ class Workplace:
                 continue
             task, body = got
             if task == queue.HEALTH:
-                self.healths.append(body)
+                (self.routine if body.get("routine") else self.healths).append(body)
                 continue
             other = self.answer(body["attempt"])
             assert other.finished is None, f"{task} came after finished"
@@ -152,7 +153,7 @@ class Workplace:
             got = self._pop(queue.BACKGROUND_QUEUE)
             if got is not None:
                 assert got[0] == queue.HEALTH, got
-                self.healths.append(got[1])
+                (self.routine if got[1].get("routine") else self.healths).append(got[1])
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 
     def beat(self, wanted: Callable[[dict[str, Any]], bool], task: str = queue.HEARTBEAT, seconds: float = 60) -> dict[str, Any]:

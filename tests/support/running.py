@@ -148,9 +148,10 @@ class Service:
         """All of them."""
         return [self.api, self.background, *self.workers]
 
-    def add_worker(self, executor: str) -> Process:
+    def add_worker(self, executor: str, **environment: str) -> Process:
         """One more worker, started."""
-        made = Process(["worker", "--executor", executor], self.worker_environment, self.folder / f"worker-{len(self.workers)}.log")
+        told = {**self.worker_environment, **environment}
+        made = Process(["worker", "--executor", executor], told, self.folder / f"worker-{len(self.workers)}.log")
         self.workers.append(made)
         made.start()
         return made

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.tests import TestSpec
-from storage import artifacts, closing, devices, jobs
+from storage import artifacts, attempts, chunks, closing, devices, goldens, jobs
 from storage.encoding import utcnow
 from storage.ids import new_id
 from storage.jobs import Job, NewJob
@@ -179,3 +179,40 @@ def device(session: Session) -> None:
     evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
     told = {"device": facts["device"], "health": "bad", "reason": "no answer", "evidence": evidence, "worker": "worker-1"}
     devices.report(session, told, now=now)
+
+
+def fleet(session: Session, job: Job, *, host: str = "lab-1", reason: str = "it hung, and tt-smi -r did not help") -> dict[str, str]:
+    """Four Wormholes of one host: one runs the job, one gives other bits than the rest, one is bad, one idles; their ids by name."""
+    now = utcnow()
+    names = [f"wormhole:{index}" for index in range(4)]
+    (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
+    attempts.started(session, attempt, {"worker": f"{host}/{names[0]}/1", "device": f"{host}/{names[0]}", "host": host}, now=now)
+
+    def sing(index: int, bits: str, seconds: float) -> None:
+        evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dx": bits, "dgamma": "5f0c77aa91be"}}
+        body = {"device": f"{host}/{names[index]}", "health": "good", "reason": "the canary passed", "evidence": evidence}
+        goldens.report(session, {**body, "worker": "w", "routine": True, "at": now.timestamp() - seconds}, now=now)
+
+    for index, name in enumerate(names):
+        facts: dict[str, Any] = {
+            "device": f"{host}/{name}",
+            "host": host,
+            "name": name,
+            "arch": "wormhole",
+            "board": "n150",
+            "queue": "ttnn.wormhole.n150",
+            "serial": f"010001861190201{index}",
+            "pci": f"0000:0{index}:00.0",
+            "firmware": {"fw_bundle_version": "18.3.0.0"},
+            "driver": "TT-KMD 2.0.0",
+            "source": "tt-smi",
+        }
+        devices.heard(session, facts, worker=f"{host}/{name}/1", attempt=None if index else attempt, now=now)
+        telemetry = {"temperature_c": 45.2 + index, "clock_mhz": 1000.0, "power_w": 31.0, "voltage_v": 0.8, "current_a": 40.0}
+        devices.measured(session, facts["device"], telemetry)
+    for index, bits, seconds in ((0, "c0ffee123456", 90), (1, "c0ffee123456", 80), (2, "badbadbadbad", 70), (0, "c0ffee123456", 5)):
+        sing(index, bits, seconds)
+    steps = [{"rung": rung, "outcome": reason, "output": "?"} for rung in ("re-open", "reset_device")]
+    told = {"device": f"{host}/{names[3]}", "health": "bad", "reason": reason, "evidence": {"steps": steps}, "worker": "w"}
+    devices.report(session, told, now=now)
+    return {each["name"]: each["id"] for each in devices.list_(session, now=now)}

@@ -8,7 +8,7 @@ import pytest
 
 from dashboards import commands, pages, urls, words
 from gonogo.verdicts import Verdict
-from storage.states import FlagKind, JobState
+from storage.states import DeviceHealth, DeviceState, FlagKind, JobState
 
 
 def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None:
@@ -20,6 +20,8 @@ def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None
 def test_every_state_and_flag_has_words() -> None:
     assert set(words.STATES) == set(JobState)
     assert set(words.FLAGS) == set(FlagKind)
+    assert set(words.DEVICE_STATES) == set(DeviceState)
+    assert set(words.DEVICE_HEALTHS) == set(words.HEALTH_VERDICTS) == set(DeviceHealth)
 
 
 def test_a_word_from_a_newer_version_is_shown_as_it_is() -> None:

@@ -152,8 +152,11 @@ class Keeper:
         done = recovery.climb(self._ladder, lambda: self._sing(held), tell=tell, stopping=self._stop.is_set)
         if done.good:
             first = done.steps[0].rung == done.steps[-1].rung
+            reason = f"{done.reason}; it was tested because {why}"
             if self.health is not health.Health.good or not first or self._wanted:
-                self._become(health.Health.good, f"{done.reason}; it was tested because {why}", done)
+                self._become(health.Health.good, reason, done)
+            else:  # nothing has changed, but its bits are compared with those of other devices
+                self._tell(health.Health.good, reason, done, routine=True)
             return
         if self._stop.is_set():
             raise InfrastructureError("stopped while the device was tested")
@@ -185,16 +188,19 @@ class Keeper:
         self._wanted = False
         log.warning("device %s: %s -> %s: %s", self.device.identity, before.value, now.value, reason)
         self._remember()
-        body = {
-            "device": self.device.identity,
-            "health": now.value,
-            "reason": reason,
-            "evidence": {"steps": done.to_json(), "canary": self.canary.build if self.canary else None, "digests": self._digests},
-            "at": time.time(),
-        }
-        self._report(body)
+        self._tell(now, reason, done)
         if before is not now:
             self._changed()
+
+    def _tell(self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False) -> None:
+        evidence = {
+            "steps": done.to_json(),
+            "executor": self.device.executor,
+            "canary": self.canary.build if self.canary else None,
+            "digests": self._digests,
+        }
+        told = {"device": self.device.identity, "health": now.value, "reason": reason, "evidence": evidence, "at": time.time()}
+        self._report({**told, "routine": True} if routine else told)
 
     def _retest(self, after_s: float) -> None:
         """Test again later, with backoff; one thread at a time, and a new wish shortens its wait."""

@@ -1,0 +1,71 @@
+"""The devices' pages in a real browser: how each device is and why, what runs on it, and what happened to it."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import seeded
+from playwright.sync_api import Page, expect
+
+from storage import devices
+from storage.encoding import utcnow
+
+
+def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session)
+        seeded.fleet(session, job)
+    page.goto(server.url)
+    page.get_by_role("link", name="Devices").click()
+    expect(page).to_have_url(f"{server.url}/devices")
+    rows = page.locator("table.devices tbody tr")
+    expect(rows).to_have_count(4)
+    busy, idle, stray, bad = (rows.nth(number) for number in range(4))
+    for said in ("lab-1/wormhole:0", "wormhole · n150", "0100018611902010", "good", "busy", "18.3.0.0", "45.2 °C", "1,000 MHz", "31 W"):
+        expect(busy).to_contain_text(said)
+    expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute("href", f"/jobs/{job.id}")
+    expect(busy).to_contain_text("bits as on other devices")
+    expect(idle).to_contain_text("idle")
+    differs = "its canary's bits differ from those of lab-1/wormhole:0"
+    for said in ("suspect", "since just now", differs, "bits differ from the golden ones"):
+        expect(stray).to_contain_text(said)
+    expect(bad).to_contain_text("tt-smi -r did not help")
+
+
+def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) -> None:
+    with server.writing() as session:
+        machines = seeded.fleet(session, seeded.submit(session))
+    page.goto(f"{server.url}/devices")
+    page.get_by_role("link", name="lab-1/wormhole:3").click()
+    expect(page.get_by_role("heading", name="lab-1/wormhole:3")).to_be_visible()
+    history = page.locator("table.devices tbody tr")
+    expect(history).to_have_count(2)
+    expect(history.first).to_contain_text("good → bad")
+    history.first.locator("summary").click()
+    expect(history.first).to_contain_text("reset_device")
+    with server.writing() as session:
+        devices.patch(session, machines["wormhole:3"], {"health": "maintenance", "reason": "a new fan"}, actor="ada", now=utcnow())
+    expect(history).to_have_count(3, timeout=15_000)
+    expect(page.locator(".device-now")).to_contain_text("a new fan")
+
+
+def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page, watch) -> None:
+    page.goto(f"{server.url}/devices")
+    expect(page.get_by_role("heading", name="No device has been heard of yet")).to_be_visible()
+    with server.writing() as session:
+        machines = seeded.fleet(session, seeded.submit(session))
+    items = httpx.get(f"{server.url}/devices.json").json()["items"]
+    assert [(each["name"], each["health"]) for each in items] == [
+        ("wormhole:0", "good"),
+        ("wormhole:1", "good"),
+        ("wormhole:2", "suspect"),
+        ("wormhole:3", "bad"),
+    ]
+    assert items[2]["canary"]["outputs"]["dx"] == "badbadbadbad"
+    one = httpx.get(f"{server.url}/devices/{machines['wormhole:2']}.json").json()
+    assert [entry["after"] for entry in one["history"]] == ["suspect", "good", "good"]
+    assert httpx.get(f"{server.url}/devices/none.json").status_code == 404
+    page.goto(f"{server.url}/devices/none")
+    expect(page.get_by_role("heading", name="No such device")).to_be_visible()
+    watch.problems = [problem for problem in watch.problems if "404" not in problem]  # Chromium logs each

@@ -1,0 +1,145 @@
+"""Canaries compared bit for bit on the service's side: goldens are kept and audited, a device that differs alone is suspected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from storage import audit, devices, goldens, schema
+from storage.engine import make_engine, reading, session
+from storage.goldens import Told
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+class Fleet:
+    """Devices whose canaries are reported as ingest does it; every report is a minute after the one before."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.now = engine, NOW
+
+    def sing(self, name: str, bits: str, *, host: str = "lab-1", minutes: int = 1, at: datetime | None = None, **changes: Any) -> Told:
+        """One canary of a device that its worker says is there."""
+        self.now += timedelta(minutes=minutes)
+        identity = f"{host}/{name}"
+        facts = {"device": identity, "host": host, "name": name, "arch": "wormhole", "board": "n150", "queue": "q", "source": "tt-smi"}
+        evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dgamma": "77", "dx": bits}, **changes}
+        told = {"device": identity, "health": "good", "reason": "the canary passed", "evidence": evidence, "routine": True}
+        with session(self.engine) as current:
+            devices.heard(current, facts, worker=f"{identity}/1", attempt=None, now=self.now)
+            return goldens.report(current, {**told, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now)
+
+    def look(self, name: str, host: str = "lab-1") -> dict[str, Any]:
+        """A device with its history."""
+        with reading(self.engine) as current:
+            (known,) = (each for each in devices.list_(current, now=self.now) if each["device"] == f"{host}/{name}")
+            whole = devices.look(current, known["id"], now=self.now)
+        assert whole is not None
+        return whole
+
+    def audited(self) -> list[str]:
+        """What became of goldens, oldest first."""
+        with reading(self.engine) as current:
+            entries = audit.list_(current, audit.AuditFilter(subject="ttnn/ttnn/wormhole")).items
+        return [str(entry["action"]) for entry in reversed(entries)]
+
+
+@pytest.fixture
+def fleet(database_url: str) -> Iterator[Fleet]:
+    """A migrated database without devices."""
+    engine = make_engine(database_url)
+    schema.upgrade(engine)
+    yield Fleet(engine)
+    engine.dispose()
+
+
+def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspected(fleet: Fleet) -> None:
+    fleet.sing("a", "11")
+    assert fleet.look("a")["canary"]["golden"] == "first"
+    fleet.sing("b", "11")
+    assert fleet.look("a")["canary"]["golden"] == "golden"
+    strayed = fleet.sing("c", "22")
+    assert (strayed.suspected, strayed.asked) == ({}, ("lab-1/a", "lab-1/b"))
+    assert fleet.look("c")["health"] == "good"
+    assert "the bits of dx are not the golden ones of lab-1/a and lab-1/b" in fleet.look("c")["history"][0]["reason"]
+    witnessed = fleet.sing("a", "11")
+    assert set(witnessed.suspected) == {"lab-1/c"}
+    sick = fleet.look("c")
+    assert (sick["health"], sick["canary"]["golden"]) == ("suspect", "differs")
+    assert "those of lab-1/a on the same host" in sick["reason"]
+    assert sick["history"][0]["evidence"]["digest"] == "dgamma=77 dx=22"
+    assert sick["health_at"] == sick["history"][0]["at"]
+    assert {fleet.look(name)["health"] for name in "ab"} == {"good"}
+    assert fleet.audited() == ["golden.learned", "golden.confirmed"]
+
+
+def test_a_person_s_word_stands_until_the_bits_change_again(fleet: Fleet) -> None:
+    for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11")):
+        fleet.sing(name, bits)
+    with session(fleet.engine) as current:
+        devices.patch(current, fleet.look("c")["id"], {"health": "good", "reason": "known"}, actor="me", now=fleet.now)
+    fleet.sing("c", "22")
+    assert not fleet.sing("a", "11").suspected
+    assert fleet.look("c")["health"] == "good"
+    fleet.sing("c", "11")
+    fleet.sing("c", "33")
+    assert set(fleet.sing("b", "11").suspected) == {"lab-1/c"}
+
+
+def test_a_suspicion_by_bits_outlives_a_canary_that_is_golden_again(fleet: Fleet) -> None:
+    for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11"), ("c", "11")):
+        fleet.sing(name, bits)
+    assert fleet.look("c")["health"] == "suspect"
+
+
+def test_a_change_on_all_devices_is_a_new_golden_and_lifts_what_it_raised(fleet: Fleet) -> None:
+    for name, bits in (("a", "11"), ("b", "11"), ("a", "22"), ("b", "11")):
+        fleet.sing(name, bits)
+    assert fleet.look("a")["health"] == "suspect"
+    assert fleet.sing("b", "22").excused == ("lab-1/a",)
+    assert {fleet.look(name)["health"] for name in "ab"} == {"good"}
+    assert "the build has changed" in fleet.look("a")["reason"]
+    assert {fleet.look(name)["canary"]["golden"] for name in "ab"} == {"golden"}
+    assert fleet.audited() == ["golden.learned", "golden.confirmed", "golden.replaced"]
+
+
+def test_the_only_device_of_its_host_is_never_suspected(fleet: Fleet) -> None:
+    fleet.sing("a", "11")
+    assert fleet.sing("a", "22").suspected == {}
+    assert fleet.audited() == ["golden.learned", "golden.replaced"]
+    fleet.sing("b", "22")
+    for _ in range(3):
+        assert fleet.sing("a", "33", host="lab-2") == Told(False)
+        assert not fleet.sing("b", "22").suspected
+    alone = fleet.look("a", "lab-2")
+    assert (alone["health"], alone["canary"]["golden"]) == ("good", "differs")
+    assert len(alone["history"]) == 2  # announced, and the difference once
+
+
+def test_builds_are_apart_and_who_is_not_there_is_not_waited_for(fleet: Fleet) -> None:
+    fleet.sing("a", "11")
+    fleet.sing("b", "11")
+    fleet.sing("b", "99", canary="another")
+    fleet.sing("gone", "11")
+    fleet.sing("a", "11", minutes=10)
+    with session(fleet.engine) as current:
+        assert devices.went_offline(current, now=fleet.now) == 2
+    fleet.sing("b", "22")
+    fleet.sing("a", "22")
+    assert fleet.audited()[-1] == "golden.replaced"
+
+
+def test_an_old_report_and_one_of_a_device_in_maintenance_count_for_nothing(fleet: Fleet) -> None:
+    fleet.sing("a", "11")
+    fleet.sing("b", "11")
+    early = fleet.now - timedelta(hours=1)
+    assert fleet.sing("b", "22", at=early) == Told(False)
+    with session(fleet.engine) as current:
+        devices.patch(current, fleet.look("b")["id"], {"health": "maintenance", "reason": "a fan"}, actor="me", now=fleet.now)
+    fleet.sing("b", "22")
+    assert not fleet.sing("a", "11").suspected
+    assert fleet.look("b")["health"] == "maintenance"
