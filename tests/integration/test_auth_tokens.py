@@ -117,19 +117,21 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/devices/{device_id}": {"PATCH"},
         "/hosts/{host}:drain": {"POST"},
         "/hosts/{host}:undrain": {"POST"},
+        "/workers/{name}:drain": {"POST"},
+        "/workers/{name}:undrain": {"POST"},
     }
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
     names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
-    names |= {"device_id": "h.ttnn:0", "host": "h"}
+    names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
     for router in routers():
         for route in router.routes:
             assert isinstance(route, APIRoute)
             for method in route.methods:
-                template = route.path.removeprefix("/api/v1")
+                template = route.path_format.removeprefix("/api/v1")
                 wanted = "admin" if method in admin.get(template, ()) else "read" if method == "GET" else "submit"
                 for order, (scope, header) in enumerate(headers.items()):
-                    answer = api.client.request(method, route.path.format(**names), headers=header)
+                    answer = api.client.request(method, route.path_format.format(**names), headers=header)
                     refused = order < list(headers).index(wanted)
                     assert (answer.status_code == 403) == refused, (method, template, scope, answer.text)
                     if refused:
