@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.flakiness.contrasts import Array, welch
+from gonogo.flakiness.contrasts import Array
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
+from gonogo.flakiness.splits import interval, mean_split, place_likelihood, rate_splits, segments, welch_split
 
-_lgamma = np.frompyfunc(math.lgamma, 1, 1)
-_EARLY = 10
-"""A permutation test stops when so many permutations beat the series: p is then far from the alarm (Besag and Clifford, Biometrika 78, 1991)."""
-_BATCHES = (99, 900)
-"""Permutations drawn at a time: few first, since most series are stable."""
 _MOST_POINTS = 4096
 """Longer histories are joined to means of neighbours: the place of a change is then known to a 4096th of the history."""
 
@@ -84,7 +80,7 @@ def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], 
 
 
 def number_changes(
-    points: Sequence[float | None | Iterable[float | None]] | Array, policy: FlakinessPolicy = POLICY, at: Sequence[float] | None = None,
+    points: Sequence[float | Iterable[float | None] | None] | Array, policy: FlakinessPolicy = POLICY, at: Sequence[float] | None = None,
     logarithm: bool = True,
 ) -> Changes:
     """Change points of a positive number, such as an error, over builds or days; each point a number, or one per seed.
@@ -114,15 +110,15 @@ def number_changes(
     by_seed = len(kept) < policy.change_points
 
     def test(start: int, end: int) -> tuple[int, float] | None:
-        return _welch_split(kept, start, end, policy) if by_seed else _mean_split(means[start:end], start, policy)
+        return welch_split(kept, start, end, policy) if by_seed else mean_split(means[start:end], start, policy)
 
     means = np.array([sample.mean() for sample in kept])
-    cuts = _segments(0, len(kept), test)
+    cuts = segments(0, len(kept), test)
     changes = []
     for number, (cut, p) in enumerate(cuts):
         start = cuts[number - 1][0] if number else 0
         end = cuts[number + 1][0] if number + 1 < len(cuts) else len(kept)
-        low, high = _interval(_place_likelihood(means[start:end], policy), policy.level)
+        low, high = interval(place_likelihood(means[start:end]), policy.level)
         before, after = float(means[start:cut].mean()), float(means[cut:end].mean())
         places = [original[min(each, len(original) - 1)] for each in (cut, start + low, start + high)]
         factor = f"{math.exp(min(700.0, abs(after - before))):.3g} times" if logarithm else f"{abs(after - before):.3g}"
@@ -158,93 +154,6 @@ def _logarithms(samples: list[Array]) -> list[Array]:
     return np.split(logs, np.cumsum([len(sample) for sample in samples])[:-1])
 
 
-def _segments(start: int, end: int, test: Callable[[int, int], tuple[int, float] | None]) -> list[tuple[int, float]]:
-    """Binary segmentation without recursion's depth: accepted (place, p or odds), in order."""
-    found, open_ = [], [(start, end)]
-    while open_:
-        first, last = open_.pop()
-        split = test(first, last)
-        if split is not None:
-            found.append(split)
-            open_ += [(first, split[0]), (split[0], last)]
-    return sorted(found)
-
-
-def _residuals(rows: Array, least: int) -> Array:
-    """Residual sums of squares (series, splits) of a mean on either side of every allowed split of each row."""
-    count = rows.shape[1]
-    sums = np.cumsum(rows, axis=1)[:, least - 1 : count - least]
-    left = np.arange(least, count - least + 1)
-    total, square = rows.sum(axis=1, keepdims=True), np.square(rows).sum(axis=1, keepdims=True)
-    return np.asarray(square - sums**2 / left - (total - sums) ** 2 / (count - left), dtype=np.float64)
-
-
-def _standardised(values: Array) -> Array | None:
-    """Mean 0 and spread 1; None for a constant, up to the last bits of its numbers."""
-    centred = values - values.mean()
-    spread = float(np.sqrt(np.square(centred).mean()))
-    return None if spread <= 1e-12 * max(1.0, float(np.abs(values).max())) else centred / spread
-
-
-def _mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
-    """The best split of one mean per point, if permuted points rarely split as well."""
-    least = policy.change_least
-    if len(values) < max(2 * least, 8):
-        return None
-    ready = _standardised(values)
-    if ready is None:
-        return None
-    residuals = _residuals(ready[None, :], least)[0]
-    best, place = float(residuals.min()), int(residuals.argmin()) + least
-    rng = np.random.Generator(np.random.Philox(len(values)))
-    beaten = drawn = 0
-    sizes = [*_BATCHES]
-    while drawn < policy.change_permutations:
-        size = min(sizes.pop(0) if sizes else 1000, policy.change_permutations - drawn, max(1, 4_000_000 // len(values)))
-        permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
-        beaten += int((_residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
-        drawn += size
-        if beaten >= _EARLY:
-            return None
-    p = (beaten + 1) / (drawn + 1)
-    return (start + place, p) if p <= policy.change_alarm else None
-
-
-def _welch_split(samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
-    """The best split of few points by Welch's test on all their seeds."""
-    least = 1 if min(len(each) for each in samples[start:end]) >= policy.change_least else policy.change_least
-    places = range(start + least, end - least + 1)
-    if not places:
-        return None
-    found = []
-    for place in places:
-        contrast = welch(np.concatenate(samples[start:place]), np.concatenate(samples[place:end]))
-        found.append((contrast.p, -abs(contrast.t or 0.0), place))
-    p, _, place = min(found)
-    p = min(1.0, p * len(found))
-    return (place, p) if p <= policy.change_welch else None
-
-
-def _place_likelihood(values: Array, policy: FlakinessPolicy) -> Array:
-    """Normalised likelihood of each split 1..n-1 of a segment that holds one change."""
-    ready = _standardised(values)
-    count = len(values)
-    if ready is None or count < 3:
-        return np.full(max(1, count - 1), 1.0 / max(1, count - 1))
-    residuals = np.maximum(_residuals(ready[None, :], 1)[0], 1e-12 * count)
-    logs = (2 - count) / 2 * np.log(residuals)
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
-
-
-def _interval(likelihood: Array, level: float) -> tuple[int, int]:
-    """The central interval of the split (1 = before the second point) that holds `level` of the likelihood."""
-    grown = np.cumsum(likelihood)
-    low = int(np.searchsorted(grown, (1 - level) / 2))
-    high = int(np.searchsorted(grown, 1 - (1 - level) / 2 - 1e-12))
-    return low + 1, min(high, len(likelihood) - 1) + 1
-
-
 def rate_changes(
     points: Sequence[tuple[int, int]], policy: FlakinessPolicy = POLICY, at: Sequence[float] | None = None
 ) -> Changes:
@@ -266,7 +175,7 @@ def rate_changes(
         return Changes((), len(counts), left_out, moved, f"not enough points: {len(counts)} of 2")
 
     def logs(start: int, end: int) -> Array:
-        return _rate_splits(counts[start:end], policy.prior)
+        return rate_splits(counts[start:end], policy.prior)
 
     def test(start: int, end: int) -> tuple[int, float] | None:
         if end - start < 2:
@@ -275,36 +184,22 @@ def rate_changes(
         odds = float(np.logaddexp.reduce(found)) - math.log(len(found))
         return (start + int(found.argmax()) + 1, odds) if odds > math.log(policy.rate_odds) else None
 
-    cuts = _segments(0, len(counts), test)
+    cuts = segments(0, len(counts), test)
     changes = []
     for number, (cut, odds) in enumerate(cuts):
         start = cuts[number - 1][0] if number else 0
         end = cuts[number + 1][0] if number + 1 < len(cuts) else len(counts)
         found = logs(start, end)
         weights = np.exp(found - found.max())
-        low, high = _interval(weights / weights.sum(), policy.rate_level)
+        low, high = interval(weights / weights.sum(), policy.rate_level)
         both = tuple(
             rate(int(part[:, 0].sum()), int(part[:, 1].sum()), policy, policy.rate_level) for part in (counts[start:cut], counts[cut:end])
         )
-        places = [original[each] for each in (cut, start + low, start + high)]
-        words = f"from {both[0].words} to {both[1].words} from point {places[0]} on (between {places[1]} and {places[2]})"
+        place, least, most = (original[each] for each in (cut, start + low, start + high))
+        words = f"from {both[0].words} to {both[1].words} from point {place} on (between {least} and {most})"
         means = [each.failures / each.runs for each in both]
         factor = math.exp(min(700.0, odds))
-        change = Change(*places, policy.rate_level, means[0], means[1], None, factor, (both[0], both[1]), words)
+        change = Change(place, least, most, policy.rate_level, means[0], means[1], None, factor, (both[0], both[1]), words)
         changes.append(change)
-    return Changes(tuple(changes), len(counts), left_out, moved, "; ".join(e.words for e in changes) or f"no change in {len(counts)} points")
-
-
-def _rate_splits(counts: Array, prior: float) -> Array:
-    """Log Bayes factor of a change at each place against none."""
-    failures, runs = np.cumsum(counts[:, 0]), np.cumsum(counts[:, 1])
-    all_failures, all_runs = failures[-1], runs[-1]
-
-    def evidence(bad: Array, of: Array) -> Array:
-        return np.asarray(_lgamma(bad + prior) + _lgamma(of - bad + prior) - _lgamma(of + 2 * prior), dtype=np.float64)
-
-    whole = float(evidence(np.array([all_failures]), np.array([all_runs]))[0])
-    scale = 2 * math.lgamma(prior) - math.lgamma(2 * prior)
-    left = evidence(failures[:-1], runs[:-1])
-    right = evidence(all_failures - failures[:-1], all_runs - runs[:-1])
-    return np.asarray(left + right - whole - scale, dtype=np.float64)
+    words = "; ".join(each.words for each in changes) or f"no change in {len(counts)} points"
+    return Changes(tuple(changes), len(counts), left_out, moved, words)

@@ -129,7 +129,10 @@ def grade(
     failures: Rate, tail: Tail | None = None, missed: Mapping[str, Rate] | None = None, green: Rate | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Grade:
-    """Both axes and hollow. failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels; green: `hollow`."""
+    """Both axes and hollow.
+
+    failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels; green: `hollow` of its verdicts.
+    """
     steady, why = stability(failures, tail, policy)
     sharp, how = sharpness(missed or {})
     empty = green is not None and green.failures > 0

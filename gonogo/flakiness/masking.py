@@ -103,10 +103,10 @@ class BuildChange:
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
     """What became of a kernel from one build to the next (4-flakiness, "Fixed or only masked?").
 
-    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as wrong when a seed is unexplained, as right
-    when seeds are explained and none is unexplained. Wrong on both: the signature decides, by forensic coefficients where both have them
-    (every term that is wrong after was wrong before, with the same coefficients), else by the statistics beyond what explains, within a
-    factor. Turned green: red seeds before, and none after. Explained statistics are noise and are not compared.
+    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as wrong when a seed is unexplained,
+    as right when seeds are explained and none is unexplained. Wrong on both: the signature decides, by forensic coefficients where
+    both have them (every term that is wrong after was wrong before, with the same coefficients), else by the statistics beyond what
+    explains, within a factor. Turned green: red seeds before, and none after. Explained statistics are noise and are not compared.
     """
     red = _share(before, policy, _is_red), _share(after, policy, _is_red)
     unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
@@ -189,7 +189,8 @@ def _signature(before: Record, after: Record, policy: FlakinessPolicy) -> tuple[
     if before.terms and after.terms and (wrong[0] or wrong[1]):
         return (), tuple(sorted(wrong[0] | wrong[1])), "coefficients"
     first, second = _typical(before), _typical(after)
-    same_numbers, other = [], []
+    same_numbers: list[str] = []
+    other: list[str] = []
     for name in sorted(first.keys() & second.keys()):
         close = abs(math.log(first[name]) - math.log(second[name])) <= math.log(policy.same_factor)
         (same_numbers if close else other).append(name)

@@ -87,9 +87,10 @@ class FlakinessPolicy:
     """More of the unrelated tests on a device failing means the device (gonogo.suspicion, 4-flakiness)."""
 
     def __post_init__(self) -> None:
-        for name in ("level", "tail_level", "rate_level", "broken_most", "same_share", "device_level"):
-            _between(name, getattr(self, name))
-        for name in ("significance", "latent_target", "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate"):
+        for name in (
+            "level", "tail_level", "rate_level", "broken_most", "same_share", "device_level", "significance", "latent_target",
+            "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate",
+        ):
             _between(name, getattr(self, name))
         if not self.stable_rate < self.flaky_rate:
             raise FieldError("flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate)
@@ -108,7 +109,7 @@ class FlakinessPolicy:
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
         """From plain JSON; what is left out has its default. Raises FieldError for an unknown name or a value that can't be."""
-        known = {each.name: each.default for each in fields(cls)}
+        known: dict[str, Any] = {each.name: each.default for each in fields(cls)}
         given: dict[str, Any] = {}
         for name, value in data.items():
             if name not in known:

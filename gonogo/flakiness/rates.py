@@ -106,7 +106,7 @@ def rate(failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: floa
 
 def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:
     """(failures of the kernel's runs, hangs, crashes and errors of all runs that were tried)."""
-    counts = {each: 0 for each in Outcome}
+    counts = dict.fromkeys(Outcome, 0)
     for outcome in outcomes:
         counts[outcome] += 1
     judged = counts[Outcome.failed] + counts[Outcome.passed]

@@ -15,8 +15,8 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
     rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term adds the same to each, so that chance
     averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count;
-    budget_ratio is the median, for one rare element is what makes a seed suspect. NaN, Inf and null say nothing here: a non-finite output is
-    unexplained by itself, before any pooling.
+    budget_ratio is the median, for one rare element is what makes a seed suspect. NaN, Inf and null say nothing here: a non-finite
+    output is unexplained by itself, before any pooling.
     """
     values: dict[str, list[float]] = {}
     for row in rows:

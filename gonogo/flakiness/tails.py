@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
 _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
-"""The bound's fits take in so many further exceedances of that shape. Maxima of light tails have shape 0, of t(4) .25: without it the bound at
-.95 held in 78% of lognormal series of 20 seeds, with it in 95% or more of seven distributions at 20, 60 and 200 (calibrated)."""
+"""The bound's fits take in so many further exceedances of that shape. Maxima of light tails have shape 0, of t(4) .25: without it the
+bound at .95 held in 78% of lognormal series of 20 seeds (calibrated)."""
 _BLOCK = 2_000_000
 """Numbers of one intermediate array of the bootstrap: 16 MB."""
 
@@ -57,10 +57,10 @@ def tail(ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLIC
     """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
 
     Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high threshold u follow a generalised Pareto
-    distribution, so P(X > 1) = k/n (1 + xi (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean, no
-    iteration). The threshold is swept over the policy's shares: the prediction is the median of them, the bound the largest of their bounds,
-    each the `level` quantile of a parametric bootstrap (tail and number of exceedances drawn anew, fitted again, the shape shrunk towards
-    0.2 with the weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
+    distribution, so P(X > 1) = k/n (1 + xi (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean,
+    no iteration). The threshold is swept over the policy's shares: the prediction is the median of them, the bound the largest of
+    their bounds, each the `level` quantile of a parametric bootstrap (tail and number of exceedances drawn anew, fitted again, the
+    shape shrunk towards 0.2 with the weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
 
     Takes numbers in any order; None and NaN are left out, Inf is a failure outside the fit. No tail can be fitted to numbers that are all
     equal or mostly above 1: then what was observed decides, in words. Deterministic: the bootstrap's stream is fixed.
