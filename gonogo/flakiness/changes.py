@@ -99,8 +99,9 @@ def number_changes(
     order, moved = in_order(at, len(points))
     kept, original = _sorted_samples(points, order)
     left_out = len(points) - len(kept)
-    if len(kept) < 2 * policy.change_least:
-        return Changes((), len(kept), left_out, moved, f"not enough points: {len(kept)} of {2 * policy.change_least}")
+    enough = 2 if kept and min(map(len, kept)) >= policy.change_least else 2 * policy.change_least
+    if len(kept) < enough:
+        return Changes((), len(kept), left_out, moved, f"not enough points: {len(kept)} of {enough}")
     if logarithm:
         kept = _logarithms(kept)
     width = -(-len(kept) // _MOST_POINTS)

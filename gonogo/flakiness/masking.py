@@ -11,6 +11,7 @@ from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
+from gonogo.verdicts import POLICY as VERDICTS
 from gonogo.verdicts import Explanation
 
 
@@ -56,7 +57,7 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Seed:
-    """One seed of one build. `digests` and `statistics` by output; statistics are those that explain, already beyond or within."""
+    """One seed of one build: green or red of its gate, its explanation, and digests and stored statistics by output."""
 
     green: bool | None
     explanation: Explanation
@@ -192,6 +193,8 @@ def _signature(before: Record, after: Record, policy: FlakinessPolicy) -> tuple[
     same_numbers: list[str] = []
     other: list[str] = []
     for name in sorted(first.keys() & second.keys()):
+        if max(first[name] / _limit(name), second[name] / _limit(name)) <= 1:
+            continue  # explained on both: noise
         close = abs(math.log(first[name]) - math.log(second[name])) <= math.log(policy.same_factor)
         (same_numbers if close else other).append(name)
     return tuple(same_numbers), tuple(other), "statistics" if same_numbers or other else "nothing"
@@ -212,14 +215,22 @@ def same_coefficients(first: Coefficients, second: Coefficients, policy: Flakine
     return bool(close) and sum(close) >= policy.same_share * len(close)
 
 
+def _limit(name: str) -> float:
+    """The largest explained value of a statistic, "output name"."""
+    if name.endswith("_z"):
+        return VERDICTS.direction
+    return VERDICTS.chi if name.endswith("chi") else VERDICTS.budget_ratio
+
+
 def _typical(record: Record) -> dict[str, float]:
-    """Median over the unexplained seeds of each positive statistic, "output name"."""
+    """Median over the unexplained seeds of each positive statistic that explains (no maxima, which scatter), "output name"."""
     found: dict[str, list[float]] = {}
     for seed in record.seeds.values():
         if seed.explanation is Explanation.unexplained:
             for output, statistics in seed.statistics.items():
                 for name, value in statistics.items():
-                    if value is not None and math.isfinite(value) and abs(value) > 0:
+                    explains = name in ("budget_ratio", "chi") or name.endswith("_z")
+                    if explains and value is not None and math.isfinite(value) and value != 0:
                         found.setdefault(f"{output} {name}", []).append(abs(value))
     return {name: median(values) for name, values in found.items()}
 

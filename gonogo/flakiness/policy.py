@@ -115,10 +115,23 @@ class FlakinessPolicy:
             if name not in known:
                 raise FieldError(name, value, "isn't a field of the flakiness policy", limit=", ".join(known))
             default = known[name]
-            if isinstance(default, str) != isinstance(value, str) or isinstance(value, bool):
-                raise FieldError(name, value, f"must be like {default!r}")
-            given[name] = tuple(float(each) for each in value) if isinstance(default, tuple) else type(default)(value)
+            given[name] = _like(name, default, value)
         return cls(**given)
+
+
+def _like(name: str, default: Any, value: Any) -> Any:
+    """The value in its default's type."""
+    if isinstance(default, tuple):
+        if not isinstance(value, list | tuple) or not value:
+            raise FieldError(name, value, "must be a list of shares", limit="0 < share < 1")
+        shares = tuple(float(_like(name, 0.5, each)) for each in value)
+        for share in shares:
+            _between(name, share)
+        return shares
+    wanted = (int, float) if isinstance(default, float) else type(default)
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        raise FieldError(name, value, f"must be like {default!r}")
+    return float(value) if isinstance(default, float) else value
 
 
 def _between(name: str, value: float) -> None:
