@@ -176,8 +176,10 @@ def _between(
     seeds differ without any change of level, which is what chance does.
     """
     groups: dict[Hashable, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for sample in digested:
-        groups[beside(sample)][level(sample)].add(str(sample.digest))
+    names = [level(sample) for sample in digested]
+    if len(set(names)) > 1:
+        for sample, name in zip(digested, names, strict=True):
+            groups[beside(sample)][name].add(str(sample.digest))
     compared = differing = 0
     examples: list[Mapping[str, Any]] = []
     for key, levels in groups.items():

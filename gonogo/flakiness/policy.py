@@ -47,7 +47,7 @@ class FlakinessPolicy:
 
     # change points
     change_alarm: float = 2e-3
-    """False alarms per stable series that are aimed at: ten in a thousand then have probability 3e-5 (Poisson of mean 2, calibrated)."""
+    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have probability 8e-6 (Poisson of mean 2; calibrated)."""
     change_permutations: int = 1999
     change_least: int = 3
     """Points on either side of a change: two equal outliers are not a change."""
@@ -57,8 +57,8 @@ class FlakinessPolicy:
     """With fewer points Welch's test decides, at this p after Bonferroni over the places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
     rate_level: float = 0.99
     """Interval of the place and of both rates at a change of a rate (4-flakiness)."""
-    rate_odds: float = 1000.0
-    """Bayes factor for a change of a rate: by Markov's inequality at most 1 stable series in 1000 passes it (averaged over the prior)."""
+    rate_odds: float = 200.0
+    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000 pass it (averaged over the prior)."""
 
     # sequential seeds
     stable_rate: float = 0.01

@@ -148,7 +148,7 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
 
 
 def test_a_million_runs_are_attributed() -> None:
-    found = attribute(sample(k // 2, PASSED, repeat=k % 2, digest="x") for k in range(1_000_000))
+    found = attribute([Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED) for k in range(1_000_000)])
     assert found.cause is Cause.stable
     assert found.findings[0].compared.runs == 500_000
 

@@ -60,7 +60,7 @@ def test_a_rate_that_changes_has_a_99_percent_interval_and_both_rates() -> None:
     assert change.rates is not None
     assert [each.runs for each in change.rates] == [80, 80]
     assert change.odds is not None
-    assert change.odds > 1000
+    assert change.odds > 200
 
 
 def test_the_bayes_factor_is_that_of_the_closed_form() -> None:
