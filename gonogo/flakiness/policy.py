@@ -47,7 +47,7 @@ class FlakinessPolicy:
 
     # change points
     change_alarm: float = 2e-3
-    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have probability 8e-6 (Poisson of mean 2; calibrated)."""
+    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have p = 8e-6 (Poisson of mean 2; calibrated)."""
     change_permutations: int = 1999
     change_least: int = 3
     """Points on either side of a change: two equal outliers are not a change."""
@@ -58,7 +58,7 @@ class FlakinessPolicy:
     rate_level: float = 0.99
     """Interval of the place and of both rates at a change of a rate (4-flakiness)."""
     rate_odds: float = 200.0
-    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000 pass it (averaged over the prior)."""
+    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000 pass it (mean over the prior)."""
 
     # sequential seeds
     stable_rate: float = 0.01

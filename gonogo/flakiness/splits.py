@@ -11,8 +11,6 @@ from gonogo.flakiness.contrasts import Array, welch
 from gonogo.flakiness.policy import FlakinessPolicy
 
 _lgamma = np.frompyfunc(math.lgamma, 1, 1)
-_EARLY = 10
-"""A permutation test stops when so many permutations beat the series: p is then far from the alarm (Besag and Clifford 1991)."""
 _BATCHES = (99, 900)
 """Permutations drawn at a time: few first, since most series are stable."""
 
@@ -63,10 +61,9 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
         permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
         beaten += int((residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
         drawn += size
-        if beaten >= _EARLY:
-            return None
-    p = (beaten + 1) / (drawn + 1)
-    return (start + place, p) if p <= policy.change_alarm else None
+        if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
+            return None  # whatever the other permutations say (Besag and Clifford, Biometrika 78, 1991)
+    return start + place, (beaten + 1) / (drawn + 1)
 
 
 def welch_split(samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy) -> tuple[int, float] | None:

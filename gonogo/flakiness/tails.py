@@ -19,7 +19,7 @@ LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
 _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
 """The bound's fits take in so many further exceedances of that shape. Maxima of light tails have shape 0, of t(4) .25: without it the
-bound at .95 held in 78% of lognormal series of 20 seeds; with it the worst of six distributions is .89, Pareto of shape .25 (calibrated)."""
+bound at .95 held in 78% of lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25) (calibrated)."""
 _BLOCK = 2_000_000
 """Numbers of one intermediate array of the bootstrap: 16 MB."""
 
