@@ -83,12 +83,10 @@ class FlakinessPolicy:
     """A flag resolves by itself after so many explained seeds in a row: at a rate of .1 a flicker would have shown with p = .999,"""
     quiet_builds: int = 2
     """on so many builds."""
-    device_level: float = 0.8
-    """More of the unrelated tests on a device failing means the device (gonogo.suspicion, 4-flakiness)."""
 
     def __post_init__(self) -> None:
         for name in (
-            "level", "tail_level", "rate_level", "broken_most", "same_share", "device_level", "significance", "latent_target",
+            "level", "tail_level", "rate_level", "broken_most", "same_share", "significance", "latent_target",
             "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate",
         ):
             _between(name, getattr(self, name))
