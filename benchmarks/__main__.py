@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "flow": ("the job flow without kernels", ()),
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
+    "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }

@@ -1,0 +1,210 @@
+"""Calibration of the flakiness statistics: `python -m benchmarks.flakiness [--series N] [--stable N]`, on series whose truth is known.
+
+Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change points on stable series, their power and the
+place for several shifts, Welch against Fisher, sequential stopping. Exit 1 where a figure of the project isn't met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from gonogo.flakiness.changes import number_changes, rate_changes
+from gonogo.flakiness.contrasts import welch
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.rates import fisher, rate
+from gonogo.flakiness.sequential import Stopping, decide, fixed_seeds, plan
+from gonogo.flakiness.special import normal_quantile
+from gonogo.flakiness.tails import tail
+
+Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Array]
+
+# name -> a draw, and its quantile function (for the limit of a known rate)
+DISTRIBUTIONS: dict[str, tuple[Draw, Callable[[float], float]]] = {
+    "exponential": (lambda rng, n: rng.exponential(size=n), lambda q: -math.log1p(-q)),
+    "Gumbel (a maximum)": (lambda rng, n: rng.gumbel(size=n), lambda q: -math.log(-math.log(q))),
+    "uniform": (lambda rng, n: rng.random(n), lambda q: q),
+    "lognormal, .5": (lambda rng, n: rng.lognormal(sigma=0.5, size=n), lambda q: math.exp(0.5 * normal_quantile(q))),
+    "normal": (lambda rng, n: rng.normal(size=n), lambda q: normal_quantile(q)),
+    "Pareto, shape .25": (lambda rng, n: (rng.random(n) ** -0.25 - 1) / 0.25, lambda q: ((1 - q) ** -0.25 - 1) / 0.25),
+}
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+STABLE: dict[str, Draw] = {
+    "lognormal": lambda rng, n: np.exp(rng.normal(size=n)),
+    "t(3), exp": lambda rng, n: np.exp(rng.standard_t(3, size=n)),
+    "two values": lambda rng, n: rng.choice([0.0078125, 0.015625], size=n),
+    "ones of rare outliers": lambda rng, n: np.where(rng.random(n) < 0.05, 50.0, 1.0) * np.exp(0.02 * rng.normal(size=n)),
+}
+WELCH_POWER = 0.96
+"""4-flakiness, of 2 sigma with 20 + 20 seeds; .02 of slack are two standard errors of 500 series."""
+
+
+def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Nominal against observed: the share of series whose bound holds the true rate."""
+    title = f"latent flakes: share of {count} series whose upper bound (at a nominal level) holds the true rate"
+    shown = Table(title=title, title_justify="left")
+    for column in ("seeds", "true rate", *(f"at {level:g}" for level in LEVELS), f"worst at {LEVELS[-1]:g}", "predicted, median"):
+        shown.add_column(column, justify="right")
+    good = True
+    each = max(1, count // len(DISTRIBUTIONS))
+    for seeds, true in ((20, 0.01), (64, 0.01), (64, 0.004), (256, 0.002)):
+        held = np.zeros(len(LEVELS))
+        predictions: list[float] = []
+        worst = ("", 1.0)
+        for name, (draw, quantile) in DISTRIBUTIONS.items():
+            before = held[-1]
+            low, high = quantile(1e-6), quantile(1 - true)
+            for _ in range(each):
+                ratios = np.maximum((draw(rng, seeds) - low) / (high - low), 0.0)
+                for place, level in enumerate(LEVELS):
+                    found = tail(ratios, POLICY, level)
+                    held[place] += found.upper is not None and found.upper >= true
+                predictions.append(found.predicted or 0.0)
+            worst = min(worst, (name, float(held[-1] - before) / each), key=lambda pair: pair[1])
+        shares = held / (each * len(DISTRIBUTIONS))
+        good &= bool(shares[-1] >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (each * len(DISTRIBUTIONS))))
+        observed = [f"{share:.3f}" for share in shares]
+        shown.add_row(str(seeds), f"{true:g}", *observed, f"{worst[1]:.3f} {worst[0]}", f"{float(np.median(predictions)):.4f}")
+    console.print(shown)
+    return good
+
+
+def intervals(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Coverage of the rates' 95% intervals, mean over rates drawn uniformly in log odds."""
+    held = 0
+    for _ in range(count):
+        true = 1 / (1 + math.exp(-rng.uniform(-6, 6)))
+        runs = int(rng.integers(5, 200))
+        found = rate(int(rng.binomial(runs, true)), runs)
+        held += bool(found.low is not None and found.high is not None and found.low <= true <= found.high)
+    console.print(f"rates: nominal .95, observed {held / count:.3f} ({count} rates, 5 to 200 runs)\n")
+    return held / count >= 0.93
+
+
+def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Series with a change found, of series without one; the project allows 10 in 1,000."""
+    shown = Table(title=f"change points: alarms on {count} stable series (allowed: {count * 10 // 1000})", title_justify="left")
+    for column in ("series", "points", "alarms"):
+        shown.add_column(column, justify="left" if column == "series" else "right")
+    good = True
+    for name, draw in STABLE.items():
+        for points in (20, 60):
+            found = sum(bool(number_changes(draw(rng, points)).changes) for _ in range(count))
+            good &= found <= count * 0.01
+            shown.add_row(f"log error, {name}", str(points), str(found))
+    builds = sum(bool(number_changes(np.exp(rng.normal(size=(6, 20)))).changes) for _ in range(count))
+    good &= builds <= count * 0.01
+    shown.add_row("log error, 20 seeds of each build", "6", str(builds))
+    for true in (0.02, 0.5):
+        found = 0
+        for _ in range(count):
+            failures = rng.binomial(10, true, size=40)
+            found += bool(rate_changes([(int(bad), 10) for bad in failures]).changes)
+        good &= found <= count * 0.01
+        shown.add_row(f"rate {true:g}, 10 runs a point", "40", str(found))
+    console.print(shown)
+    return good
+
+
+def power(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Shifts found, and whether the interval holds the place."""
+    shown = Table(title=f"change points: power over {count} series (shift in the middle)", title_justify="left")
+    for column in ("series", "shift", "found", "place in interval"):
+        shown.add_column(column, justify="left" if column == "series" else "right")
+
+    def report(name: str, shift: str, found: Sequence[bool], inside: Sequence[bool]) -> float:
+        share = sum(found) / len(found)
+        shown.add_row(name, shift, f"{share:.3f}", f"{sum(inside) / len(inside):.3f}" if inside else "")
+        return share
+
+    for points in (20, 60):
+        for sigma in (0.5, 1.0, 1.5, 2.0, 3.0):
+            found, inside = [], []
+            for _ in range(count):
+                values = rng.normal(size=points)
+                values[points // 2 :] += sigma
+                changes = number_changes(np.exp(values)).changes
+                found.append(bool(changes))
+                inside += [any(each.low <= points // 2 <= each.high for each in changes)] if changes else []
+            report(f"{points} points, log error", f"{sigma:g} sigma", found, inside)
+    found, inside = [], []
+    for _ in range(count):
+        values = rng.normal(size=(2, 20))
+        values[1] += 2.0
+        found.append(welch(values[0], values[1]).p < POLICY.change_welch)
+    welch_power = report("20 + 20 seeds, Welch at p < 1e-4", "2 sigma", found, [])
+    found = []
+    for _ in range(count):  # a gate 5 sigma away: neither side fails often enough to show
+        values = rng.normal(size=(2, 20))
+        values[1] += 2.0
+        bad = (values > 5.0).sum(axis=1)
+        found.append(fisher(int(bad[0]), 20, int(bad[1]), 20) < POLICY.change_welch)
+    report("the same by red and green, Fisher", "2 sigma", found, [])
+    for before, after in ((0.02, 0.1), (0.02, 0.3), (0.0, 0.2), (0.2, 0.8)):
+        found, inside = [], []
+        for _ in range(count):
+            rates = np.where(np.arange(20) < 10, before, after)
+            failures = rng.binomial(10, rates)
+            changes = rate_changes([(int(bad), 10) for bad in failures]).changes
+            found.append(bool(changes))
+            inside += [any(each.low <= 10 <= each.high for each in changes)] if changes else []
+        report("20 points of 10 runs, rate", f"{before:g} to {after:g}", found, inside)
+    console.print(shown)
+    return welch_power >= WELCH_POWER - 0.02
+
+
+def sequential(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Mean seeds of the sequential test, exact and simulated, and its errors."""
+    shown = Table(title="sequential seeds (figures: 64 for a stable test, 39 for a flaky one, 113 fixed)", title_justify="left")
+    for column in ("true rate", "mean seeds, exact", f"simulated ({count})", "called flaky, exact"):
+        shown.add_column(column, justify="right")
+    for true in (0.0, 0.001, POLICY.stable_rate, 0.03, POLICY.flaky_rate, 0.3):
+        exact = plan(true)
+        lengths = []
+        for _ in range(count):
+            failures = seeds = 0
+            state = Stopping.more
+            while state is Stopping.more:
+                seeds += 1
+                failures += int(rng.random() < true)
+                state = decide(failures, seeds, 5000).state
+            lengths.append(seeds)
+        shown.add_row(f"{true:g}", f"{exact.mean_seeds:.1f}", f"{np.mean(lengths):.1f}", f"{exact.flaky:.4f}")
+    console.print(shown)
+    fixed = fixed_seeds()
+    console.print(f"fixed number of seeds with the same errors: {fixed}\n")
+    stable, flaky = plan(POLICY.stable_rate), plan(POLICY.flaky_rate)
+    errors = stable.flaky <= POLICY.false_flaky and 1 - flaky.flaky <= POLICY.false_stable
+    return errors and stable.mean_seeds <= 65 and flaky.mean_seeds <= 39 and fixed == 113
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print everything; 1 when a figure isn't met."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--series", type=int, default=500, help="series of known truth")
+    parser.add_argument("--stable", type=int, default=1000, help="stable series")
+    chosen = parser.parse_args(arguments)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    rng = np.random.default_rng(20261121)
+    met = {
+        "latent flakes": latent(rng, chosen.series, console),
+        "rates": intervals(rng, chosen.series * 4, console),
+        "false alarms": alarms(rng, chosen.stable, console),
+        "power": power(rng, chosen.series, console),
+        "sequential": sequential(rng, chosen.series, console),
+    }
+    missed = [name for name, good in met.items() if not good]
+    console.print(f"not met: {', '.join(missed)}" if missed else "all figures met")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

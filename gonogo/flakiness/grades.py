@@ -1,0 +1,144 @@
+"""Grades of a test on two axes: is it stable, and does its green mean anything?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.rates import Rate, rate
+from gonogo.flakiness.tails import Tail
+from gonogo.verdicts import Verdict
+
+
+class Stability(StrEnum):
+    """How its outcomes behave on one build."""
+
+    robust = "robust"
+    marginal = "marginal"
+    flaky = "flaky"
+    broken = "broken"
+    unknown = "unknown"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _STABILITIES[self]
+
+
+_STABILITIES = {
+    Stability.robust: "Every seed passed, and the tail of its errors stays clear of the tolerance.",
+    Stability.marginal: "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.",
+    Stability.flaky: "Some seeds pass and some fail.",
+    Stability.broken: "Every seed failed.",
+    Stability.unknown: "Too few seeds to say.",
+}
+
+
+class Sharpness(StrEnum):
+    """Whether known-wrong kernels fail it."""
+
+    sharp = "sharp"
+    blunt = "blunt"
+    unmeasured = "unmeasured"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _SHARPNESSES[self]
+
+
+_SHARPNESSES = {
+    Sharpness.sharp: "Every known-wrong kernel that can show fails it.",
+    Sharpness.blunt: "Some known-wrong kernel passes it.",
+    Sharpness.unmeasured: "No gauge has measured it.",
+}
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The grade of one full variant (test, build line, arch, board), with its evidence."""
+
+    stability: Stability
+    sharpness: Sharpness
+    hollow: bool
+    """Green and unexplained on this build."""
+    latent: bool
+    """Marginal: the flag `latent_flake`."""
+    failures: Rate
+    tail: Tail | None
+    missed: Mapping[str, Rate]
+    """Of each known-wrong kernel that can show: how often it passed."""
+    words: str
+    policy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "stability": self.stability.value, "sharpness": self.sharpness.value, "hollow": self.hollow, "latent": self.latent,
+            "failures": self.failures.to_json(), "tail": None if self.tail is None else self.tail.to_json(),
+            "missed": {name: each.to_json() for name, each in self.missed.items()}, "words": self.words, "policy": self.policy,
+        }
+
+
+def stability(failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY) -> tuple[Stability, str]:
+    """The first axis. A mixed record is flaky however short; all green or all red need enough seeds, or are unknown.
+
+    Marginal needs a prediction above the target, and above the least that may be predicted of so many seeds: 1/(10 x seeds) is no finding
+    (20 seeds alone would make every test marginal at a target of 1/1000), but then `robust` says what it could exclude.
+    """
+    if not failures.known:
+        return Stability.unknown, "UNKNOWN: no run"
+    if 0 < failures.failures < failures.runs:
+        return Stability.flaky, f"{failures.words} seeds failed"
+    if failures.failures == failures.runs:
+        if failures.low is not None and failures.low > policy.broken_most:
+            return Stability.broken, f"{failures.words} seeds failed"
+        return Stability.unknown, f"all {failures.runs} seeds failed: too few to call it broken"
+    if failures.runs < policy.least_seeds:
+        return Stability.unknown, f"not enough seeds: {failures.runs} of {policy.least_seeds}"
+    if tail is not None and tail.predicted is not None and not tail.at_most and tail.predicted > policy.latent_target:
+        return Stability.marginal, f"{tail.words}; the target is {1000 * policy.latent_target:g} per thousand"
+    return Stability.robust, tail.words if tail is not None else f"{failures.words} seeds failed; no tail"
+
+
+def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
+    """The second axis, from the gauge's miss rates; kernels that can't show with these inputs have no runs and say nothing."""
+    known = {name: each for name, each in missed.items() if each.known}
+    if not known:
+        return Sharpness.unmeasured, Sharpness.unmeasured.sentence
+    passing = {name: each for name, each in known.items() if each.failures}
+    if passing:
+        worst = sorted(passing, key=lambda name: (-passing[name].failures / passing[name].runs, name))
+        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:5])
+        return Sharpness.blunt, f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}"
+    runs = min(each.runs for each in known.values())
+    return Sharpness.sharp, f"all {len(known)} known-wrong kernels fail on every seed ({runs} or more of each)"
+
+
+def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) -> Rate:
+    """How many green seeds of a build are unexplained: of the passes, suspects and passes by tolerance, the last."""
+    found = [Verdict(each) for each in verdicts]
+    green = [each for each in found if each in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)]
+    return rate(green.count(Verdict.pass_by_tolerance), len(green), policy)
+
+
+def grade(
+    failures: Rate, tail: Tail | None = None, missed: Mapping[str, Rate] | None = None, green: Rate | None = None,
+    policy: FlakinessPolicy = POLICY,
+) -> Grade:
+    """Both axes and hollow.
+
+    failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels; green: `hollow` of its verdicts.
+    """
+    steady, why = stability(failures, tail, policy)
+    sharp, how = sharpness(missed or {})
+    empty = green is not None and green.failures > 0
+    parts = [f"{steady.value}: {why}", f"{sharp.value}: {how}"]
+    if green is not None and empty:
+        parts.append(f"hollow: {green.words} green seeds are unexplained")
+    return Grade(
+        steady, sharp, empty, steady is Stability.marginal, failures, tail, dict(missed or {}), "; ".join(parts), policy.version,
+    )

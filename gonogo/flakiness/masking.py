@@ -1,0 +1,258 @@
+"""Fixed, or only masked? Two builds compared by what their errors look like, not by red and green."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.rates import Rate, rate
+from gonogo.verdicts import POLICY as VERDICTS
+from gonogo.verdicts import Explanation
+
+
+class Change(StrEnum):
+    """What became of a kernel between two builds."""
+
+    unchanged = "unchanged"
+    fix_masked = "fix_masked"
+    fixed = "fixed"
+    broken = "broken"
+    still_wrong = "still_wrong"
+    wrong_otherwise = "wrong_otherwise"
+    right = "right"
+    unknown = "unknown"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Change.unchanged: "Nothing changed in this kernel: every output is the same bit for bit.",
+    Change.fix_masked: "The verdict turned green, and the error stayed: the fault is masked, not fixed.",
+    Change.fixed: "The error was unexplained, and rounding explains it now.",
+    Change.broken: "Rounding explained the error, and does not any more.",
+    Change.still_wrong: "The error is unexplained on both, and looks the same.",
+    Change.wrong_otherwise: "The error is unexplained on both, and looks different: another fault, or one of several fixed.",
+    Change.right: "Rounding explains the error on both.",
+    Change.unknown: "One of the builds has no judged seeds: there is no baseline.",
+}
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """How often each tile's part of a term was used, with standard errors, as gonogo.numerics.forensics gives them; None: can't be told."""
+
+    values: tuple[float | None, ...]
+    errors: tuple[float | None, ...]
+    wrong: bool
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One seed of one build: green or red of its gate, its explanation, and digests and stored statistics by output."""
+
+    green: bool | None
+    explanation: Explanation
+    digests: Mapping[str, str] = field(default_factory=dict)
+    statistics: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A test on a build: its seeds, and the forensic terms, named "output term"."""
+
+    build: str
+    seeds: Mapping[int, Seed]
+    terms: Mapping[str, Coefficients] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BuildChange:
+    """The comparison of two builds of one test, with its evidence."""
+
+    before: str
+    after: str
+    change: Change
+    turned_green: bool
+    red: tuple[Rate, Rate]
+    unexplained: tuple[Rate, Rate]
+    same: tuple[str, ...]
+    """Wrong terms, or statistics, that stayed as they were."""
+    differing: tuple[str, ...]
+    by: str
+    """What the signatures were compared by: digests, coefficients, statistics, or nothing."""
+    words: str
+    policy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "before": self.before, "after": self.after, "change": self.change.value, "turned_green": self.turned_green,
+            "red": [each.to_json() for each in self.red], "unexplained": [each.to_json() for each in self.unexplained],
+            "same": list(self.same), "differing": list(self.differing), "by": self.by, "words": self.words, "policy": self.policy,
+        }
+
+
+def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
+    """What became of a kernel from one build to the next (4-flakiness, "Fixed or only masked?").
+
+    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as wrong when a seed is unexplained,
+    as right when seeds are explained and none is unexplained. Wrong on both: the signature decides, by forensic coefficients where
+    both have them (every term that is wrong after was wrong before, with the same coefficients), else by the statistics beyond what
+    explains, within a factor. Turned green: red seeds before, and none after. Explained statistics are noise and are not compared.
+    """
+    red = _share(before, policy, _is_red), _share(after, policy, _is_red)
+    unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
+    turned = red[0].failures > 0 and red[1].failures == 0 and red[1].known
+    if not (unexplained[0].known and unexplained[1].known):
+        missing = " and ".join(record.build for record, share in zip((before, after), unexplained, strict=True) if not share.known)
+        return BuildChange(
+            before.build, after.build, Change.unknown, turned, red, unexplained, (), (), "nothing",
+            f"{Change.unknown.sentence} No judged seed of {missing}.", policy.version,
+        )
+    bits = _bits(before, after)
+    same: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
+    by = "explanations"
+    if bits:
+        change, by = Change.unchanged, "digests"
+    elif wrong == (True, True):
+        same, differing, by = _signature(before, after, policy)
+        if same and not differing:
+            change = Change.fix_masked if turned else Change.still_wrong
+        else:
+            change = Change.wrong_otherwise
+    elif wrong == (False, False):
+        change = Change.right
+    else:
+        change = Change.fixed if wrong[0] else Change.broken
+    words = _words(change, before, after, turned, red, unexplained, same, differing, by, bits)
+    return BuildChange(before.build, after.build, change, turned, red, unexplained, same, differing, by, words, policy.version)
+
+
+def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
+    """Each build against the nearest earlier one with judged seeds; builds without one give `unknown`, and are no baseline."""
+    found: list[BuildChange] = []
+    base: Record | None = None
+    for record in records:
+        judged = _share(record, policy, _is_wrong).known
+        if base is not None:
+            found.append(compare_builds(base, record, policy))
+        if judged or base is None:
+            base = record
+    return tuple(found)
+
+
+def _is_red(seed: Seed) -> bool | None:
+    return None if seed.green is None else not seed.green
+
+
+def _is_wrong(seed: Seed) -> bool | None:
+    """Unexplained, explained, or (suspect, no information, unjudged) neither."""
+    if seed.explanation is Explanation.unexplained:
+        return True
+    return False if seed.explanation is Explanation.explained else None
+
+
+def _share(record: Record, policy: FlakinessPolicy, question: Any) -> Rate:
+    answers = [question(seed) for seed in record.seeds.values()]
+    return rate(answers.count(True), answers.count(True) + answers.count(False), policy)
+
+
+def _bits(before: Record, after: Record) -> int:
+    """Seeds of which every output is equal bit for bit; 0 when one of the common seeds differs, or none is common."""
+    equal = 0
+    for number in before.seeds.keys() & after.seeds.keys():
+        one, two = before.seeds[number].digests, after.seeds[number].digests
+        if not one or not two:
+            continue
+        if one != two:
+            return 0
+        equal += 1
+    return equal
+
+
+def _signature(before: Record, after: Record, policy: FlakinessPolicy) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """(what stayed, what differs, compared by)."""
+    wrong = {name for name, term in after.terms.items() if term.wrong}, {name for name, term in before.terms.items() if term.wrong}
+    if wrong[0] and wrong[1]:
+        same = tuple(sorted(name for name in wrong[0] & wrong[1] if same_coefficients(before.terms[name], after.terms[name], policy)))
+        return same, tuple(sorted(wrong[0] - set(same))), "coefficients"
+    if before.terms and after.terms and (wrong[0] or wrong[1]):
+        return (), tuple(sorted(wrong[0] | wrong[1])), "coefficients"
+    first, second = _typical(before), _typical(after)
+    same_numbers: list[str] = []
+    other: list[str] = []
+    for name in sorted(first.keys() & second.keys()):
+        if max(first[name] / _limit(name), second[name] / _limit(name)) <= 1:
+            continue  # explained on both: noise
+        close = abs(math.log(first[name]) - math.log(second[name])) <= math.log(policy.same_factor)
+        (same_numbers if close else other).append(name)
+    return tuple(same_numbers), tuple(other), "statistics" if same_numbers or other else "nothing"
+
+
+def same_coefficients(first: Coefficients, second: Coefficients, policy: FlakinessPolicy = POLICY) -> bool:
+    """Whether most tiles have the same coefficient, within their joint standard errors or a twentieth; tiles told on one side only are left
+    out, and terms cut into different groups of tiles, or with nothing in common, are not the same."""
+    if len(first.values) != len(second.values):
+        return False
+    close = []
+    for a, b, ea, eb in zip(first.values, second.values, first.errors, second.errors, strict=True):
+        if a is None or b is None or not (math.isfinite(a) and math.isfinite(b)):
+            continue
+        error = math.hypot(ea or 0.0, eb or 0.0)
+        error = error if math.isfinite(error) else 0.0
+        close.append(abs(a - b) <= max(policy.same_coefficient, policy.same_sigmas * error))
+    return bool(close) and sum(close) >= policy.same_share * len(close)
+
+
+def _limit(name: str) -> float:
+    """The largest explained value of a statistic, "output name"."""
+    if name.endswith("_z"):
+        return VERDICTS.direction
+    return VERDICTS.chi if name.endswith("chi") else VERDICTS.budget_ratio
+
+
+def _typical(record: Record) -> dict[str, float]:
+    """Median over the unexplained seeds of each positive statistic that explains (no maxima, which scatter), "output name"."""
+    found: dict[str, list[float]] = {}
+    for seed in record.seeds.values():
+        if seed.explanation is Explanation.unexplained:
+            for output, statistics in seed.statistics.items():
+                for name, value in statistics.items():
+                    explains = name in ("budget_ratio", "chi") or name.endswith("_z")
+                    if explains and value is not None and math.isfinite(value) and value != 0:
+                        found.setdefault(f"{output} {name}", []).append(abs(value))
+    return {name: median(values) for name, values in found.items()}
+
+
+def _words(
+    change: Change, before: Record, after: Record, turned: bool, red: tuple[Rate, Rate], unexplained: tuple[Rate, Rate],
+    same: Iterable[str], differing: Iterable[str], by: str, bits: int,
+) -> str:
+    parts = [f"{before.build} to {after.build}: {change.sentence}"]
+    if bits:
+        parts.append(f"{bits} seeds compared")
+        if turned:
+            parts.append("the verdict turned green for another reason: another tolerance, policy or set of seeds")
+    else:
+        parts.append(f"red {_count(red[0])}, then {_count(red[1])}; unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}")
+    if named := list(same):
+        told = [f"{name} ({after.terms[name].words})" if name in after.terms and after.terms[name].words else name for name in named[:4]]
+        parts.append(f"the same by {by}: {', '.join(told)}")
+    if others := list(differing):
+        parts.append(f"different: {', '.join(others[:4])}")
+    return "; ".join(parts)
+
+
+def _count(share: Rate) -> str:
+    return f"{share.failures} of {share.runs}" if share.known else "not known"

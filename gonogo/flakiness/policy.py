@@ -1,0 +1,141 @@
+"""The thresholds of flakiness, as data with a version: every finding names the version that it was made by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gonogo.problems import FieldError
+
+
+@dataclass(frozen=True)
+class FlakinessPolicy:
+    """All thresholds of this package. Derivations stand beside the numbers; `calibrated` refers to `python -m benchmarks.flakiness`."""
+
+    version: str = "1"
+
+    # rates
+    level: float = 0.95
+    """Of the intervals of rates and of the place of a change of numbers (4-flakiness: 95%)."""
+    prior: float = 0.5
+    """Beta(prior, prior): Jeffreys, whose equal-tailed interval covers about its level for every rate (Brown, Cai, DasGupta 2001)."""
+    least_seeds: int = 20
+    """Fewer say nothing about a tail or a grade: with 20 passes the upper bound of the failure rate is still .12."""
+
+    # attribution
+    significance: float = 1e-3
+    """Of one exact test of a factor, after Bonferroni over its levels: a thousand stable tests give one false finding."""
+    few_pairs: int = 3
+    """Seeds compared twice before `never differs` is worth a sentence: below, determinism counts as unmeasured."""
+
+    # tails and grades
+    latent_target: float = 1e-3
+    """Predicted failures per seed above which a green test is marginal: a nightly test of 3 seeds then fails once a year."""
+    tail_level: float = 0.95
+    """One-sided level of the upper bound of the predicted rate."""
+    tail_shares: tuple[float, ...] = (0.5, 0.35, 0.25, 0.15, 0.1)
+    """Thresholds swept: the largest so many of the seeds are the tail."""
+    tail_least: int = 10
+    """Exceedances that a fit needs; `tail_most` bounds the work on long histories: the tail is then the largest of them."""
+    tail_most: int = 1000
+    tail_bootstraps: int = 200
+    tail_reach: float = 10.0
+    """Nothing is predicted below 1/(tail_reach x seeds) (4-flakiness)."""
+    broken_most: float = 0.5
+    """A test is broken when it failed always and the interval of its rate lies above this: 3 of 3 do (lower bound .54)."""
+
+    # change points
+    change_alarm: float = 2e-3
+    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have p = 8e-6 (Poisson of mean 2; calibrated)."""
+    change_permutations: int = 1999
+    change_least: int = 3
+    """Points on either side of a change: two equal outliers are not a change."""
+    change_points: int = 16
+    """So many points have enough arrangements for a permutation test at `change_alarm`: 2 / C(16, 8) = 1.6e-4."""
+    change_welch: float = 1e-4
+    """With fewer points Welch's test decides, at this p after Bonferroni over the places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
+    rate_level: float = 0.99
+    """Interval of the place and of both rates at a change of a rate (4-flakiness)."""
+    rate_odds: float = 200.0
+    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000 pass it (mean over the prior)."""
+
+    # sequential seeds
+    stable_rate: float = 0.01
+    flaky_rate: float = 0.1
+    false_flaky: float = 0.01
+    false_stable: float = 0.01
+    suspect_seeds: int = 8
+    """Seeds that a suspect one adds to its job, at most `suspect_rounds` times (4-flakiness)."""
+    suspect_rounds: int = 2
+
+    # masked or fixed
+    same_sigmas: float = 4.0
+    """Two coefficients are the same when they differ by less than so many joint standard errors, or by less than"""
+    same_coefficient: float = 0.05
+    same_share: float = 0.8
+    """and a term is when so many of its tiles are."""
+    same_factor: float = 2.0
+    """Statistics of a residual are the same within this factor: seeds of one build differ by less than 1.3 (3-numerics)."""
+
+    # flags
+    quiet_seeds: int = 64
+    """A flag resolves by itself after so many explained seeds in a row: at a rate of .1 a flicker would have shown with p = .999,"""
+    quiet_builds: int = 2
+    """on so many builds."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "level", "tail_level", "rate_level", "broken_most", "same_share", "significance", "latent_target",
+            "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate",
+        ):
+            _between(name, getattr(self, name))
+        if not self.stable_rate < self.flaky_rate:
+            raise FieldError("flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate)
+        if self.false_flaky + self.false_stable >= 1:
+            raise FieldError("false_stable", self.false_stable, "the two error rates must sum to less than 1", limit=1 - self.false_flaky)
+        for name in ("least_seeds", "few_pairs", "tail_least", "tail_most", "tail_bootstraps", "change_least", "change_points"):
+            if getattr(self, name) < 1:
+                raise FieldError(name, getattr(self, name), "must be at least 1", limit=1)
+        if self.prior <= 0:
+            raise FieldError("prior", self.prior, "must be positive", limit=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
+        """From plain JSON; what is left out has its default. Raises FieldError for an unknown name or a value that can't be."""
+        known: dict[str, Any] = {each.name: each.default for each in fields(cls)}
+        given: dict[str, Any] = {}
+        for name, value in data.items():
+            if name not in known:
+                raise FieldError(name, value, "isn't a field of the flakiness policy", limit=", ".join(known))
+            default = known[name]
+            given[name] = _like(name, default, value)
+        return cls(**given)
+
+
+def _like(name: str, default: Any, value: Any) -> Any:
+    """The value in its default's type."""
+    if isinstance(default, tuple):
+        if not isinstance(value, list | tuple) or not value:
+            raise FieldError(name, value, "must be a list of shares", limit="0 < share < 1")
+        shares = tuple(float(_like(name, 0.5, each)) for each in value)
+        for share in shares:
+            _between(name, share)
+        return shares
+    wanted = (int, float) if isinstance(default, float) else type(default)
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        raise FieldError(name, value, f"must be like {default!r}")
+    return float(value) if isinstance(default, float) else value
+
+
+def _between(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise FieldError(name, value, "must lie between 0 and 1", limit="0 < value < 1")
+
+
+POLICY = FlakinessPolicy()
+"""The policy in force."""

@@ -1,0 +1,161 @@
+"""Failure rates with intervals, and two rates against each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.special import beta_quantile
+from gonogo.verdicts import Verdict
+
+
+class Outcome(StrEnum):
+    """What one run says for a rate."""
+
+    passed = "passed"
+    failed = "failed"
+    infrastructure = "infrastructure"
+    silent = "silent"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Outcome.passed: "The kernel ran, and its gate was green.",
+    Outcome.failed: "The kernel ran, and its gate was red.",
+    Outcome.infrastructure: "Hang, crash or error: counted apart, never into a kernel's rates.",
+    Outcome.silent: "Skipped, absent, without information: counted nowhere.",
+}
+_RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
+_INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
+
+
+def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
+    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged run (a gtest without arrays)."""
+    found = Verdict(verdict)
+    if found in _INFRASTRUCTURE:
+        return Outcome.infrastructure
+    if found is Verdict.unjudged and green is not None:
+        return Outcome.passed if green else Outcome.failed
+    if not found.judges_kernel:
+        return Outcome.silent
+    return Outcome.failed if found in _RED else Outcome.passed
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`failures` of `runs`, the posterior's mean, and its interval at `level`; all three None without a run: UNKNOWN."""
+
+    failures: int
+    runs: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    level: float
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a run at all."""
+        return self.runs > 0
+
+    @property
+    def words(self) -> str:
+        """One phrase, "3 of 20 (15%, 4% to 35%)"."""
+        if self.low is None or self.high is None:
+            return "UNKNOWN: no run"
+        return f"{self.failures} of {self.runs} ({_percent(self.failures / self.runs)}, {_percent(self.low)} to {_percent(self.high)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "failures": self.failures, "runs": self.runs, "mean": self.mean, "low": self.low, "high": self.high, "level": self.level,
+        }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def rate(failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: float | None = None) -> Rate:
+    """The rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
+
+    Jeffreys' interval, with its lower end at 0 for no failure and its upper end at 1 for nothing but failures (Brown, Cai and DasGupta,
+    Statistical Science 16, 2001, section 3.1.1): a rate of exactly 0 can't be excluded by passes alone. Raises ValueError for counts that
+    can't be.
+    """
+    if runs < 0 or not 0 <= failures <= runs:
+        raise ValueError(f"{failures} failures of {runs} runs can't be")
+    wanted = policy.level if level is None else level
+    if runs == 0:
+        return Rate(0, 0, None, None, None, wanted)
+    a, b = failures + policy.prior, runs - failures + policy.prior
+    outside = (1 - wanted) / 2
+    low = 0.0 if failures == 0 else beta_quantile(outside, a, b)
+    high = 1.0 if failures == runs else 1.0 - beta_quantile(outside, b, a)
+    return Rate(int(failures), int(runs), a / (a + b), low, high, wanted)
+
+
+def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:
+    """(failures of the kernel's runs, hangs, crashes and errors of all runs that were tried)."""
+    counts = dict.fromkeys(Outcome, 0)
+    for outcome in outcomes:
+        counts[outcome] += 1
+    judged = counts[Outcome.failed] + counts[Outcome.passed]
+    lost = counts[Outcome.infrastructure]
+    return rate(counts[Outcome.failed], judged, policy), rate(lost, lost + judged, policy)
+
+
+def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
+    """Two-sided p of Fisher's exact test: the probability of all tables with these margins that are no likelier than this one.
+
+    R. A. Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma, and a relative slack of 1e-7 for
+    ties, as R has. 1 where a side has no runs.
+    """
+    if runs == 0 or other_runs == 0:
+        return 1.0
+    total, bad = runs + other_runs, failures + other_failures
+    least, most = max(0, bad - other_runs), min(bad, runs)
+    logs = np.array([_log_choose(runs, k) + _log_choose(other_runs, bad - k) for k in range(least, most + 1)]) - _log_choose(total, bad)
+    here = logs[failures - least]
+    return float(min(1.0, np.exp(logs[logs <= here + 1e-7]).sum()))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> float | None:
+    """Posterior probability that the first rate is the higher one; None where one is unknown.
+
+    Integral of the density of the first times the cdf of the second over 4,001 places in logit(p), which resolve rates near 0 and 1.
+    """
+    if not (first.known and second.known):
+        return None
+    places = np.linspace(-40.0, 40.0, 4001)
+    for each in (first, second):  # a sharp posterior of a long history lies between few places: refine around both
+        centre = math.log((each.failures + policy.prior) / (each.runs - each.failures + policy.prior))
+        spread = math.sqrt(1 / (each.failures + policy.prior) + 1 / (each.runs - each.failures + policy.prior))
+        places = np.concatenate([places, centre + spread * np.linspace(-12.0, 12.0, 1001)])
+    places = np.unique(places)
+    mine, theirs = (_density(each, places, policy) for each in (first, second))
+    steps = np.diff(places)
+    below = np.concatenate([[0.0], np.cumsum((theirs[1:] + theirs[:-1]) / 2 * steps)])
+    product = mine * below / below[-1]
+    whole = float(((mine[1:] + mine[:-1]) / 2 * steps).sum())
+    return float(np.clip(((product[1:] + product[:-1]) / 2 * steps).sum() / whole, 0.0, 1.0))
+
+
+def _density(each: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Density of logit(p), up to a factor."""
+    a, b = each.failures + policy.prior, each.runs - each.failures + policy.prior
+    logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
+    return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)

@@ -1,0 +1,110 @@
+"""What attribution reads: one run of one test each, and the tables of them by configuration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate
+
+ISOLATED = "isolated"
+
+
+class Sample(NamedTuple):
+    """One run. `seed` None: not controlled (a gtest iteration), so that its digest says nothing. `digest`: of all outputs, in one text."""
+
+    seed: int | None
+    repeat: int
+    device: str
+    build: str
+    context: str
+    host_run: str
+    position: int
+    digest: str | None
+    outcome: Outcome
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing ran before it in its process."""
+        return self.position == 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A row of the table of a factor: how often the test failed there, against the first row (isolated, or all others)."""
+
+    name: str
+    rate: Rate
+    runs: int
+    """Child processes that the samples came from."""
+    p: float | None
+    """Fisher's exact test, two-sided, before Bonferroni; None for the row that the others are compared with."""
+    higher: float | None
+    """Posterior probability that it fails more often than the row of comparison."""
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types, the pass rate beside the failure rate."""
+        known = self.rate.low is not None and self.rate.high is not None
+        passed = self.rate.runs - self.rate.failures
+        return {
+            "name": self.name, "runs": self.rate.runs, "passed": passed, "failed": self.rate.failures, "host_runs": self.runs,
+            "pass_rate": passed / self.rate.runs if self.rate.runs else None,
+            "pass_low": 1 - self.rate.high if known and self.rate.high is not None else None,
+            "pass_high": 1 - self.rate.low if known and self.rate.low is not None else None,
+            "p": self.p, "higher": self.higher,
+        }
+
+
+def contexts(samples: Iterable[Sample], policy: FlakinessPolicy = POLICY) -> tuple[Configuration, ...]:
+    """Pass rates per context, the isolated one first and the others against it: the table of a bug report.
+
+    Isolated means that nothing ran before: a sample of the isolated context behind other seeds in the same process gets the row
+    `isolated, not first`. Without isolated samples every row is compared with all the others together.
+    """
+    return table(samples, _place, ISOLATED, policy)
+
+
+def devices(samples: Iterable[Sample], policy: FlakinessPolicy = POLICY) -> tuple[Configuration, ...]:
+    """Pass rates per device, each against all others together."""
+    return table(samples, lambda each: each.device, None, policy)
+
+
+def _place(sample: Sample) -> str:
+    return f"{ISOLATED}, not first" if sample.context == ISOLATED and not sample.fresh else sample.context
+
+
+def table(
+    samples: Iterable[Sample], key: Callable[[Sample], str], first: str | None, policy: FlakinessPolicy
+) -> tuple[Configuration, ...]:
+    """Rows by `key`; compared with the row `first` where it exists, else with the sum of the other rows."""
+    failed: dict[str, int] = defaultdict(int)
+    judged: dict[str, int] = defaultdict(int)
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for sample in samples:
+        if sample.outcome in (Outcome.passed, Outcome.failed):
+            name = key(sample)
+            judged[name] += 1
+            failed[name] += sample.outcome is Outcome.failed
+            hosts[name].add(sample.host_run)
+    names = sorted(judged, key=lambda name: (name != first, name))
+    rows = []
+    for name in names:
+        own = rate(failed[name], judged[name], policy)
+        p = higher = None
+        if len(names) > 1 and name != first:
+            against = [first] if first in judged else [other for other in names if other != name]
+            other = rate(sum(failed[each] for each in against if each), sum(judged[each] for each in against if each), policy)
+            p = fisher(own.failures, own.runs, other.failures, other.runs)
+            higher = greater(own, other, policy)
+        rows.append(Configuration(name, own, len(hosts[name]), p, higher))
+    return tuple(rows)
+
+
+def significant(rows: Sequence[Configuration], policy: FlakinessPolicy = POLICY) -> tuple[Configuration, ...]:
+    """The rows that differ, after Bonferroni over the comparisons (two devices are one comparison)."""
+    tested = [row for row in rows if row.p is not None]
+    comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)
+    return tuple(row for row in tested if row.p is not None and row.p * comparisons <= policy.significance)

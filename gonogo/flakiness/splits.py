@@ -1,0 +1,116 @@
+"""Where a series splits best, and whether that is more than chance: the tests behind the change points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gonogo.flakiness.contrasts import Array, welch
+from gonogo.flakiness.policy import FlakinessPolicy
+
+_lgamma = np.frompyfunc(math.lgamma, 1, 1)
+_BATCHES = (99, 900)
+"""Permutations drawn at a time: few first, since most series are stable."""
+
+
+def segments(start: int, end: int, test: Callable[[int, int], tuple[int, float] | None]) -> list[tuple[int, float]]:
+    """Binary segmentation without recursion's depth: accepted (place, p or odds), in order."""
+    found, open_ = [], [(start, end)]
+    while open_:
+        first, last = open_.pop()
+        split = test(first, last)
+        if split is not None:
+            found.append(split)
+            open_ += [(first, split[0]), (split[0], last)]
+    return sorted(found)
+
+
+def residuals(rows: Array, least: int) -> Array:
+    """Residual sums of squares (series, splits) of a mean on either side of every allowed split of each row."""
+    count = rows.shape[1]
+    sums = np.cumsum(rows, axis=1)[:, least - 1 : count - least]
+    left = np.arange(least, count - least + 1)
+    total, square = rows.sum(axis=1, keepdims=True), np.square(rows).sum(axis=1, keepdims=True)
+    return np.asarray(square - sums**2 / left - (total - sums) ** 2 / (count - left), dtype=np.float64)
+
+
+def standardised(values: Array) -> Array | None:
+    """Mean 0 and spread 1; None for a constant, up to the last bits of its numbers."""
+    centred = values - values.mean()
+    spread = float(np.sqrt(np.square(centred).mean()))
+    return None if spread <= 1e-12 * max(1.0, float(np.abs(values).max())) else centred / spread
+
+
+def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
+    """The best split of one mean per point, if permuted points rarely split as well."""
+    least = policy.change_least
+    if len(values) < max(2 * least, 8):
+        return None
+    ready = standardised(values)
+    if ready is None:
+        return None
+    left = residuals(ready[None, :], least)[0]
+    best, place = float(left.min()), int(left.argmin()) + least
+    rng = np.random.Generator(np.random.Philox(len(values)))
+    beaten = drawn = 0
+    sizes = [*_BATCHES]
+    while drawn < policy.change_permutations:
+        size = min(sizes.pop(0) if sizes else 1000, policy.change_permutations - drawn, max(1, 4_000_000 // len(values)))
+        permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
+        beaten += int((residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
+        drawn += size
+        if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
+            return None  # whatever the other permutations say (Besag and Clifford, Biometrika 78, 1991)
+    return start + place, (beaten + 1) / (drawn + 1)
+
+
+def welch_split(samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
+    """The best split of few points by Welch's test on all their seeds."""
+    least = 1 if min(len(each) for each in samples[start:end]) >= policy.change_least else policy.change_least
+    places = range(start + least, end - least + 1)
+    if not places:
+        return None
+    found = []
+    for place in places:
+        contrast = welch(np.concatenate(samples[start:place]), np.concatenate(samples[place:end]))
+        found.append((contrast.p, -abs(contrast.t or 0.0), place))
+    p, _, place = min(found)
+    p = min(1.0, p * len(found))
+    return (place, p) if p <= policy.change_welch else None
+
+
+def place_likelihood(values: Array) -> Array:
+    """Normalised likelihood of each split 1..n-1 of a segment that holds one change."""
+    ready = standardised(values)
+    count = len(values)
+    if ready is None or count < 3:
+        return np.full(max(1, count - 1), 1.0 / max(1, count - 1))
+    left = np.maximum(residuals(ready[None, :], 1)[0], 1e-12 * count)
+    logs = (2 - count) / 2 * np.log(left)
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def interval(likelihood: Array, level: float) -> tuple[int, int]:
+    """The central interval of the split (1 = before the second point) that holds `level` of the likelihood."""
+    grown = np.cumsum(likelihood)
+    low = int(np.searchsorted(grown, (1 - level) / 2))
+    high = int(np.searchsorted(grown, 1 - (1 - level) / 2 - 1e-12))
+    return low + 1, min(high, len(likelihood) - 1) + 1
+
+
+def rate_splits(counts: Array, prior: float) -> Array:
+    """Log Bayes factor of a change at each place against none."""
+    failures, runs = np.cumsum(counts[:, 0]), np.cumsum(counts[:, 1])
+    all_failures, all_runs = failures[-1], runs[-1]
+
+    def evidence(bad: Array, of: Array) -> Array:
+        return np.asarray(_lgamma(bad + prior) + _lgamma(of - bad + prior) - _lgamma(of + 2 * prior), dtype=np.float64)
+
+    whole = float(evidence(np.array([all_failures]), np.array([all_runs]))[0])
+    scale = 2 * math.lgamma(prior) - math.lgamma(2 * prior)
+    left = evidence(failures[:-1], runs[:-1])
+    right = evidence(all_failures - failures[:-1], all_runs - runs[:-1])
+    return np.asarray(left + right - whole - scale, dtype=np.float64)

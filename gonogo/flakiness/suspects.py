@@ -1,0 +1,43 @@
+"""Suspect seeds: one raises no flag; more seeds are run, and the statistics of all of them together decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gonogo.verdicts import POLICY as VERDICTS
+from gonogo.verdicts import Explanation, Policy, explain
+
+
+def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The statistics of one output over many seeds, in the names of stored statistics.
+
+    rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term adds the same to each, so that chance
+    averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count;
+    budget_ratio is the median, for one rare element is what makes a seed suspect. NaN, Inf and null say nothing here: a non-finite
+    output is unexplained by itself, before any pooling.
+    """
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, raw in row.items():
+            if isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw):
+                values.setdefault(name, []).append(abs(float(raw)))
+    found = {}
+    for name, numbers in values.items():
+        if name == "budget_ratio":
+            ordered = sorted(numbers)
+            found[name] = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        elif name == "chi" or name.endswith("_z"):
+            largest = max(numbers)
+            found[name] = largest * math.sqrt(sum((each / largest) ** 2 for each in numbers) / len(numbers)) if largest > 0 else 0.0
+        elif name.endswith("_z_max"):
+            found[name] = max(numbers)
+        elif name == "count" or name.endswith("_count"):
+            found[name] = math.fsum(numbers)
+    return found
+
+
+def settled(outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS) -> dict[str, Explanation]:
+    """For each output of a job with suspect seeds: what the pooled statistics say. Still suspect: no finding, and no all-clear."""
+    return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}

@@ -1,0 +1,180 @@
+"""Attribution on made-up histories of each kind, on the emulator's stale register, and on the table of a bug report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gonogo import tensix
+from gonogo.flakiness.attribution import Cause, attribute, beyond_chance
+from gonogo.flakiness.rates import Outcome, rate
+from gonogo.flakiness.samples import Sample, contexts
+from gonogo.inputs import generate, quantise
+from gonogo.suspicion import Suspicion
+from gonogo.tests import TestSpec
+
+PASSED, FAILED = Outcome.passed, Outcome.failed
+
+
+def sample(seed: int | None, outcome: Outcome = PASSED, **changed: Any) -> Sample:
+    """A run first in its own process on device 0."""
+    fields = {"repeat": 0, "device": "d0", "build": "b", "context": "isolated", "host_run": "h", "position": 0, "digest": f"s{seed}"}
+    return Sample(seed=seed, outcome=outcome, **{**fields, **changed})
+
+
+def cause(samples: Iterable[Sample]) -> Cause:
+    return attribute(samples).cause
+
+
+def test_a_seed_that_repeats_differently_is_nondeterminism() -> None:
+    runs = [sample(k, FAILED if (k + r) % 3 == 0 else PASSED, repeat=r, digest=f"{k}.{(k + r) % 3}") for k in range(8) for r in range(3)]
+    found = attribute(runs)
+    assert found.cause is Cause.nondeterministic
+    assert found.findings[0].compared.failures == 8
+    assert found.findings[0].examples[0]["seed"] == 0
+
+
+def test_equal_seeds_that_differ_by_device() -> None:
+    runs = [
+        sample(k, FAILED if d == "d1" else PASSED, repeat=r, device=d, digest=f"{k}{d}")
+        for k in range(4) for d in ("d0", "d1") for r in range(2)
+    ]
+    found = attribute(runs)
+    assert found.cause is Cause.device_dependent
+    assert found.causes == (Cause.device_dependent,)
+    assert found.findings[1].examples[0]["digests"] == {"d0": ["0d0"], "d1": ["0d1"]}
+
+
+def test_equal_seeds_that_differ_by_context() -> None:
+    runs = [
+        sample(k, FAILED if c == "group" else PASSED, repeat=r, context=c, digest=f"{k}{c}", position=3 if c == "group" else 0)
+        for k in range(4) for c in ("isolated", "group") for r in range(2)
+    ]
+    found = attribute(runs)
+    assert found.cause is Cause.context_dependent
+    assert [row.name for row in found.contexts] == ["isolated", "group"]
+
+
+def test_steady_seeds_of_which_some_fail_are_seed_sensitive() -> None:
+    assert cause(sample(k, FAILED if k < 3 else PASSED, repeat=r) for k in range(10) for r in range(2)) is Cause.seed_sensitive
+
+
+def test_without_a_repeat_the_seed_cannot_be_blamed() -> None:
+    found = attribute(sample(k, FAILED if k < 3 else PASSED) for k in range(10))
+    assert found.cause is Cause.unknown
+    assert "not enough seeds were run twice: 0 of 3" in found.words
+
+
+def test_all_red_is_broken_all_green_stable_and_two_runs_neither() -> None:
+    assert cause(sample(k, FAILED) for k in range(8)) is Cause.broken
+    assert cause(sample(k) for k in range(8)) is Cause.stable
+    assert cause([sample(0, FAILED), sample(1, FAILED)]) is Cause.unknown
+    assert attribute([]).words == "no runs"
+
+
+def test_hangs_are_apart() -> None:
+    runs = [sample(k) for k in range(8)] + [sample(8, Outcome.infrastructure, digest=None)]
+    found = attribute(runs)
+    assert found.cause is Cause.infrastructure
+    assert (found.failures.failures, found.lost.failures) == (0, 1)
+
+
+def test_a_sick_device_is_left_out() -> None:
+    runs = [sample(k) for k in range(8)] + [sample(k, FAILED, device="d1", digest="junk") for k in range(8)]
+    sick = {"d1": Suspicion("d1", 6, 6, ())}
+    assert attribute(runs).cause is Cause.device_dependent
+    assert attribute(runs, sick=sick).cause is Cause.stable
+    assert "6 of 6 unrelated tests" in attribute(runs, sick=sick).words
+    assert attribute(runs[8:], sick=sick).cause is Cause.sick_device
+
+
+def test_a_kernel_that_never_repeats_itself_shows_no_device_by_its_digests() -> None:
+    runs = [
+        sample(k, FAILED if (k + r) % 2 else PASSED, repeat=r, device=d, digest=f"{k}{r}{d}")
+        for k in range(20) for d in ("d0", "d1") for r in range(2)
+    ]
+    assert attribute(runs).causes == (Cause.nondeterministic,)
+    assert not beyond_chance(rate(20, 20), rate(40, 40))
+    assert beyond_chance(rate(20, 20), rate(0, 40))
+
+
+def test_outcomes_alone_show_a_context_where_seeds_are_not_controlled() -> None:
+    runs = [sample(None, FAILED, digest=None) for _ in range(15)]
+    runs += [sample(None, PASSED, digest=None, context="group", position=4) for _ in range(15)]
+    found = attribute(runs)
+    assert found.cause is Cause.context_dependent
+    assert found.findings[2].rows[0].name == "group"
+
+
+def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_finding() -> None:
+    # five runs each: alone, with 5 tests, with 12 tests, of which one passed
+    runs = [sample(None, FAILED, context=c, digest=None, host_run=f"{c}{k}", position=int(c != "isolated"))
+            for c in ("isolated", "5 tests", "12 tests") for k in range(5)]
+    runs[-1] = runs[-1]._replace(outcome=PASSED)
+    rows = contexts(runs)
+    passed = [(row.name, row.rate.runs, row.rate.runs - row.rate.failures) for row in rows]
+    assert passed == [("isolated", 5, 0), ("12 tests", 5, 1), ("5 tests", 5, 0)]
+    assert rows[0].p is None
+    assert rows[1].p == pytest.approx(1.0)
+    assert rows[1].higher is not None
+    assert rows[1].higher < 0.5
+    assert rows[1].to_json()["pass_rate"] == pytest.approx(0.2)
+    assert attribute(runs).cause is Cause.unknown  # one of fifteen: a difference between the groups would be chance
+
+
+def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
+    """Each seed first in a process, twice; and behind two different others: only what ran before changes its bytes."""
+    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [8, 96], "inputs": {"regime": "uniform", "low": -1, "high": 1}})
+
+    def run(seed: int, position: int) -> str:
+        given = quantise(test, generate(test, seed))
+        return tensix.run(test, given, "stale-register", position=position)["dx"].tobytes().hex()[:4000]
+
+    runs = []
+    for seed in range(4):
+        for repeat in range(2):
+            runs.append(sample(seed, PASSED, repeat=repeat, host_run=f"first{seed}{repeat}", digest=run(seed, 0)))
+            run(20 + repeat, 1)  # another seed leaves its lanes behind
+            runs.append(sample(seed, FAILED, repeat=repeat, host_run=f"behind{seed}{repeat}", position=1, digest=run(seed, 1)))
+    found = attribute(runs)
+    assert found.cause is Cause.context_dependent
+    assert not found.findings[0].holds
+    assert [row.name for row in found.contexts] == ["isolated", "isolated, not first"]
+
+
+def test_a_million_runs_are_attributed() -> None:
+    found = attribute([Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED) for k in range(1_000_000)])
+    assert found.cause is Cause.stable
+    assert found.findings[0].compared.runs == 500_000
+
+
+SAMPLES = st.builds(
+    Sample,
+    seed=st.none() | st.integers(0, 3),
+    repeat=st.integers(0, 2),
+    device=st.sampled_from("ab"),
+    build=st.sampled_from("xy"),
+    context=st.sampled_from(["isolated", "g"]),
+    host_run=st.sampled_from("pq"),
+    position=st.integers(0, 2),
+    digest=st.none() | st.sampled_from("123"),
+    outcome=st.sampled_from(list(Outcome)),
+)
+
+
+@given(st.lists(SAMPLES, max_size=40))
+def test_any_history_has_one_cause_and_its_json(runs: list[Sample]) -> None:
+    found = attribute(runs)
+    assert found.words
+    assert found.cause in found.causes
+    json.dumps(found.to_json(), allow_nan=False)
+    assert attribute(list(reversed(runs))).cause is found.cause
+
+
+def test_every_cause_says_what_it_means() -> None:
+    assert all(each.sentence for each in Cause)

@@ -1,0 +1,85 @@
+"""Sequential seeds: the published run lengths, its error rates, and what it says when it stops."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.sequential import Stopping, bounds, decide, fixed_seeds, more_for_suspects, plan
+
+
+def test_run_lengths_are_those_of_the_figures() -> None:
+    stable, flaky = plan(0.01), plan(0.1)
+    assert stable.mean_seeds == pytest.approx(64.7, abs=0.1)
+    assert flaky.mean_seeds == pytest.approx(37.7, abs=0.1)
+    assert stable.flaky <= 0.01
+    assert flaky.flaky >= 0.99
+    assert fixed_seeds() == 113
+    assert fixed_seeds(most=100) is None
+
+
+def test_a_test_that_always_passes_stops_after_49_seeds_and_saves_the_rest() -> None:
+    first = decide(0, 0, 500)
+    assert (first.state, first.needed) == (Stopping.more, 49)
+    assert decide(0, 48, 500).needed == 1
+    found = decide(0, 49, 500, durations_ms=[100.0] * 49)
+    assert found.state is Stopping.stable
+    assert found.saved_ms == pytest.approx(45_100)
+    stopped = "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1"
+    assert found.words == f"{stopped}; 45.1 s of device time saved"
+
+
+def test_two_failures_in_a_row_are_flaky() -> None:
+    assert decide(1, 1, 500).state is Stopping.more
+    assert decide(2, 2, 500).state is Stopping.flaky
+
+
+def test_a_logic_bug_stops_at_once_unless_asked_for_more() -> None:
+    assert decide(0, 1, 500, unexplained=1).state is Stopping.wrong
+    assert decide(0, 1, 500, unexplained=1, to_the_end=True).state is Stopping.more
+
+
+def test_the_largest_number_ends_it_undecided() -> None:
+    assert decide(1, 50, 50).state is Stopping.undecided
+    assert decide(0, 10, 10).needed == 0
+
+
+def test_clocks_that_go_back_are_left_out_of_the_time_saved() -> None:
+    assert decide(0, 49, 59, durations_ms=[-5.0, float("nan"), float("inf"), 10.0]).saved_ms == 100
+    assert decide(0, 49, 59, durations_ms=[-5.0, None]).saved_ms is None
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 10**6))
+def test_any_counts_are_decided_and_needed_seeds_decide(failures: int, passes: int, most: int) -> None:
+    found = decide(failures, failures + passes, most)
+    json.dumps(found.to_json(), allow_nan=False)
+    if found.state is Stopping.more:
+        assert 1 <= found.needed <= most - failures - passes
+        later = decide(failures, failures + passes + found.needed, most)
+        assert later.stopped
+        assert not decide(failures, failures + passes + found.needed - 1, most).stopped
+    else:
+        assert found.needed == 0
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for failures, seeds, most in ((2, 1, 10), (-1, 1, 10), (0, 1, 0)):
+        with pytest.raises(ValueError, match="can't be"):
+            decide(failures, seeds, most)
+    with pytest.raises(ValueError, match="no rate"):
+        plan(1.5)
+    assert bounds()[0] < 0 < bounds()[1]
+    assert plan(0.0).mean_seeds == 49
+    assert plan(1.0).mean_seeds == 2
+    assert plan(0.01, most=5).undecided > 0.9
+
+
+def test_suspects_add_eight_seeds_at_most_twice() -> None:
+    assert [more_for_suspects(1, rounds) for rounds in range(4)] == [8, 8, 0, 0]
+    assert more_for_suspects(0, 0) == 0
+    assert POLICY.suspect_rounds == 2
+    assert all(each.sentence for each in Stopping)

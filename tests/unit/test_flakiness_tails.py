@@ -1,0 +1,145 @@
+"""Latent flakes and grades: fits against known tails, bounds that hold, the two axes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from gonogo.flakiness.grades import Sharpness, Stability, grade, hollow, sharpness, stability
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.rates import rate
+from gonogo.flakiness.suspects import pooled, settled
+from gonogo.flakiness.tails import pareto_fit, survival, tail
+from gonogo.verdicts import Explanation
+
+
+def exponential(seeds: int, true: float, stream: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """tolerance_ratios of which `true` are above 1."""
+    return np.random.default_rng(stream).exponential(size=seeds) / -np.log(true)
+
+
+@pytest.mark.parametrize("shape", [-0.3, 0.0, 0.3])
+def test_the_fit_finds_the_shape_and_scale_of_a_pareto_tail(shape: float) -> None:
+    uniform = np.random.default_rng(1).random((20, 1000))
+    excess = -np.log(uniform) if shape == 0 else (uniform**-shape - 1) / shape
+    shapes, scales = pareto_fit(np.sort(2.5 * excess, axis=1))
+    assert float(shapes.mean()) == pytest.approx(shape, abs=0.03)
+    assert float(scales.mean()) == pytest.approx(2.5, rel=0.03)
+
+
+def test_survival_of_known_shapes() -> None:
+    found = survival(1.0, np.array([0.0, 1.0, -0.5]), np.array([1.0, 1.0, 0.4]))
+    assert found == pytest.approx([np.exp(-1), 0.5, 0.0])
+
+
+def test_the_predicted_rate_is_near_the_true_one_and_the_bound_above() -> None:
+    predictions = [tail(exponential(200, 0.004, stream)) for stream in range(60)]
+    assert float(np.median([each.predicted for each in predictions if each.predicted is not None])) == pytest.approx(0.004, rel=0.35)
+    assert sum((each.upper or 0) >= 0.004 for each in predictions) >= 55
+
+
+def test_nothing_is_predicted_beyond_ten_times_the_seeds() -> None:
+    found = tail(np.random.default_rng(2).random(50) * 0.1)
+    assert found.predicted == pytest.approx(1 / 500)
+    assert found.at_most
+    assert found.words.startswith("at most 2 failures per thousand seeds")
+
+
+def test_too_few_seeds_are_said_to_be_so() -> None:
+    found = tail([0.1, 0.2, 0.3])
+    assert found.words == "not enough seeds: 3 of 20"
+    assert found.predicted is None
+    assert tail([]).words == "not enough seeds: 0 of 20"
+    assert tail([float("nan")] * 100).words == "not enough seeds: 0 of 20"
+    assert tail([float("nan")] * 100).left_out == 100
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1e-300, 1.0])
+def test_equal_ratios_have_no_tail_but_a_bound_by_their_count(value: float) -> None:
+    found = tail([value] * 40)
+    assert found.thresholds == ()
+    assert found.upper == pytest.approx(0.0466, abs=1e-3)  # Jeffreys, one-sided: 0 of 40
+    assert "no tail to fit" in found.words
+
+
+def test_infinite_ratios_and_failures_count() -> None:
+    found = tail([*exponential(100, 0.01), np.inf, np.inf])
+    assert found.failures.failures >= 2
+    assert found.predicted is not None
+    assert found.predicted > 2 / 102
+    most = tail([5.0 + k for k in range(40)])
+    assert most.predicted == 1
+    assert "too many above the limit" in most.words
+
+
+def test_a_million_seeds_take_no_longer_than_a_moment() -> None:
+    began = time.perf_counter()
+    found = tail(exponential(1_000_000, 1e-5))
+    assert time.perf_counter() - began < 10
+    assert found.predicted == pytest.approx(1e-5, rel=0.7)
+
+
+@given(arrays.arrays(np.float64, st.integers(0, 200), elements=st.floats(width=64)))
+def test_any_numbers_have_an_answer(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+    found = tail(values)
+    json.dumps(found.to_json(), allow_nan=False)
+    if found.predicted is not None:
+        assert found.upper is not None
+        assert 0 <= found.predicted <= found.upper <= 1
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.999, 1.0, 1.5]), min_size=20, max_size=120))
+def test_ties_have_an_answer(values: list[float]) -> None:
+    found = tail(values)
+    assert found.upper is not None
+    assert found.predicted is not None
+    assert 0 < found.predicted <= found.upper <= 1
+
+
+def test_a_tail_does_not_depend_on_the_order_and_repeats() -> None:
+    values = exponential(64, 0.01)
+    assert tail(values) == tail(values[::-1].copy())
+
+
+def test_stability_of_each_kind() -> None:
+    near, far = tail(exponential(200, 0.004)), tail(exponential(200, 1e-9))
+    assert stability(rate(0, 200), near)[0] is Stability.marginal
+    assert stability(rate(0, 200), far)[0] is Stability.robust
+    assert stability(rate(3, 5), None)[0] is Stability.flaky
+    assert stability(rate(8, 8), None)[0] is Stability.broken
+    assert stability(rate(0, 3), None) == (Stability.unknown, "not enough seeds: 3 of 20")
+    assert stability(rate(2, 2), None)[0] is Stability.unknown
+    assert stability(rate(0, 0), None) == (Stability.unknown, "UNKNOWN: no run")
+
+
+def test_sharpness_and_hollow() -> None:
+    assert sharpness({})[0] is Sharpness.unmeasured
+    assert sharpness({"cannot-show": rate(0, 0)})[0] is Sharpness.unmeasured
+    assert sharpness({"drop-s1": rate(0, 8), "cannot-show": rate(0, 0)})[0] is Sharpness.sharp
+    found, words = sharpness({"drop-s1": rate(0, 8), "last-block-only": rate(8, 8)})
+    assert found is Sharpness.blunt
+    assert words.startswith("1 of 2 known-wrong kernels pass: last-block-only 8 of 8")
+    green = hollow(["pass", "pass_by_tolerance", "fail", "hang"])
+    assert (green.failures, green.runs) == (1, 2)
+    graded = grade(rate(0, 200), tail(exponential(200, 0.004)), {"drop-s1": rate(1, 8)}, green)
+    assert graded.latent
+    assert graded.hollow
+    json.dumps(graded.to_json(), allow_nan=False)
+    assert all(each.sentence for each in (*Stability, *Sharpness))
+
+
+def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> None:
+    quiet = {"row_z": 1.0, "chi": 1.0, "budget_ratio": 0.9, "row_z_max": 3.0, "row_z_count": 32, "count": 3072}
+    chance = [quiet | {"row_z": 4.5}] + [quiet] * 8
+    wrong = [quiet | {"row_z": 4.5}] * 9
+    assert settled({"dx": chance}) == {"dx": Explanation.explained}
+    assert settled({"dx": wrong}) == {"dx": Explanation.suspect}
+    assert pooled([{"row_z": None, "chi": float("nan")}]) == {}
+    assert pooled([])  == {}
+    assert POLICY.suspect_seeds == 8
