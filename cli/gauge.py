@@ -182,7 +182,7 @@ def _document(path: Path) -> Any:
         import yaml
 
         return yaml.safe_load(text)
-    except ImportError as problem:
+    except ModuleNotFoundError as problem:
         raise JobError(f"{path} needs the package pyyaml; a .json or .toml file needs none") from problem
     except (OSError, ValueError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem

@@ -32,7 +32,8 @@ def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> 
     out.print(Text(f"{entry.name}, {seeds}", style="bold"), soft_wrap=True)
     for table in (parts(result), windows(result), gates(result)):
         out.print(table)
-    out.print(Text.assemble("the test is ", (result.sharpness.value, COLOURS[result.sharpness]), f". {result.words}{beyond(tried)}"), soft_wrap=True)
+    grade = (result.sharpness.value, COLOURS[result.sharpness])
+    out.print(Text.assemble("the test is ", grade, f". {result.words}{beyond(tried)}"), soft_wrap=True)
 
 
 def beyond(tried: Sequence[Tried]) -> str:

@@ -57,11 +57,11 @@ def spelt(tolerance: Tolerances) -> str:
 
 
 def best(windows: Sequence[Window], no_go: Sequence[Row]) -> Window | None:
-    """The window with the fewest wrong runs missed; of equals the one with the most room, then the first."""
+    """The window that misses the fewest wrong parts, then runs; of equals the one with the most room, then the first."""
     usable = [each for each in windows if each.usable]
     if not usable or not no_go:
         return usable[0] if usable else None
-    return min(usable, key=lambda each: (sum(each.missed.values()), -each.room))
+    return min(usable, key=lambda each: (len(each.missed), sum(each.missed.values()), -each.within_reach))
 
 
 def advice(windows: Sequence[Window], no_go: Sequence[Row]) -> Advice:

@@ -41,11 +41,23 @@ class Comparator:
             return math.inf
         return max(float(found), 0.0)
 
+    @property
+    def largest(self) -> float:
+        """Deviations from here on bound nothing: a PCC of 0 is no correlation at all."""
+        return 1.0 if self.name == "pcc" else math.inf
+
+    def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
+        """Whether the output is outside what `tolerance` gave, compared as gonogo.verdicts.within does."""
+        deviation = self.deviation(numbers)
+        if self.name == "pcc":
+            return not 1.0 - deviation >= tolerance["pcc"]
+        return deviation > tolerance["atol" if self.name == "allclose" else self.name]
+
     def tolerance(self, deviation: float) -> dict[str, float]:
         """The tolerance that lets pass what deviates by no more."""
         if self.name == "allclose":
             return {"rtol": self.rtol or 0.0, "atol": deviation}
-        return {"pcc": max(1.0 - deviation, -1.0)} if self.name == "pcc" else {self.name: deviation}
+        return {"pcc": 1.0 - deviation} if self.name == "pcc" else {self.name: deviation}
 
 
 def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:

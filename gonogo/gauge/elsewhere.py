@@ -42,7 +42,7 @@ def candidates(test: TestSpec) -> list[Elsewhere]:
             found.append(Elsewhere(f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
     else:
         found = [
-            Elsewhere("offset x", "x has a mean: a wrong mean moves every element.", {"x": {"regime": "offset", "offset": 1.0, "std": 1.0}}),
+            Elsewhere("offset x", "x has a mean: a wrong one moves every element.", {"x": {"regime": "offset", "offset": 1.0, "std": 1.0}}),
             Elsewhere("hot tile of x", "The mean comes from the middle tile alone.",
                       {"x": {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}}),
             Elsewhere("small x", "A variance near epsilon: a wrong epsilon scales y.", {"x": {"regime": "normal", "mean": 0, "std": 1e-3}}),

@@ -38,7 +38,8 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     shared = fields.mapping(defaults.pop("test", None) or {}, "defaults.test")
     tests = whole.get("tests")
     if not isinstance(tests, list) or not 1 <= len(tests) <= MAX_TESTS:
-        raise FieldError("tests", None if tests is None else type(tests).__name__, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
+        shown = len(tests) if isinstance(tests, list) else tests
+        raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
     found = []
     for place, each in enumerate(tests):
         path = f"tests[{place}]"

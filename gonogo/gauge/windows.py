@@ -109,7 +109,7 @@ def window(comparator: Comparator, go: Sequence[Row], no_go: Sequence[Row], outp
         values = [comparator.deviation(row["outputs"][name]) for row in go if name in row["outputs"]]
         known = [comparator.deviation(row["edges"][name]) for row in go if row.get("edges") and name in row["edges"]]
         edge = max((*values, *known), default=math.inf)
-        if math.isfinite(edge):
+        if edge < comparator.largest:
             lower[name], tails[name] = edge, Tail.of(values)
     rooms = [(row["part"], _room(comparator, row, lower)) for row in no_go]
     missed: dict[str, int] = {}
@@ -140,14 +140,8 @@ def _room(comparator: Comparator, row: Row, lower: Mapping[str, float]) -> float
 def rejects(comparators: Mapping[Comparator, Tolerances], row: Row) -> bool:
     """Whether any of the tolerances is exceeded on any output of the row."""
     return any(
-        comparator.deviation(row["outputs"][name]) > _limit(comparator, tolerance)
+        comparator.exceeded(row["outputs"][name], tolerance)
         for comparator, tolerances in comparators.items()
         for name, tolerance in tolerances.items()
         if name in row["outputs"]
     )
-
-
-def _limit(comparator: Comparator, tolerance: Mapping[str, float]) -> float:
-    if comparator.name == "allclose":
-        return tolerance["atol"]
-    return 1.0 - tolerance["pcc"] if comparator.name == "pcc" else tolerance[comparator.name]
