@@ -83,7 +83,7 @@ class Tried:
         """In one sentence."""
         advice = self.gauge.advice
         does = "does" if advice.works else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
-        said = f"With inputs \"{self.where.name}\" {spelt(advice.tolerance)} {does}"
+        said = f'With inputs "{self.where.name}" {spelt(advice.tolerance)} {does}'
         if self.gains:
             said += f", among them {', '.join(self.gains)}"
         return said + (f"; lost there: {', '.join(self.loses)}." if self.loses else ".")

@@ -57,9 +57,7 @@ def rtols_of(test: TestSpec) -> tuple[float, ...]:
 def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
     """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx in rows, as the domain has them."""
     flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
-    return {
-        name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1]) for name, a in flat.items()
-    }
+    return {name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1]) for name, a in flat.items()}
 
 
 def given_to(part: Part, drawn: Drawn) -> Arrays:

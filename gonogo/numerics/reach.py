@@ -41,9 +41,7 @@ def can_show(test: TestSpec, given: Mapping[str, NDArray[Any]], ideal: Mapping[s
     return False
 
 
-def shows(
-    test: TestSpec, given: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[np.floating]], profile: str | None
-) -> bool:
+def shows(test: TestSpec, given: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[np.floating]], profile: str | None) -> bool:
     """The same in one fused pass, for large shapes, with the outputs rounded to float32 (which alone is within any budget).
 
     `outputs` may also be a kernel's own: a right kernel's rounding is within B and four deviations, so what it shows is a fault.

@@ -95,9 +95,9 @@ def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
 
 
 def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
-    found = report(run("--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "1", "--atol", "0.5", "--json"))
+    found = report(run("--shape", "16,130", "--seeds", "1", "--atol", "0.5", "--json"))
     assert not found["advice"]["works"]
-    assert {each["name"] for each in found["elsewhere"]} >= {"offset x", "small x"}
+    assert {each["name"] for each in found["elsewhere"]} >= {"offset dy", "offset x and dy"}
     assert all(each["advice"]["words"] for each in found["elsewhere"])
 
 
@@ -159,7 +159,10 @@ def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(run
 
 
 def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
-    data = {"defaults": {"seeds": 5, "builds": ["b"], "executor": "mine"}, "tests": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}]}
+    data = {
+        "defaults": {"seeds": 5, "builds": ["b"], "executor": "mine"},
+        "tests": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
+    }
     (entry,) = parse(data, seeds=3)
     assert (entry.seeds, entry.builds, entry.executor, entry.name) == (5, ("b",), "mine", "layernorm_fw 2x32")
 

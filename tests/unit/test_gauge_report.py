@@ -40,7 +40,16 @@ def row(part: str, error: float, *, seed: int = 0, able: bool | None = None, edg
     edges = None if edge is None else {"dx": {**numbers(edge), "alarm": 0.0}}
     explanation = "explained" if able is None else "unexplained"
     outputs = {"dx": numbers(error, **more)}
-    return {"part": part, "kind": kind, "seed": seed, "able": able, "verdict": "pass", "explanation": explanation, "outputs": outputs, "edges": edges}
+    return {
+        "part": part,
+        "kind": kind,
+        "seed": seed,
+        "able": able,
+        "verdict": "pass",
+        "explanation": explanation,
+        "outputs": outputs,
+        "edges": edges,
+    }
 
 
 TEST = spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.5}})
@@ -136,7 +145,16 @@ def test_nan_is_rejected_by_every_comparator_and_a_right_kernel_s_nan_leaves_no_
 
 
 def test_runs_without_numbers_count_into_no_rate() -> None:
-    crashed = {"part": "correct", "kind": "go", "seed": 1, "able": None, "verdict": "crash", "explanation": "unjudged", "outputs": {}, "edges": None}
+    crashed = {
+        "part": "correct",
+        "kind": "go",
+        "seed": 1,
+        "able": None,
+        "verdict": "crash",
+        "explanation": "unjudged",
+        "outputs": {},
+        "edges": None,
+    }
     found = report(TEST, [row("correct", 0.01, edge=0.02), crashed])
     assert found.false_alarms["correct"] == Rate(0, 1)
     assert found.broken == {"correct": 1}
@@ -178,7 +196,9 @@ errors = st.one_of(st.just(0.0), st.floats(min_value=1e-12, max_value=1e6))
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(errors, max_size=12), st.lists(st.tuples(errors, st.booleans()), max_size=12))
-def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_says(right: list[float], wrong: list[tuple[float, bool]]) -> None:
+def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_says(
+    right: list[float], wrong: list[tuple[float, bool]]
+) -> None:
     rows = [row("correct", error, seed=seed, edge=error) for seed, error in enumerate(right)]
     rows += [row(f"bug {seed % 3}", error, seed=seed, able=able) for seed, (error, able) in enumerate(wrong)]
     found = report(TEST, rows)
