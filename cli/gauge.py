@@ -100,7 +100,10 @@ def gauge(
             task = bars.add_task(entry_.name, total=None, note="", visible=not as_json)
 
             def tell(total: int, name: str, task: Any = task) -> None:
-                bars.update(task, total=total, advance=1 if name else 0, note=name)
+                if name:
+                    bars.update(task, total=total, advance=1, note=name)
+                else:  # from the start, also with other inputs
+                    bars.update(task, total=total, completed=0)
 
             found.append((entry_, *gauged(entry_, search=search, deadline=deadline, tell=tell)))
     _finish(found, single=file is None, as_json=as_json, fail_on=fail_on)
@@ -121,7 +124,11 @@ def gauged(
     tried = []
     for where in elsewhere.candidates(entry.test):
         other = replace(entry, test=replace(entry.test, inputs=where.inputs), seeds=min(entry.seeds, SEARCH_SEEDS))
-        there = report.report(other.test, _rows(other, deadline, tell))
+
+        def told(total: int, name: str, inputs: str = where.name) -> None:
+            tell(total, name and f"{name}, {inputs}")
+
+        there = report.report(other.test, _rows(other, deadline, told))
         tried.append(elsewhere.Tried.of(here, where, there))
     return here, tried
 

@@ -25,8 +25,8 @@ class Elsewhere:
 def candidates(test: TestSpec) -> list[Elsewhere]:
     """Inputs for the test's kernel, the likeliest first; those that the test has already are left out.
 
-    With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it; where x and dy rise together so is
-    s2. A sum over the one hot tile is nothing without that tile, and twice as much with the first tile's values as padding.
+    With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it. A sum
+    over the one hot tile is nothing without that tile, and twice as much with the first tile's values as padding.
     """
     gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
     if test.kernel == "layernorm_bw":
@@ -34,10 +34,8 @@ def candidates(test: TestSpec) -> list[Elsewhere]:
         found = [
             Elsewhere("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset, "gamma": gamma}),
             Elsewhere("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset, "gamma": gamma}),
-            Elsewhere("ramp x and dy", "x and dy rise together: s1 and s2 become as large as dx.",
-                      {"x": {"regime": "ramp", "low": -1, "high": 1}, "dy": {"regime": "ramp", "low": 0, "high": 2}, "gamma": gamma}),
         ]  # fmt: skip
-        for where, tile in (("first", 0), ("middle", -(-test.features // 32) // 2)):
+        for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
             hot = {"regime": "hot_tile", "tile": tile, "value": 64}
             found.append(Elsewhere(f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
     else:
