@@ -90,7 +90,8 @@ def measured(
     if part.kind is Kind.no_go:
         row["able"] = able(part, drawn, outputs, profile)
     elif with_edges:
-        found = edges.edges(test, drawn.raw, drawn.given, profile, rtols_of(test))
+        chi = {name: numbers.get("chi") for name, numbers in declared.items()}
+        found = edges.edges(test, drawn.raw, drawn.given, profile, rtols_of(test), chi=chi)
         row["edges"] = {name: found[name].to_json() for name in declared}
     return row
 

@@ -58,6 +58,7 @@ class _Sums:
 
     edges: Edges
     allclose: tuple[float, float] | None
+    shrink: float = 1.0  # of the variance, for the alarm only
     count: int = 0
     distances: float = 0.0  # squares of what quantising moved the reference
     variances: float = 0.0
@@ -92,7 +93,7 @@ class _Sums:
         if self.allclose is not None:
             rtol, atol = self.allclose
             step = output_step(expected.reference, expected.out, expected.out_block)
-            self.silent += silence(distance, atol + rtol * size, bound, variance, step)
+            self.silent += silence(distance, atol + rtol * size, bound, self.shrink * variance, step)
 
     def finished(self) -> Edges:
         """The edges of the whole output."""
@@ -145,19 +146,29 @@ def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
 
 
 def edges(
-    test: TestSpec, raw: Mapping[str, NDArray[Any]], given: Mapping[str, NDArray[Any]], profile: str | None, rtols: Sequence[float]
+    test: TestSpec,
+    raw: Mapping[str, NDArray[Any]],
+    given: Mapping[str, NDArray[Any]],
+    profile: str | None,
+    rtols: Sequence[float],
+    *,
+    chi: Mapping[str, float | None] | None = None,
 ) -> dict[str, Edges]:
     """The edges of every output for one seed: min(B, 7.5 s) for |e|, plus the distance of the quantised and the raw reference.
 
     raw, given: as gonogo.inputs makes them. For the norms (Frobenius, PCC) the expected square of the error, with chi at the most
     that is still explained. Rows of which nothing can be said make the edges infinite: a right kernel may give anything there.
+    chi: output -> what a right kernel's run showed. s is chosen not to be too small; the chance of an alarm takes chi s for it, where
+    that is smaller. The edges don't.
     """
     references = layernorm.reference(test, raw)
     found: dict[str, _Sums] = {}
     for name, expected, rows, columns in _blocks(test, given, profile):
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
-        sums = found.setdefault(name, _Sums(Edges(dict.fromkeys(rtols, 0.0)), allclose))
+        shown = (chi or {}).get(name)
+        shrink = 1.0 if shown is None else min(1.0, shown) ** 2
+        sums = found.setdefault(name, _Sums(Edges(dict.fromkeys(rtols, 0.0)), allclose, shrink))
         reference = np.asarray(references[name], np.float64)
         matrix = reference.reshape(1, -1)[:, columns] if reference.ndim == 1 else reference[rows]
         sums.add(expected, matrix)
