@@ -40,6 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "background": Entry("cli.processes:background", RUN, "Run the dispatcher, the ingest of results, the reaper and the delivery."),
     "worker": Entry("cli.processes:worker", RUN, "Run a device worker: takes chunks from its queue and runs kernels."),
     "check": Entry("cli.check:check", LOCAL, "Run a test here and judge every seed."),
+    "gauge": Entry("cli.gauge:gauge", LOCAL, "Measure a test with right and wrong kernels: its misses, and the tolerance it should have."),
     "judge": Entry("cli.judge:judge", LOCAL, "Judge stored .npy tensors against a test."),
     "submit": Entry("cli.submit:submit", SERVER, "Submit a job; with --watch, wait for its verdict."),
     "watch": Entry("cli.jobs:watch", SERVER, "Follow a job until it ends."),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gonogo import tensix
 from gonogo.judging import judge
 from gonogo.numerics import compare, directions, expected, layernorm
-from gonogo.numerics.reach import DIRECTION, can_show
+from gonogo.numerics.reach import DIRECTION, can_show, shows
 from gonogo.verdicts import Explanation
 
 PROFILE = "tt-train"
@@ -127,10 +127,10 @@ def test_an_effect_shows_on_a_direction_beyond_four_deviations(case: Case) -> No
     effect[3] = wanted.bound[3]
     one = directions.scores(wanted, row, effect, compare.golden_of(wanted)).largest
     assert one is not None
-    for z, shows in ((0.9 * DIRECTION, False), (1.1 * DIRECTION, True)):
+    for z, able in ((0.9 * DIRECTION, False), (1.1 * DIRECTION, True)):
         scaled = effect * z / one
         assert (np.abs(scaled) < wanted.bound).all()
-        assert can_show(case.test, case.given, ideal_with(case, scaled), PROFILE) is shows
+        assert can_show(case.test, case.given, ideal_with(case, scaled), PROFILE) is able
 
 
 def test_a_non_finite_effect_shows_and_an_absent_output_does_not_count(case: Case) -> None:
@@ -145,3 +145,21 @@ def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
     outputs = layernorm.reference(constant.test, constant.given)
     assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, PROFILE)
     assert can_show(constant.test, constant.given, {"mean": outputs["mean"] + 5}, PROFILE)  # the mean is known all the same
+
+
+@pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
+@pytest.mark.parametrize("fields", [{}, {"regime": "constant"}, {"regime": "small"}, {"numerics": {"statistics": "own"}}], ids=str)
+def test_the_fused_answer_is_that_of_the_definition(kernel: str, fields: dict[str, Any]) -> None:
+    for seed, shape in enumerate([(16, 64), (40, 130)]):
+        case = Case.of(spec(kernel, shape, **fields), seed)
+        for build, defect in tensix.DEFECTS.items():
+            if defect.plan.fate is None:
+                ideal = tensix.ideal(case.test, case.given, build)
+                assert shows(case.test, case.given, ideal, PROFILE) is can_show(case.test, case.given, ideal, PROFILE), build
+
+
+def test_a_right_kernel_s_own_rounding_shows_nothing_and_a_wrong_one_s_output_shows() -> None:
+    for kernel in ("layernorm_bw", "layernorm_fw"):
+        case = Case.of(spec(kernel, (40, 130)))
+        assert not shows(case.test, case.given, case.emulated(), PROFILE)
+        assert shows(case.test, case.given, case.emulated("gamma-shifted-tile"), PROFILE)

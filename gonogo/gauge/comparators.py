@@ -1,0 +1,75 @@
+"""Comparators as one number each: how large a tolerance an output would need, and the tolerance that a number stands for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Literal
+
+STORED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
+"""The rtols that every stored row can be judged at (gonogo.numerics.compare.NEEDED_RTOLS; a test compares them: this module loads no
+NumPy)."""
+
+Name = Literal["allclose", "pcc", "frobenius", "ulp"]
+
+
+@dataclass(frozen=True)
+class Comparator:
+    """allclose at one rtol, PCC, relative Frobenius or ULP. Its *deviation* grows with the error: the least atol, 1 - PCC, the
+    relative Frobenius error, the largest distance in ulps."""
+
+    name: Name
+    rtol: float | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.rtol is None else f"{self.name} rtol {self.rtol:g}"
+
+    def deviation(self, numbers: Mapping[str, Any]) -> float:
+        """Of one output's statistics, or of its edges: infinite where NaN or Inf was given, where the metric is undefined (which isn't
+        met) and where no number was stored."""
+        if numbers.get("nonfinite"):
+            return math.inf
+        found: object
+        if self.name == "allclose":
+            needed = numbers.get("needed_atol")
+            found = next((a for r, a in needed.items() if float(r) == self.rtol), None) if isinstance(needed, Mapping) else None
+        else:
+            found = numbers.get({"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}[self.name])
+        if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
+            return math.inf
+        return max(float(found), 0.0)
+
+    @property
+    def largest(self) -> float:
+        """Deviations from here on bound nothing: a PCC of 0 is no correlation at all."""
+        return 1.0 if self.name == "pcc" else math.inf
+
+    def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
+        """Whether the output is outside what `tolerance` gave, compared as gonogo.verdicts.within does."""
+        deviation = self.deviation(numbers)
+        if self.name == "pcc":
+            return not 1.0 - deviation >= tolerance["pcc"]
+        return deviation > tolerance["atol" if self.name == "allclose" else self.name]
+
+    def tolerance(self, deviation: float) -> dict[str, float]:
+        """The tolerance that lets pass what deviates by no more."""
+        if self.name == "allclose":
+            return {"rtol": self.rtol or 0.0, "atol": deviation}
+        return {"pcc": 1.0 - deviation} if self.name == "pcc" else {self.name: deviation}
+
+
+def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
+    """Those that are advised on: allclose at the stored rtols and at `rtols`, PCC, Frobenius, ULP."""
+    return (
+        *(Comparator("allclose", rtol) for rtol in sorted({*STORED_RTOLS, *rtols})),
+        Comparator("pcc"),
+        Comparator("frobenius"),
+        Comparator("ulp"),
+    )
+
+
+def above(value: float, digits: int) -> float:
+    """The least number of so many significant digits that isn't below the value."""
+    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)))

@@ -1,0 +1,102 @@
+"""Other inputs that are tried where no tolerance works: they make a wrong term large against the rounding of a right one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gonogo.gauge.advice import spelt
+from gonogo.gauge.report import Gauge
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Inputs under a short name, and what they make large."""
+
+    name: str
+    sentence: str
+    inputs: dict[str, Any]
+
+
+def candidates(test: TestSpec) -> list[Elsewhere]:
+    """Inputs for the test's kernel, the likeliest first; those that the test has already are left out.
+
+    With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it. A sum
+    over the one hot tile is nothing without that tile, and twice as much with the first tile's values as padding.
+    """
+    gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
+    if test.kernel == "layernorm_bw":
+        offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
+        found = [
+            Elsewhere("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset, "gamma": gamma}),
+            Elsewhere("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset, "gamma": gamma}),
+        ]  # fmt: skip
+        for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
+            hot = {"regime": "hot_tile", "tile": tile, "value": 64}
+            found.append(Elsewhere(f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
+    else:
+        found = [
+            Elsewhere("offset x", "x has a mean: a wrong one moves every element.", {"x": {"regime": "offset", "offset": 1.0, "std": 1.0}}),
+            Elsewhere("hot tile of x", "The mean comes from the middle tile alone.",
+                      {"x": {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}}),
+            Elsewhere("small x", "A variance near epsilon: a wrong epsilon scales y.", {"x": {"regime": "normal", "mean": 0, "std": 1e-3}}),
+        ]  # fmt: skip
+    return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the gauge says of the test with other inputs, against what it says with its own."""
+
+    where: Elsewhere
+    gauge: Gauge
+    gains: tuple[str, ...]
+    """Wrong parts that the tolerance advised there rejects and the one advised here doesn't."""
+    loses: tuple[str, ...]
+    """Wrong parts that the one here rejects, and that pass there or can't show."""
+
+    @classmethod
+    def of(cls, here: Gauge, where: Elsewhere, there: Gauge) -> Tried:
+        """Compares the two gauges."""
+        ours, theirs = _rejected(here), _rejected(there)
+        return cls(where, there, tuple(p for p in theirs if p not in ours), tuple(p for p in ours if p not in theirs))
+
+    def to_json(self) -> dict[str, Any]:
+        """{"name", "inputs", "advice", "gains", "loses"}."""
+        return {
+            "name": self.where.name,
+            "sentence": self.where.sentence,
+            "inputs": self.where.inputs,
+            "advice": {**self.gauge.advice.to_json(), "words": self.gauge.advice.words},
+            "gains": list(self.gains),
+            "loses": list(self.loses),
+        }
+
+    @property
+    def words(self) -> str:
+        """In one sentence."""
+        advice = self.gauge.advice
+        does = "does" if advice.works else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
+        said = f'With inputs "{self.where.name}" {spelt(advice.tolerance)} {does}'
+        if self.gains:
+            said += f", among them {', '.join(self.gains)}"
+        return said + (f"; lost there: {', '.join(self.loses)}." if self.loses else ".")
+
+
+def _rejected(gauge: Gauge) -> list[str]:
+    return [part for part in gauge.advice.parts if part not in gauge.advice.missed] if gauge.advice.tolerance else []
+
+
+def cover(tried: Sequence[Tried]) -> list[Tried]:
+    """The inputs to add to the test's own, the one that rejects most of what is missed first, each for what it adds to the others."""
+    left = {part for each in tried for part in each.gains}
+    found: list[Tried] = []
+    while left:
+        each = max(tried, key=lambda one: len(left & set(one.gains)))
+        found.append(each)
+        left -= set(each.gains)
+    return found

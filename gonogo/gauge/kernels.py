@@ -1,0 +1,79 @@
+"""The parts of the gauge: right kernels in several arithmetics (GO), known-wrong ones (NO-GO)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from gonogo.builds import EMULATOR
+from gonogo.tensix.defects import DEFECTS
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+
+class Kind(StrEnum):
+    """Which end of the gauge a part is."""
+
+    go = "go"
+    """Right: it must pass."""
+    no_go = "no_go"
+    """Wrong: it must fail, where it can show."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kernel that the test is measured with.
+
+    Attributes:
+        name: unique among the parts.
+        kind: right or wrong.
+        sentence: what it is, in one line.
+        build, executor: what runs it.
+        test: what it is asked to run: the test itself, or with other numerics.
+        judged: whose budget judges it: the test itself, or `test` where the other numerics have a budget of their own.
+        turned: rows and columns are given in reverse order and the outputs turned back: the sums run in another order.
+        unsure: whether a fault can show must be read off its outputs: nothing says what it does without rounding.
+    """
+
+    name: str
+    kind: Kind
+    sentence: str
+    build: str
+    test: TestSpec
+    judged: TestSpec
+    executor: str = EMULATOR
+    turned: bool = False
+    unsure: bool = False
+
+
+def right(test: TestSpec) -> list[Part]:
+    """The right kernels of the emulator; those whose switch the test sets already are left out."""
+    numerics = test.numerics
+    found = [
+        Part("correct", Kind.go, "The right kernel.", "correct", test, test),
+        Part("reversed", Kind.go, "The right kernel, summing rows and columns in reverse order.", "correct", test, test, turned=True),
+    ]
+    if numerics.srcb == "tf32":
+        other = replace(test, numerics=replace(numerics, srcb="bf16"))
+        found.append(Part("srcb-bf16", Kind.go, "The right kernel where SrcB sees bf16 of an fp32 value.", "correct", other, test))
+    if numerics.fidelity == "hifi4":
+        other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
+        found.append(Part("hifi3", Kind.go, "The right kernel with HiFi3 products, judged by their budget.", "correct", other, other))
+    return found
+
+
+def wrong(test: TestSpec) -> list[Part]:
+    """The named defects that change this kernel."""
+    return [
+        Part(defect.name, Kind.no_go, defect.sentence, defect.name, test, test, unsure=defect.plan.stale)
+        for defect in DEFECTS.values()
+        if defect.gauge and test.kernel in defect.kernels
+    ]
+
+
+def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
+    """A build of somebody's, which they say is right, or wrong."""
+    sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."
+    return Part(f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True)

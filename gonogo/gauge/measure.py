@@ -1,0 +1,121 @@
+"""One run of one part, measured: arrays in, a row of stored numbers out, from which everything else is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo import tensix
+from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.gauge.gates import RTOLS
+from gonogo.gauge.kernels import Kind, Part
+from gonogo.inputs import generate, quantise
+from gonogo.judging import judge, matrix
+from gonogo.numerics import edges, layernorm
+from gonogo.numerics.reach import shows
+from gonogo.tests import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+Row = dict[str, Any]
+"""{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}: plain JSON types."""
+
+BY_ROW = ("x", "dy", "mean", "rstd", "y", "dx")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A seed's arrays: raw, and as the device is given them."""
+
+    test: TestSpec
+    seed: int
+    raw: Arrays
+    given: Arrays
+
+    @classmethod
+    def of(cls, test: TestSpec, seed: int) -> Drawn:
+        """Draws them. Raises FieldError for a seed out of range."""
+        raw = generate(test, seed)
+        return cls(test, seed, raw, quantise(test, raw))
+
+    @cached_property
+    def references(self) -> Arrays:
+        """The raw reference of every output."""
+        return layernorm.reference(self.test, self.raw)
+
+
+def rtols_of(test: TestSpec) -> tuple[float, ...]:
+    """Every rtol that a row is stored at: the usual ones, the gates' and the test's own."""
+    declared = {a[0] for name in test.outputs if (t := test.tolerance_for(name)) is not None and (a := t.allclose) is not None}
+    return tuple(sorted({*STORED_RTOLS, *RTOLS, *declared}))
+
+
+def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx in rows, as the domain has them."""
+    flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
+    return {name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1]) for name, a in flat.items()}
+
+
+def given_to(part: Part, drawn: Drawn) -> Arrays:
+    """What the part is given."""
+    return turn(part.test, drawn.given) if part.turned else drawn.given
+
+
+def measured(
+    part: Part, drawn: Drawn, outputs: Arrays, *, profile: str | None, produced: tuple[str, ...] | None, with_edges: bool = True
+) -> Row:
+    """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises KernelOutputError as gonogo.judging.judge."""
+    test = part.judged
+    if part.turned:
+        named = test.outputs if produced is None else tuple(name for name in test.outputs if name in produced)
+        outputs = turn(test, {name: matrix(test, name, outputs) for name in named})
+    judgement = judge(test, drawn.raw, drawn.given, outputs, profile=profile, produced=produced)
+    declared = {name: dict(each.statistics) for name, each in judgement.outputs.items() if name in test.outputs}
+    for name, numbers in declared.items():
+        numbers["needed_atol"] = {**(numbers.get("needed_atol") or {}), **_needed(test, name, outputs, drawn, rtols_of(test))}
+    row: Row = {
+        "part": part.name,
+        "kind": part.kind.value,
+        "seed": drawn.seed,
+        "able": None,
+        "verdict": judgement.verdict.value,
+        "explanation": judgement.explanation.value,
+        "outputs": declared,
+        "edges": None,
+    }
+    if part.kind is Kind.no_go:
+        row["able"] = able(part, drawn, outputs, profile)
+    elif with_edges:
+        chi = {name: numbers.get("chi") for name, numbers in declared.items()}
+        found = edges.edges(test, drawn.raw, drawn.given, profile, rtols_of(test), chi=chi)
+        row["edges"] = {name: found[name].to_json() for name in declared}
+    return row
+
+
+def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool:
+    """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows that, by what it gave."""
+    if part.unsure:
+        flat = {name: np.reshape(a, drawn.test.flat_shape_of(name)) for name, a in outputs.items() if name in drawn.test.outputs}
+        return shows(drawn.test, drawn.given, flat, profile)
+    return shows(drawn.test, drawn.given, tensix.ideal(drawn.test, drawn.given, part.build), profile)
+
+
+def _needed(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]) -> dict[str, float]:
+    """The needed atol at the rtols that aren't among the statistics' own."""
+    extra = [rtol for rtol in rtols if rtol not in STORED_RTOLS]
+    output = matrix(test, name, outputs)
+    if not extra or not np.isfinite(output).all():
+        return {}
+    reference = np.asarray(drawn.references[name], np.float64).reshape(output.shape)
+    error, size = np.abs(output - reference), np.abs(reference)
+    return {repr(rtol): max(float((error - rtol * size).max()), 0.0) for rtol in extra}
+
+
+def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:
+    """The row of a run that ended without outputs: an error, a crash or a hang."""
+    row: Row = {"part": part.name, "kind": part.kind.value, "seed": seed, "able": None, "verdict": verdict}
+    return row | {"explanation": "unjudged", "outputs": {}, "edges": None, "message": message}

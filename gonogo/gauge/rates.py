@@ -1,0 +1,41 @@
+"""A rate with its interval, from a count: how often right kernels failed, how often wrong ones passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+CONFIDENCE = 0.95
+"""Of the intervals."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of 3."""
+
+    count: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.count <= self.of:
+            raise ValueError(f"{self.count} of {self.of} is no rate")
+
+    @property
+    def value(self) -> float | None:
+        """None of no trials."""
+        return self.count / self.of if self.of else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934) take; 0 to 1 of no trials."""
+        from scipy.special import betaincinv
+
+        half = (1 - CONFIDENCE) / 2
+        low = float(betaincinv(self.count, self.of - self.count + 1, half)) if self.count else 0.0
+        high = float(betaincinv(self.count + 1, self.of - self.count, 1 - half)) if self.count < self.of else 1.0
+        return low, high
+
+    def to_json(self) -> dict[str, Any]:
+        """{"count", "of", "rate", "low", "high"}."""
+        low, high = self.interval
+        return {"count": self.count, "of": self.of, "rate": self.value, "low": low, "high": high}

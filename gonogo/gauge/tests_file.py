@@ -1,0 +1,78 @@
+"""A file of many tests to gauge, as plain data (YAML, JSON or TOML read by whoever has the file)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo import fields
+from gonogo.builds import EMULATOR
+from gonogo.problems import FieldError
+from gonogo.tests import MAX_ELEMENTS, TestSpec
+
+MAX_TESTS = 1000
+NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_builds")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One test to gauge: with how many seeds, and which builds beside the emulator's are right and wrong."""
+
+    name: str
+    test: TestSpec
+    seeds: int
+    seed_start: int = 0
+    executor: str = EMULATOR
+    builds: tuple[str, ...] = ()
+    wrong_builds: tuple[str, ...] = ()
+
+
+def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
+    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone. `defaults` holds any key of an entry but its
+    name; its `test` is merged below each entry's own. Raises FieldError."""
+    whole: Mapping[str, Any] = {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
+    fields.known(whole, ("defaults", "tests"), "file")
+    defaults = dict(fields.mapping(whole.get("defaults") or {}, "defaults"))
+    fields.known(defaults, NAMES[1:], "defaults")
+    shared = fields.mapping(defaults.pop("test", None) or {}, "defaults.test")
+    tests = whole.get("tests")
+    if not isinstance(tests, list) or not 1 <= len(tests) <= MAX_TESTS:
+        shown = len(tests) if isinstance(tests, list) else tests
+        raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
+    found = []
+    for place, each in enumerate(tests):
+        path = f"tests[{place}]"
+        given = {**defaults, **fields.mapping(each, path)}
+        fields.known(given, NAMES, path)
+        test = {**shared, **fields.mapping(given.get("test") or {}, f"{path}.test")}
+        spec = TestSpec.parse(test, max_elements=max_elements, path=f"{path}.test")
+        found.append(
+            Entry(
+                name=_text(given.get("name", f"{spec.kernel} {'x'.join(map(str, spec.shape))}"), f"{path}.name"),
+                test=spec,
+                seeds=fields.integer(given.get("seeds", seeds), f"{path}.seeds", least=1, most=1000),
+                seed_start=fields.integer(given.get("seed_start", 0), f"{path}.seed_start", least=0, most=2**53 - 1001),
+                executor=_text(given.get("executor", EMULATOR), f"{path}.executor"),
+                builds=_names(given.get("builds"), f"{path}.builds"),
+                wrong_builds=_names(given.get("wrong_builds"), f"{path}.wrong_builds"),
+            )
+        )
+    names = [each.name for each in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FieldError("tests", twice[0], "is the name of two tests")
+    return found
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > 200:
+        raise FieldError(path, value, "must be text", limit="1 to 200 characters")
+    return value
+
+
+def _names(value: object, path: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise FieldError(path, value, "must be a list of names of builds")
+    return tuple(_text(each, path) for each in value)

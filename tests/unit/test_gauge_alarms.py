@@ -1,0 +1,75 @@
+"""A right kernel that fails one run in a hundred: the gauge predicts it before it is seen, and advises what ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numeric_cases import spec
+from numpy.typing import NDArray
+
+from gonogo import tensix
+from gonogo.gauge import kernels, measure
+from gonogo.gauge.kernels import Kind, Part
+from gonogo.gauge.report import Gauge, report
+from gonogo.numerics import layernorm
+from gonogo.numerics.formats import round_to
+
+PUBLIC: dict[str, Any] = {  # a public report: bf16 outputs of 4,736 elements, some beyond 16, where half an ulp is .0625; atol .06, rtol 0
+    "kernel": "layernorm_fw",
+    "shape": (37, 128),
+    "numerics": {"input": "fp32"},
+    "inputs": {"x": {"regime": "normal", "mean": 0, "std": 1}, "gamma": 4.0, "beta": 0.0},
+    "tolerance": {"y": {"rtol": 0, "atol": 0.06}},
+}
+TEST = spec(**PUBLIC)
+SEEDS = 300
+PROFILE = "fp32"
+
+
+def rounded(outputs: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float32]]:
+    """A kernel that errs by the rounding of its output only."""
+    return {name: round_to(np.asarray(a, np.float32), "bf16") for name, a in outputs.items()}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[measure.Row]:
+    found = []
+    for seed in range(SEEDS):
+        drawn = measure.Drawn.of(TEST, seed)
+        perfect = Part("perfect", Kind.go, "Rounds its output only.", "correct", TEST, TEST)
+        outputs = rounded(layernorm.reference(TEST, drawn.raw))
+        found.append(measure.measured(perfect, drawn, outputs, profile=PROFILE, produced=None))
+        if seed < 2:
+            for part in kernels.wrong(TEST):
+                ideal = rounded(tensix.ideal(TEST, drawn.given, part.build))
+                found.append(measure.measured(part, drawn, ideal, profile=PROFILE, produced=None))
+    return found
+
+
+@pytest.fixture(scope="module")
+def gauge(rows: list[measure.Row]) -> Gauge:
+    return report(TEST, rows)
+
+
+def test_the_rate_is_predicted(gauge: Gauge) -> None:
+    assert gauge.predicted is not None
+    assert 0.003 < gauge.predicted < 0.04
+    expected = gauge.predicted * SEEDS
+    assert abs(gauge.alarms.count - expected) < 4 * expected**0.5
+
+
+def test_it_is_predicted_from_seeds_none_of_which_fails(rows: list[measure.Row]) -> None:
+    green = [row for row in rows if row["outputs"]["y"]["needed_atol"]["0"] <= 0.06][:40]
+    found = report(TEST, green)
+    assert found.alarms.count == 0
+    assert found.predicted is not None
+    assert 0.002 < found.predicted < 0.05
+
+
+def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(gauge: Gauge, rows: list[measure.Row]) -> None:
+    advised = gauge.advice.tolerance["y"]
+    assert advised["rtol"] > 0
+    needed = [row["outputs"]["y"]["needed_atol"] for row in rows if row["kind"] == "go"]
+    assert max(each[f"{advised['rtol']:g}"] for each in needed) <= advised["atol"] < 0.06

@@ -1,0 +1,192 @@
+"""`gonogo gauge`: one test by flags, many from a file, builds of somebody's, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from gonogo.gauge.tests_file import parse
+from gonogo.problems import FieldError, JobError
+
+PLUGIN = """
+import os, numpy as np
+
+class Kernels:
+    def __init__(self, build):
+        self.build = build
+
+    def run(self, test, inputs):
+        if self.build == "dies":
+            os._exit(7)
+        x = inputs["x"].astype("f8")
+        mean = x.mean(-1, keepdims=True)
+        rstd = 1 / np.sqrt(x.var(-1, keepdims=True) + test.get("epsilon", 1e-6))
+        y = (x - mean) * rstd * inputs["gamma"] + inputs["beta"]
+        if self.build == "wrong":
+            y = y + 0.01
+        return {"y": y.astype("f4"), "mean": mean[..., 0].astype("f4"), "rstd": rstd[..., 0].astype("f4")}
+"""
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Calls the command in this process."""
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["gauge", *arguments])
+
+    return call
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor `mine` with a right build, a wrong one and one that dies."""
+    (tmp_path / "my_gauged_kernels.py").write_text(PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=my_gauged_kernels:Kernels")
+
+
+def report(result: Result) -> dict[str, Any]:
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
+
+
+BACKWARD = ("--shape", "16,130", "--seeds", "2", "--no-search")
+
+
+def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> None:
+    loose = run(*BACKWARD, "--rtol", "1e-3", "--atol", "0.5", "--json")
+    found = report(loose)
+    assert loose.exit_code == 1
+    assert found["sharpness"] == "blunt"
+    assert found["misses"]["parts"]["double-subtract"]["rate"] == 1.0
+    assert found["false_alarms"]["count"] == 0
+    assert found["elsewhere"] == []
+    assert found["advice"]["rejected"]
+
+
+def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_path: Path) -> None:
+    first = report(run("--shape", "16,64", "--seeds", "2", "--no-search", "--json"))
+    assert first["advice"]["works"], first["advice"]["words"]
+    file = tmp_path / "advised.json"
+    test = {**first["test"], "tolerance": first["advice"]["tolerance"]}
+    file.write_text(json.dumps({"defaults": {"seeds": 2}, "tests": [{"name": "advised", "test": test}]}))
+    sharp = run(str(file), "--json")
+    assert sharp.exit_code == 0
+    assert report(sharp)["tests"][0]["sharpness"] == "sharp"
+
+
+def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
+    loose = (*BACKWARD, "--atol", "0.5", "--json")
+    assert run(*loose, "--fail-on", "hollow").exit_code == 1
+    assert run(*loose, "--fail-on", "fail").exit_code == 0
+    tight = (*BACKWARD, "--atol", "1e-9", "--json")
+    assert run(*tight, "--fail-on", "hollow").exit_code == 0
+    assert run(*tight, "--fail-on", "fail").exit_code == 1
+
+
+def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
+    found = report(run("--shape", "16,130", "--seeds", "1", "--atol", "0.5", "--json"))
+    assert not found["advice"]["works"]
+    assert {each["name"] for each in found["elsewhere"]} >= {"offset dy", "offset x and dy"}
+    assert all(each["advice"]["words"] for each in found["elsewhere"])
+
+
+YAML = """
+defaults:
+  seeds: 1
+  test: {kernel: layernorm_bw, tolerance: {rtol: 0.001, atol: 0.5}}
+tests:
+  - name: nightly
+    test: {shape: [16, 130]}
+  - test: {kernel: layernorm_fw, shape: [8, 64]}
+"""
+
+
+def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tests.yaml"
+    file.write_text(YAML)
+    result = run(str(file), "--no-search")
+    assert result.exit_code == 1
+    head, *lines = result.stdout.splitlines()
+    assert "a tolerance works" in head
+    assert lines[0].startswith("nightly")
+    assert "blunt" in lines[0]
+    assert lines[1].startswith("layernorm_fw 8x64")
+
+
+def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tests.toml"
+    file.write_text('[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = "layernorm_bw"\nshape = [8, 64]\n')
+    found = report(run(str(file), "--no-search", "--json"))
+    assert [each["name"] for each in found["tests"]] == ["nightly"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tests: [{test: {kernel: layernorm_bw}}]", "tests[0].test.shape"),
+        ("tests: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]", "tests[0].nmae"),
+        ("tests: []", "tests"),
+        ("tests: 3", "tests"),
+        ("[1, 2]", "tests[0]"),
+        ("null", "file"),
+        ("a: [", "isn't YAML"),
+        ("tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: layernorm_bw, shape: [4, 4]}}]", "two tests"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error_that_names_the_place(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "tests.yaml"
+    file.write_text(text)
+    result = run(str(file))
+    assert isinstance(result.exception, JobError)
+    assert said in str(result.exception)
+
+
+def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(run: Run, tmp_path: Path) -> None:
+    assert isinstance(run(str(tmp_path / "none.yaml")).exception, JobError)
+    assert isinstance(run(str(tmp_path / "none.yaml"), "--shape", "4,4").exception, FieldError)
+    assert isinstance(run().exception, FieldError)
+
+
+def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
+    data = {
+        "defaults": {"seeds": 5, "builds": ["b"], "executor": "mine"},
+        "tests": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
+    }
+    (entry,) = parse(data, seeds=3)
+    assert (entry.seeds, entry.builds, entry.executor, entry.name) == (5, ("b",), "mine", "layernorm_fw 2x32")
+
+
+@pytest.mark.usefixtures("plugin")
+def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> None:
+    flags = ("--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--atol", "0.05", "--executor", "mine", "--json")
+    found = report(run(*flags, "--build", "right", "--wrong-build", "wrong"))
+    assert found["false_alarms"]["parts"]["mine:right"]["of"] == 2
+    wrong = found["misses"]["parts"]["mine:wrong"]
+    assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
+    flags = ("--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--executor", "mine", "--json")
+    result = run(*flags, "--build", "dies")
+    found = report(result)
+    assert result.exit_code == 1
+    assert found["broken"] == {"mine:dies": 2}
+    assert "mine:dies" not in found["false_alarms"]["parts"]
+
+
+def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
+    shown = run("--shape", "8,64", "--seeds", "1", "--no-search", "--atol", "0.5").stdout
+    for words in ("double-subtract", "right kernels need", "gate of a public suite", "the test is blunt"):
+        assert words in shown

@@ -1,0 +1,164 @@
+"""The gauge on the emulator's right and wrong kernels: what public gates and the nightly test's tolerance miss, at small sizes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numeric_cases import spec
+
+from gonogo import tensix
+from gonogo.gauge import elsewhere, kernels, measure
+from gonogo.gauge.gates import GATES
+from gonogo.gauge.kernels import Kind, Part
+from gonogo.gauge.report import Gauge, Sharpness, report
+from gonogo.judging import judge
+from gonogo.tests import TestSpec
+from gonogo.tolerances import Tolerance
+from gonogo.verdicts import within
+
+PROFILE = "tt-train"
+NIGHTLY = {"rtol": 1e-3, "atol": 0.5}
+REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
+"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be wrong."""
+
+
+def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
+    given = measure.given_to(part, drawn)
+    if part.unsure:
+        tensix.run(part.test, given, part.build)
+    return tensix.run(part.test, given, part.build, position=1)
+
+
+def row(part: Part, drawn: measure.Drawn) -> measure.Row:
+    return measure.measured(part, drawn, run(part, drawn), profile=PROFILE, produced=None)
+
+
+def rows(test: TestSpec, seeds: int = 2) -> list[measure.Row]:
+    found = []
+    for seed in range(seeds):
+        drawn = measure.Drawn.of(test, seed)
+        found += [row(part, drawn) for part in (*kernels.right(test), *kernels.wrong(test))]
+    return found
+
+
+@cache
+def gauged(kernel: str, rows_: int, features: int) -> Gauge:
+    tolerance = NIGHTLY if kernel == "layernorm_bw" else {"y": {"rtol": 1e-2, "atol": 5e-2, "pcc": 0.9999, "frobenius": 0.015}}
+    test = spec(kernel, (rows_, features), tolerance=tolerance)
+    return report(test, rows(test))
+
+
+def test_atol_a_half_misses_every_fault_of_the_nightly_reductions_and_so_does_pcc() -> None:
+    found = gauged("layernorm_bw", 8, 8462)
+    assert found.alarms.count == 0
+    assert found.sharpness is Sharpness.blunt
+    assert set(REDUCTIONS) <= set(found.blind)
+    assert set(REDUCTIONS) <= set(found.gates["pcc-.999"][2])
+    for name in REDUCTIONS:
+        assert found.misses[name].count == found.misses[name].of == 2, name
+        assert found.seen[name].count == found.seen[name].of == 2, name
+
+
+def test_the_advised_tolerance_of_the_nightly_test_rejects_them_all_and_lets_every_right_kernel_pass() -> None:
+    found = gauged("layernorm_bw", 8, 8462)
+    assert not set(REDUCTIONS) & set(found.advice.missed)
+    for each in rows(TestSpec.parse({**found.test.canonical(), "tolerance": found.advice.tolerance}), seeds=1):
+        advised = {name: Tolerance(**tolerance) for name, tolerance in found.advice.tolerance.items()}
+        green = all(within(advised.get(name), numbers) for name, numbers in each["outputs"].items())
+        assert green == (each["kind"] == "go" or each["part"] in found.advice.missed or not each["able"]), each["part"]
+
+
+def test_an_impossible_window_is_said_to_be_one_and_other_inputs_see_more() -> None:
+    found = gauged("layernorm_bw", 8, 8462)
+    assert not found.advice.works
+    assert "No tolerance works with these inputs" in found.words
+    where = next(each for each in elsewhere.candidates(found.test) if each.name == "offset x and dy")
+    other = spec("layernorm_bw", (8, 8462), tolerance=NIGHTLY, inputs=where.inputs)
+    there = report(other, rows(other, seeds=1))
+    tried = elsewhere.Tried.of(found, where, there)
+    # a mean of dy makes s1 as large as dx: a plain allclose, and a far looser one, now rejects what was wrong
+    window = next(each for each in there.windows if str(each.comparator) == "allclose rtol 0")
+    assert not set(REDUCTIONS) & set(window.missed)
+    assert window.lower["dx"] < 0.1
+    assert tried.words.startswith('With inputs "offset x and dy" dx: ')
+
+
+@pytest.mark.parametrize("features", [64, 519, 4096])
+def test_the_gates_of_ttnn_s_own_suites_miss_wrong_kernels_at_every_width(features: int) -> None:
+    found = gauged("layernorm_fw", 32, features)
+    for gate in ("ttnn-bf16", "ttnn-legacy", "pcc-.99"):
+        alarms, _, missed = found.gates[gate]
+        assert alarms.count == 0, gate
+        assert missed, gate
+    assert set(found.gates["ttnn-bf16"][2]) <= set(found.gates["ttnn-legacy"][2])
+    assert "moreh-backward" not in found.gates
+
+
+def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own() -> None:
+    test = spec("layernorm_fw", (16, 519))
+    drawn = measure.Drawn.of(test, 1)
+    for part in kernels.wrong(test):
+        outputs = run(part, drawn)
+        found = measure.measured(part, drawn, outputs, profile=PROFILE, produced=None)
+        for gate in GATES.values():
+            gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
+            own = judge(gated, drawn.raw, drawn.given, outputs, profile=PROFILE).outputs["y"].statistics
+            tolerance = Tolerance.parse(gate.tolerance)
+            assert within(tolerance, found["outputs"]["y"]) == within(tolerance, own), (part.name, gate.name)
+
+
+@pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
+def test_right_kernels_in_every_arithmetic_are_explained_and_give_other_bits(kernel: str) -> None:
+    test = spec(kernel, (40, 519))
+    found = [row(part, measure.Drawn.of(test, 0)) for part in kernels.right(test)]
+    assert {each["explanation"] for each in found} == {"explained"}
+    first = test.outputs[0]
+    assert len({each["outputs"][first]["digest"] for each in found}) > 1
+
+
+def test_turning_twice_gives_the_same_back_and_a_turned_run_is_compared_in_its_own_order() -> None:
+    test = spec("layernorm_bw", (6, 70))
+    drawn = measure.Drawn.of(test, 0)
+    twice = measure.turn(test, measure.turn(test, drawn.given))
+    assert all(np.array_equal(twice[name], drawn.given[name]) for name in drawn.given)
+    turned = next(part for part in kernels.right(test) if part.turned)
+    assert row(turned, drawn)["verdict"] == "pass"
+    assert not np.array_equal(measure.given_to(turned, drawn)["x"], drawn.given["x"])
+
+
+def test_a_defect_that_cannot_show_is_not_blamed_on_the_test() -> None:
+    found = gauged("layernorm_fw", 32, 519)
+    assert found.hidden["bf16-accumulate"] == 2
+    assert found.misses["bf16-accumulate"].of == 0
+
+
+def test_a_build_of_somebody_s_can_show_by_what_it_gives() -> None:
+    test = spec("layernorm_bw", (16, 130))
+    drawn = measure.Drawn.of(test, 0)
+    for build, shows in (("correct", False), ("double-subtract", True)):
+        part = kernels.foreign(test, "emulator", build, Kind.no_go)
+        assert row(part, drawn)["able"] is shows
+
+
+def test_a_switch_that_the_test_sets_already_is_no_other_arithmetic() -> None:
+    names = [part.name for part in kernels.right(spec(numerics={"srcb": "bf16", "fidelity": "hifi3"}))]
+    assert names == ["correct", "reversed"]
+
+
+@pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
+def test_every_other_input_is_a_valid_one_also_for_a_short_row(kernel: str) -> None:
+    for features in (1, 20, 519):
+        test = spec(kernel, (4, features))
+        found = elsewhere.candidates(test)
+        assert found
+        assert all(each.inputs for each in found)
+
+
+def test_inputs_that_add_nothing_are_not_advised() -> None:
+    found = gauged("layernorm_bw", 8, 8462)
+    same = elsewhere.Tried.of(found, elsewhere.candidates(found.test)[0], found)
+    assert same.gains == same.loses == ()
+    assert elsewhere.cover([same]) == []

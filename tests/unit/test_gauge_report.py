@@ -1,0 +1,216 @@
+"""The gauge as a pure function of stored rows: rates, windows, advice, and rows that say nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numeric_cases import spec
+
+from gonogo.gauge import advice, comparators, windows
+from gonogo.gauge.comparators import STORED_RTOLS, Comparator, above
+from gonogo.gauge.rates import Rate
+from gonogo.gauge.report import Sharpness, report
+from gonogo.numerics.compare import NEEDED_RTOLS
+from gonogo.tolerances import Tolerance
+from gonogo.verdicts import within
+
+ATOL = Comparator("allclose", 1e-3)
+
+
+def numbers(error: float, **more: Any) -> dict[str, Any]:
+    """Statistics of an output whose every metric is `error`."""
+    return {
+        "count": 100,
+        "nonfinite": 0,
+        "needed_atol": {f"{rtol:g}": error for rtol in STORED_RTOLS},
+        "pcc_deficit": min(error**2, 2.0),
+        "rel_frobenius": error,
+        "ulp_max": 100 * error,
+        "budget_ratio": 1.0,
+        **more,
+    }
+
+
+def row(part: str, error: float, *, seed: int = 0, able: bool | None = None, edge: float | None = None, **more: Any) -> dict[str, Any]:
+    kind = "go" if able is None else "no_go"
+    edges = None if edge is None else {"dx": {**numbers(edge), "alarm": 0.0}}
+    explanation = "explained" if able is None else "unexplained"
+    outputs = {"dx": numbers(error, **more)}
+    return {
+        "part": part,
+        "kind": kind,
+        "seed": seed,
+        "able": able,
+        "verdict": "pass",
+        "explanation": explanation,
+        "outputs": outputs,
+        "edges": edges,
+    }
+
+
+TEST = spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.5}})
+
+
+def test_the_stored_rtols_are_those_of_the_statistics() -> None:
+    assert STORED_RTOLS == NEEDED_RTOLS
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"),
+    # R: binom.test(count, of)$conf.int
+    [(0, 3, 0.0, 0.7075982), (3, 3, 0.2924018, 1.0), (2, 12, 0.02086253, 0.4841377), (50, 100, 0.3983211, 0.6016789), (0, 0, 0.0, 1.0)],
+)
+def test_the_interval_is_that_of_clopper_and_pearson(count: int, of: int, low: float, high: float) -> None:
+    assert Rate(count, of).interval == pytest.approx((low, high), abs=1e-6)
+
+
+def test_a_count_beyond_its_trials_is_no_rate() -> None:
+    with pytest.raises(ValueError, match="3 of 2"):
+        Rate(3, 2)
+
+
+def test_seeds_on_which_a_defect_cannot_show_are_left_out_of_its_miss_rate() -> None:
+    rows = [row("correct", 0.01, edge=0.02)]
+    rows += [row("bug", 0.03, seed=seed, able=seed != 2) for seed in range(3)]
+    found = report(TEST, rows)
+    assert found.misses["bug"] == Rate(2, 2)
+    assert found.hidden == {"bug": 1}
+    assert found.blind == ("bug",)
+    assert found.sharpness is Sharpness.blunt
+    assert "bug on every seed" in found.words
+
+
+def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_need() -> None:
+    rows = [row("correct", 0.01, edge=0.0214), row("other", 0.015), row("bug", 0.05, able=True), row("worse", 0.08, able=True)]
+    found = report(TEST, rows)
+    window = next(each for each in found.windows if each.comparator == ATOL)
+    assert window.works
+    assert window.lower == {"dx": 0.0214}
+    assert window.room == pytest.approx(0.05 / 0.0214)
+    assert window.single == (0.0214, 0.05)
+    assert window.tails["dx"].observed == 0.015
+    assert found.advice.works
+    assert found.advice.tolerance["dx"]["atol"] == 0.022
+    advised = Tolerance(**found.advice.tolerance["dx"])
+    assert [within(advised, each["outputs"]["dx"]) for each in rows] == [True, True, False, False]
+
+
+def test_an_observation_beyond_the_analytic_edge_moves_it() -> None:
+    found = report(TEST, [row("correct", 0.04, edge=0.02), row("bug", 0.05, able=True)])
+    assert next(each for each in found.windows if each.comparator == ATOL).lower == {"dx": 0.04}
+
+
+def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
+    found = report(TEST, [row("correct", 0.02, edge=0.02141), row("bug", 0.02144, able=True)])
+    assert found.advice.works
+    assert found.advice.tolerance["dx"]["atol"] == 0.02141
+
+
+def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
+    found = report(TEST, [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True), row("subtle", 0.011, able=True)])
+    assert not found.advice.works
+    assert found.advice.missed == {"subtle": 1}
+    assert "No tolerance works with these inputs" in found.advice.words
+    assert found.to_json()["advice"]["rejected"] == ["bug"]
+
+
+def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> None:
+    rows = [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True), row("spread", 0.011, able=True, rel_frobenius=0.5)]
+    rows[1]["outputs"]["dx"].update(rel_frobenius=0.01, pcc_deficit=0.0, ulp_max=0.0)
+    found = report(TEST, rows)
+    assert not any(each.works for each in found.windows)
+    assert found.advice.works
+    assert {"atol", "frobenius"} <= set(found.advice.tolerance["dx"])
+
+
+def test_a_right_kernel_outside_the_tolerance_is_a_false_alarm() -> None:
+    found = report(spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.005}}), [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True)])
+    assert found.false_alarms["correct"] == Rate(1, 1)
+    assert found.sharpness is Sharpness.sharp
+
+
+def test_nan_is_rejected_by_every_comparator_and_a_right_kernel_s_nan_leaves_no_window() -> None:
+    nan = {**numbers(0.0), "nonfinite": 3}
+    assert all(each.deviation(nan) == math.inf for each in comparators.comparators())
+    broken = row("correct", 0.01, edge=0.02)
+    broken["outputs"]["dx"]["nonfinite"] = 3
+    found = report(TEST, [broken, row("bug", 0.05, able=True)])
+    assert not any(each.usable for each in found.windows)
+    assert found.false_alarms["correct"] == Rate(1, 1)
+    assert "No tolerance can be advised" in found.advice.words
+
+
+def test_runs_without_numbers_count_into_no_rate() -> None:
+    crashed = {
+        "part": "correct",
+        "kind": "go",
+        "seed": 1,
+        "able": None,
+        "verdict": "crash",
+        "explanation": "unjudged",
+        "outputs": {},
+        "edges": None,
+    }
+    found = report(TEST, [row("correct", 0.01, edge=0.02), crashed])
+    assert found.false_alarms["correct"] == Rate(0, 1)
+    assert found.broken == {"correct": 1}
+    assert found.sharpness is Sharpness.unmeasured
+
+
+def test_no_rows_at_all_measure_nothing() -> None:
+    found = report(TEST, [])
+    assert found.sharpness is Sharpness.unmeasured
+    assert found.to_json()["false_alarms"]["rate"] is None
+    assert not found.advice.works
+
+
+def test_one_tolerance_that_any_output_exceeds_is_a_rejection() -> None:
+    limits = {ATOL: {"dx": {"rtol": 1e-3, "atol": 0.02}}}
+    assert windows.rejects(limits, row("bug", 0.03, able=True))
+    assert not windows.rejects(limits, row("bug", 0.01, able=True))
+
+
+def test_the_tail_is_the_gumbel_level_and_never_rarer_than_one_in_ten_times_the_runs() -> None:
+    # maxima at the quantiles of a Gumbel with location 1 and scale .1
+    values = [1 - 0.1 * math.log(-math.log((k + 0.5) / 400)) for k in range(400)]
+    tail = windows.Tail.of(values)
+    assert tail.probability == 1e-3
+    assert tail.level == pytest.approx(1 - 0.1 * math.log(-math.log(1 - 1e-3)), rel=0.02)
+    assert windows.Tail.of(values[:20]).probability == 1 / 200
+    assert windows.Tail.of(values[:7]).level is None
+    assert windows.Tail.of([0.0] * 9).level == 0.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(min_value=1e-30, max_value=1e30), st.integers(2, 6))
+def test_rounding_up_never_rounds_down(value: float, digits: int) -> None:
+    assert value <= above(value, digits) <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-15)
+
+
+errors = st.one_of(st.just(0.0), st.floats(min_value=1e-12, max_value=1e6))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(errors, max_size=12), st.lists(st.tuples(errors, st.booleans()), max_size=12))
+def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_says(
+    right: list[float], wrong: list[tuple[float, bool]]
+) -> None:
+    rows = [row("correct", error, seed=seed, edge=error) for seed, error in enumerate(right)]
+    rows += [row(f"bug {seed % 3}", error, seed=seed, able=able) for seed, (error, able) in enumerate(wrong)]
+    found = report(TEST, rows)
+    found.to_json()
+    assert found.words
+    if not found.advice.tolerance:
+        return
+    advised = Tolerance(**found.advice.tolerance["dx"])
+    assert all(within(advised, each["outputs"]["dx"]) for each in rows if each["kind"] == "go")
+    passed = [each["part"] for each in rows if each["able"] and within(advised, each["outputs"]["dx"])]
+    assert {part: passed.count(part) for part in passed} == dict(found.advice.missed)
+
+
+def test_the_words_of_an_advice_spell_the_tolerance() -> None:
+    assert advice.spelt({"dx": {"rtol": 0.001, "atol": 0.014}}) == "dx: rtol 0.001, atol 0.014"
