@@ -2,7 +2,7 @@
 
 The lock is a flock on an open file description. The child gets a copy of the descriptor: as long as one of the two lives the chip is
 taken, whichever died. The file names the worker, the child's process group and its host run, so that the next worker can end what was
-left over; it is empty when the last user ended properly.
+left over; it says so when the last user ended properly.
 """
 
 from __future__ import annotations
@@ -40,24 +40,21 @@ class HeldDevice:
         self.fd = fd
         self.path = path
         self.left_over = left_over
-        self._write({"worker": os.getpid(), "worker_start": start_time(os.getpid())})
+        self._user: dict[str, Any] = {"worker": os.getpid(), "worker_start": start_time(os.getpid())}
+        self._write(self._user)
 
     def record(self, group: int, host_run: str) -> None:
         """Note which process group uses the device now."""
-        self._write(
-            {
-                "worker": os.getpid(),
-                "worker_start": start_time(os.getpid()),
-                "group": group,
-                "group_start": start_time(group),
-                "host_run": host_run,
-            }
-        )
+        self._user |= {"group": group, "group_start": start_time(group), "host_run": host_run}
+        self._write(self._user)
 
     def close(self) -> None:
-        """Say that all is well and let go; the chip is free once the child is gone too (no LOCK_UN: that would unlock its copy as well)."""
-        with contextlib.suppress(OSError):
-            os.ftruncate(self.fd, 0)
+        """Say that all is well and let go; the chip is free once the child is gone too (no LOCK_UN: that would unlock its copy as well).
+
+        Who it was stays in the file: the child is just going, and if we die meanwhile the next worker must be able to end what it started.
+        """
+        with contextlib.suppress(InfrastructureError):
+            self._write(self._user | {"ended": True})
         os.close(self.fd)
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -99,9 +96,10 @@ def acquire(folder: Path, device: str, keep_waiting: Callable[[], bool], wait: t
             wait.wait(pause)
             pause = min(2 * pause, LOOK_AGAIN_S[1])
         user = _read(fd)
-        if user is not None:  # it did not say goodbye
+        abandoned = user is not None and not user.get("ended")  # it did not say goodbye
+        if user is not None and abandoned:
             _end(user)
-        return HeldDevice(fd, path, killed or user is not None)
+        return HeldDevice(fd, path, killed or abandoned)
     except BaseException:
         os.close(fd)
         raise
