@@ -6,10 +6,15 @@ Wormhole take the same path; only the environment that the builds file gives dif
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+if "GONOGO_HOST_RUN" in os.environ:  # tt-metal writes a folder `generated` where it runs: ours is private, and deleted with the process
+    os.environ.setdefault("TT_METAL_LOGS_PATH", os.path.dirname(os.path.abspath(sys.argv[0])))
 import ttnn
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
