@@ -21,7 +21,7 @@ from benchmarks.figures import FORWARD, NIGHTLY, PROFILE
 from gonogo import inputs, tensix
 from gonogo.judging import judge
 from gonogo.numerics import compare, layernorm
-from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
+from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.budgets import backward, backward_terms
 from gonogo.numerics.budgets.expectation import Expectation, binade
 from gonogo.numerics.fused import finish, rows
@@ -146,7 +146,7 @@ def compare_all(output: NDArray[np.float32], raw: NDArray[np.float64], expected:
     found = finish.Totals.empty(n, 1)
     with ThreadPoolExecutor(1) as beside:
         digest = beside.submit(compare.digest, output, test.shape)
-        for each in over_rows(block, count, ROWS_PER_BLOCK):
+        for each in over_rows(block, count, finish.ROWS):
             found.add(each)
         result = finish.statistics(found, output.size, declared=True) | {"digest": digest.result()}
     keep = np.ones(count, bool)
