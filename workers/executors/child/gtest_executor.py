@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from child_program import Ended, run
 from gtest_lines import Story, Told, failures, reason_of_skip
-from gtest_process import Ended, run
 
 Report = dict[str, Any]
 

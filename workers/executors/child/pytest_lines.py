@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytest_process import Ended
+from child_program import Ended
 
 Report = dict[str, Any]
 

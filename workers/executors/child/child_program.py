@@ -1,4 +1,4 @@
-"""One run of a test program with a deadline, for the gtest executor: every line of its output is passed on and looked at as it comes.
+"""One run of a test program with a deadline, for the gtest and pytest executors: its output is passed on and looked at as it comes.
 
 The program stays in our own process group, so that whatever ends the kernel host ends it, too; what it leaves behind is found by a
 variable in its environment. Standard library only.
@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-MARK = "GONOGO_GTEST_RUN"
+MARK = "GONOGO_PROGRAM_RUN"
 TAIL_BYTES = 8 << 10
 CHUNK_BYTES = 1 << 16
 MOST_LINE_BYTES = 1 << 16
@@ -31,6 +31,8 @@ class Ended:
     status: int | None
     tail: str
     """The last of what it printed."""
+    where: str = ""
+    """Where it hung, when whoever ran it could tell."""
 
     @property
     def words(self) -> str:
@@ -73,13 +75,15 @@ def run(
     *,
     environment: Mapping[str, str],
     seconds: float,
-    see: Callable[[str], None],
-    folder: str | None = None,
+    see: Callable[[str], None] = lambda _: None,
+    folder: str | os.PathLike[str] | None = None,
     quiet: bool = False,
+    place: Callable[[subprocess.Popen[bytes], int], str] = lambda _process, _handle: "",
 ) -> Ended:
     """Run the program to its end or for `seconds`; afterwards neither it nor anything that it started is alive.
 
-    `see` gets each line of its output, which is passed on to our own unless `quiet`. Raises OSError when it can't be started.
+    `see` gets each line of its output, which is passed on to our own unless `quiet`. `place` says, of a program that has reached its
+    deadline and still runs (with its pidfd), where it hangs. Raises OSError when it can't be started.
     """
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
@@ -95,7 +99,7 @@ def run(
     output = process.stdout.fileno()
     os.set_blocking(output, False)
     handle = os.pidfd_open(process.pid)
-    tail, lines = bytearray(), Lines(see)
+    tail, lines, where = bytearray(), Lines(see), ""
 
     def take() -> bool:
         """One piece of output, if there is any; False at its end."""
@@ -113,6 +117,7 @@ def run(
     try:
         ended = _follow(output, handle, take, time.monotonic() + seconds)
         if not ended:
+            where = place(process, handle)
             _end(process, handle)
         for _ in range(16):  # what lies in the pipe (64 KiB, unless somebody made it larger), not what its children still write
             if not select.select([output], [], [], 0)[0] or not take():
@@ -124,7 +129,7 @@ def run(
         _sweep(mark)
         os.close(handle)
         process.stdout.close()
-    return Ended(status if ended else None, tail.decode("utf-8", "replace"))
+    return Ended(status if ended else None, tail.decode("utf-8", "replace"), where)
 
 
 def _follow(output: int, handle: int, take: Callable[[], bool], deadline: float) -> bool:
