@@ -62,6 +62,11 @@ def as_read(values: Array, t: BackwardTerms) -> Array:
     return truncate(values, TF32_READ) if t.read else values
 
 
+def largest_partial(terms: Array) -> Array:
+    """max |partial sum| of each row, in order, (rows, 1)."""
+    return np.asarray(np.abs(np.cumsum(terms, axis=1)).max(axis=1, keepdims=True))
+
+
 @dataclass(frozen=True)
 class GivenMoments:
     """mean and rstd as the kernel has them, (rows, 1), and how far its own may be off: bounds and variances, 0 where they are given."""
@@ -183,6 +188,8 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     systematic = (t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product) ** 2  # truncations: the mean of what they drop
     lane_variance = t.read_lane**2 / 3 + t.additions * t.accumulate**2
     one_sign = running / 12**0.5 if t.in_order else 0.0
+    # A sum in order errs by its largest partial sum, which may be far above the sum itself (a ramp from -1 to 1)
+    most1, most2 = (largest_partial(each) if t.in_order else np.abs(each.sum(1, keepdims=True)) for each in (p, px))
     own1 = var_p.sum(1, keepdims=True) / n**2
     own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(1, keepdims=True) / n**2
     v1 = (
@@ -190,7 +197,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         + (t.stored_sum * binade(s1)) ** 2 / 3
         + (
             lane_variance * (lane1**2).sum(1, keepdims=True)
-            + t.additions * t.accumulate**2 * ((p**2).sum(1, keepdims=True) + (n * s1) ** 2)
+            + t.additions * t.accumulate**2 * ((p**2).sum(1, keepdims=True) + most1**2)
         )
         / n**2
         + (one_sign * s1) ** 2
@@ -205,7 +212,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         + (t.stored_sum * binade(s2)) ** 2 / 3
         + (
             lane_variance * (lane2**2).sum(1, keepdims=True)
-            + t.additions * t.accumulate**2 * ((px**2).sum(1, keepdims=True) + (n * s2) ** 2)
+            + t.additions * t.accumulate**2 * ((px**2).sum(1, keepdims=True) + most2**2)
         )
         / n**2
         + (one_sign * s2) ** 2

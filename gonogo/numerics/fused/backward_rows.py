@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.keys import keyed_variance
-from gonogo.numerics.fused.loops import binade, dot, dot3, lane_sums, largest, rounded_away, total, truncated
+from gonogo.numerics.fused.loops import binade, dot, dot3, lane_sums, largest, largest_partial, rounded_away, total, truncated
 from gonogo.numerics.fused.rows import add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
@@ -146,6 +146,8 @@ def backward_block(
             b[j] = abs(px[j])
         d1 = (reciprocal + read_sum + product) * abs(s1) + stored_sum * binade(s1) + running * (total(a, n) / n)
         d2 = (reciprocal + read_sum + product) * abs(s2) + stored_sum * binade(s2) + running * (total(b, n) / n) + dot(a, e_xhat, n) / n
+        most1 = largest_partial(p, n) if one_sign > 0.0 else abs(n * s1)
+        most2 = largest_partial(px, n) if one_sign > 0.0 else abs(n * s2)
         lane_sums(p, n, lane)
         lanes_abs, lanes_squared = 0.0, 0.0
         for c in range(32):
@@ -159,7 +161,7 @@ def backward_block(
             + s1 * s1 * moved_mean**4 / 3.0
             + (one_sign * s1) ** 2
         )
-        v1 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(p, p, n) + (n * s1) ** 2)) / n / n
+        v1 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(p, p, n) + most1**2)) / n / n
         lane_sums(px, n, lane)
         lanes_abs, lanes_squared = 0.0, 0.0
         for c in range(32):
@@ -168,7 +170,7 @@ def backward_block(
         d2 += read_lane * lanes_abs / n
         v2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (stored_sum * binade(s2)) ** 2 / 3.0
         v2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd + (one_sign * s2) ** 2
-        v2 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(px, px, n) + (n * s2) ** 2)) / n / n
+        v2 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(px, px, n) + most2**2)) / n / n
         own1, own2 = 0.0, dot3(p, p, v_xhat, n)
         bias1, others = 0.0, 0.0
         if generic:

@@ -179,6 +179,16 @@ def project_squares(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, pl
 
 
 @jit
+def largest_partial(a: Any, n: int) -> Any:
+    """max |partial sum| of a[:n], in order."""
+    running = most = 0.0
+    for j in range(n):
+        running += a[j]
+        most = max(most, abs(running))
+    return most
+
+
+@jit
 def lane_sums(a: Any, n: int, lane: Any) -> None:
     """lane[c] = sum of a[c::32], for 32 lanes."""
     for c in range(32):

@@ -1,0 +1,125 @@
+"""`gonogo background` while what it stands on is away: the broker, the database, the disk, the migration."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from backgrounds import broker, eventually, numbers, running, short, submit, until
+from flows import SimulatedWorker, row
+from servers import PostgresServer, RedisServer
+from sqlalchemy import text
+
+from storage import engine as engines
+from storage import jobs, schema
+from storage.engine import make_engine, reading, session
+from workers import queue
+
+
+def test_background_survives_a_restart_of_redis(database_url: str, private_redis: RedisServer) -> None:
+    engine = make_engine(database_url)
+    schema.upgrade(engine)
+    settings = short(database_url, private_redis.url)
+    app = queue.make_app(private_redis.url)
+    worker = SimulatedWorker(app)
+    with running(settings):
+        worker.beat()
+        job_id = submit(engine, settings, 4, chunk_seconds=0.006)
+        first = worker.take()
+        worker.start(first)
+        until(engine, job_id, lambda job: job.state == "running")
+        private_redis.stop()
+        private_redis.start()  # with nothing in it: unstarted attempts and results on their way are gone
+        app.close()
+        app = queue.make_app(private_redis.url)
+        worker = SimulatedWorker(app)
+        with worker.alive(first["attempt"]):
+            worker.send(first, [row(seed) for seed, _ in first["work"]])
+            worker.finish(first)
+            until(engine, job_id, lambda job: job.done >= len(first["work"]))
+            while until(engine, job_id, lambda job: True).open_chunks:
+                worker.run(worker.take())
+                time.sleep(0.1)
+        until(engine, job_id, lambda job: job.state == "finished")
+    assert numbers(engine, job_id) == [0, 1, 2, 3]
+    app.close()
+    engine.dispose()
+
+
+def test_results_wait_for_a_database_that_is_away(private_postgres: PostgresServer, redis_url: str) -> None:
+    engine = make_engine(private_postgres.url())
+    schema.upgrade(engine)
+    settings = short(private_postgres.url(), redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 3)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        private_postgres.stop()
+        worker.send(chunk, [row(0), row(1)])
+        worker.send(chunk, [row(2)], batch=1)
+        worker.finish(chunk, batches=2)
+        time.sleep(0.5)
+        private_postgres.start()
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert len(jobs.attempts_of(current, job_id)) == 1  # nothing was lost, so nothing ran again
+    assert job.counts == {"pass": 3}
+    app.close()
+    engine.dispose()
+
+
+def test_results_wait_while_the_disk_is_full(sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(sqlite_url)
+    schema.upgrade(engine)
+    settings = short(sqlite_url, redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    with session(engine) as current:
+        pages = current.scalar(text("PRAGMA page_count"))
+    full = threading.Event()
+    patched_begin = engines._begin_sqlite
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 30 if full.is_set() else 2**30}")
+        patched_begin(connection)
+
+    monkeypatch.setattr(engines, "_begin_sqlite", begin)
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 200)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        full.set()
+        worker.send(chunk, [row(seed) for seed in range(200)])
+        worker.finish(chunk, batches=1)
+        time.sleep(0.5)
+        assert until(engine, job_id, lambda job: True).done == 0
+        full.clear()
+        job = until(engine, job_id, lambda job: job.state == "finished")
+    assert job.counts == {"pass": 200}
+    app.close()
+    engine.dispose()
+
+
+def test_background_waits_for_the_migration(database_url: str, redis_url: str) -> None:
+    engine = make_engine(database_url)
+    settings = short(database_url, redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    worker.beat()
+    with running(settings), broker(settings) as redis:
+        time.sleep(0.3)
+        assert redis.llen(queue.HEARTBEAT_QUEUE) == 1  # untouched
+        schema.upgrade(engine)
+        eventually(lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0)
+        job_id = submit(engine, settings, 1)
+        with worker.alive():
+            worker.run(worker.take())
+        until(engine, job_id, lambda job: job.state == "finished")
+    app.close()
+    engine.dispose()
