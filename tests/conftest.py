@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import gtest_programs as gtest_support
 import pytest
@@ -13,7 +14,12 @@ import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from servers import Missing, PostgresServer, RedisServer, administer
-from sqlalchemy import make_url
+from sqlalchemy import Engine, make_url
+
+from storage import schema
+from storage.engine import make_engine
+
+Server = TypeVar("Server", RedisServer, PostgresServer)
 
 hypothesis_settings.register_profile(
     "gonogo", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -48,16 +54,20 @@ def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.load.cache_clear()
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    """One Redis for this test process; tests that restart or kill it take `private_redis`."""
+def _running(make: Callable[[], Server]) -> Iterator[Server]:
     try:
-        server = RedisServer()
+        server = make()
     except Missing as problem:
         pytest.skip(str(problem))
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One Redis for this test process; tests that restart or kill it take `private_redis`."""
+    yield from _running(RedisServer)
 
 
 @pytest.fixture
@@ -72,25 +82,13 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def private_redis() -> Iterator[RedisServer]:
     """A running Redis of this test alone: stop(), start(), kill it."""
-    try:
-        server = RedisServer()
-    except Missing as problem:
-        pytest.skip(str(problem))
-    server.start()
-    yield server
-    server.close()
+    yield from _running(RedisServer)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL for this test process; tests that restart it take `private_postgres`."""
-    try:
-        server = PostgresServer()
-    except Missing as problem:
-        pytest.skip(str(problem))
-    server.start()
-    yield server
-    server.close()
+    yield from _running(PostgresServer)
 
 
 @pytest.fixture
@@ -106,13 +104,7 @@ def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def private_postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL of this test alone: stop(), start(), kill it."""
-    try:
-        server = PostgresServer()
-    except Missing as problem:
-        pytest.skip(str(problem))
-    server.start()
-    yield server
-    server.close()
+    yield from _running(PostgresServer)
 
 
 @pytest.fixture(scope="session")
@@ -136,3 +128,12 @@ def sqlite_url(tmp_path: Path) -> str:
 def database_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty database: the test runs once on SQLite and once on PostgreSQL."""
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """A migrated database."""
+    made = make_engine(database_url)
+    schema.upgrade(made)
+    yield made
+    made.dispose()

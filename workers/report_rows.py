@@ -19,12 +19,11 @@ from gonogo.problems import JobError
 from gonogo.tests import TestSpec
 from gonogo.verdicts import POLICY, Explanation, Verdict, verdict, worst, worst_explanation
 from workers.chunk import Work
-from workers.rows import Place, Row, plain
+from workers.rows import MOST_MESSAGE_CHARS, Place, Row, head, plain
 
 MOST_REPORTS = 20_000
 MOST_NAME_CHARS = 400
 """A name is part of a key: PostgreSQL's index holds no longer ones."""
-MOST_MESSAGE_CHARS = 2000
 MOST_FAILURES = 20
 MOST_MEASUREMENTS = 100
 
@@ -154,12 +153,7 @@ def iteration_row(
             outputs.update(_of_arrays(each))
     profiles = {each.judgement.profile for arrays in judged.values() for each in arrays if each.judgement is not None}
     return {
-        "seed": work[0],
-        "repeat": work[1],
-        "device": place.device,
-        "host_run": place.host_run,
-        "position": place.position,
-        "duration_ms": None if duration_ms is None else round(duration_ms, 4),
+        **head(work, place, duration_ms),
         "verdict": worst(verdicts).value,
         "explanation": worst_explanation(explanations).value,
         "profile": ", ".join(sorted(profiles)) or None,

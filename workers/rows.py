@@ -28,7 +28,7 @@ class Place:
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
     """The row of a seed with numbers; its message, where it was compared with a reference build and differs by more than rounding."""
-    row = {**_head(work, place, duration_ms), **plain(judgement.to_json())}
+    row = {**head(work, place, duration_ms), **plain(judgement.to_json())}
     said = pairs.words(judgement)
     return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
 
@@ -36,7 +36,7 @@ def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJ
 def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, message: str) -> Row:
     """The row of a seed without numbers: hang, crash or error, and why."""
     return {
-        **_head(work, place, duration_ms),
+        **head(work, place, duration_ms),
         "verdict": Verdict(verdict).value,
         "explanation": Explanation.unjudged.value,
         "profile": None,
@@ -46,7 +46,8 @@ def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, me
     }
 
 
-def _head(work: Work, place: Place, duration_ms: float | None) -> Row:
+def head(work: Work, place: Place, duration_ms: float | None) -> Row:
+    """What every row begins with: which seed, where, for how long."""
     return {
         "seed": work[0],
         "repeat": work[1],

@@ -12,8 +12,8 @@ from api import Api, in_process
 from flows import new_job, row
 from sqlalchemy import Engine
 
-from storage import audit, chunks, devices, jobs, outbox, outcomes, schema, workers
-from storage.engine import make_engine, reading, session
+from storage import audit, chunks, devices, jobs, outbox, outcomes, workers
+from storage.engine import reading, session
 from storage.states import DeviceHealth
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -32,15 +32,6 @@ FACTS: dict[str, Any] = {
     "health": "good",
     "reason": None,
 }
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A migrated database."""
-    made = make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
 
 
 def announce(engine: Engine, now: datetime = NOW, attempt: str | None = None, **changes: Any) -> dict[str, Any]:

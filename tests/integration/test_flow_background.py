@@ -18,20 +18,11 @@ from sqlalchemy import Engine
 
 from service import background
 from settings import Settings
-from storage import jobs, leases, schema
-from storage.engine import make_engine, reading, session
+from storage import jobs, leases
+from storage.engine import reading, session
 from workers import queue
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A migrated database."""
-    made = make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
 
 
 @pytest.fixture

@@ -12,24 +12,15 @@ from flows import QUEUE, empty_row, new_job, row
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from storage import attempts, chunks, closing, events, jobs, outbox, queues, results, schema
+from storage import attempts, chunks, closing, events, jobs, outbox, queues, results
 from storage.attempts import Sendable
 from storage.encoding import utcnow
-from storage.engine import make_engine, reading, session
+from storage.engine import reading, session
 from storage.jobs import Job
 from storage.states import AttemptState
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A migrated database."""
-    made = make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,23 +14,14 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from storage import artifacts, attempts, builds, chunks, counters, events, flags, jobs, leases, outbox, results, schema, test_specs, workers
+from storage import artifacts, attempts, builds, chunks, counters, events, flags, jobs, leases, outbox, results, test_specs, workers
 from storage.closing import lock
 from storage.encoding import utcnow
-from storage.engine import is_postgres, make_engine, reading, session
+from storage.engine import is_postgres, reading, session
 from storage.jobs import Job, JobFilter
 from storage.paging import BadCursor
 from storage.states import FlagState, JobState
 from storage.tables import FlagRow
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A migrated database."""
-    made = make_engine(database_url)
-    schema.upgrade(made)
-    yield made
-    made.dispose()
 
 
 def dispatch_all(current: Session) -> list[attempts.Sendable]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from gonogo.tests import TestSpec
 from workers.executors import registry
 from workers.executors.base import Arrays, FloatArray, KernelCrash, KernelError, KernelHang, check_outputs, output_shapes, shaped_inputs
 from workers.executors.kernel_host import KernelHost
+from workers.executors.local_child import LocalChild
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Shapes, Slot
 
@@ -25,19 +25,16 @@ REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.problems.FieldEr
 """How a factory says that it doesn't know a build (docs/executors.md); with any other exception its machine, not the caller, is wrong."""
 
 
-class LocalRunner:
-    """Runs the kernels of one build, seed after seed. A context manager: leaving it ends the child, if there is one."""
+class LocalRunner(LocalChild):
+    """Runs the kernels of one build, seed after seed."""
 
     def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
         """Raises FieldError when the executor doesn't know the build, KernelError when its factory raises for another reason,
         HostUnavailable when no child can be started."""
-        self.meaning = meaning
-        self.build = build
+        super().__init__(meaning, build)
         self.deadline_s = deadline_s
-        self._host: KernelHost | None = None
         self._slot: Slot | None = None
         self._slot_test: TestSpec | None = None
-        self._position = 0
         self._inside: Any = None
         if isolated:
             self._open()
@@ -90,38 +87,24 @@ class LocalRunner:
             host.submit({"test": test.canonical(), "seed": seed, **slot.request()})
             host.receive(time.monotonic() + self.deadline_s)
         except (KernelHang, KernelCrash):
-            host.kill()  # it can't be asked to close its device; `close` would wait for it
-            self.close()
+            self.close(kill=True)
             raise
         return slot.read()
 
-    def close(self) -> None:
-        """End the child; the next run would start another."""
+    def close(self, *, kill: bool = False) -> None:
+        """The same, and its files."""
         if self._slot is not None:
             self._slot.delete()
             self._slot = None
-        if self._host is not None:
-            self._host.close()
-            self._host = None
-        self._position = 0
-
-    def __enter__(self) -> LocalRunner:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        super().close(kill=kill)
 
     def _open(self) -> KernelHost:
-        host = KernelHost(self.meaning.executor, self.meaning.environment)
         try:
-            host.open(self.build)
-        except BaseException as problem:
-            host.kill()
-            if isinstance(problem, KernelError) and str(problem).startswith(REFUSALS):
+            return super()._open()
+        except KernelError as problem:
+            if str(problem).startswith(REFUSALS):
                 raise FieldError("build", self.build, f"executor {self.meaning.executor.name} refuses it: {problem}") from problem
             raise
-        self._host, self._position = host, 0
-        return host
 
     def _slot_for(self, host: KernelHost, test: TestSpec, inputs: Arrays, expected: Shapes) -> Slot:
         if self._slot is None or self._slot_test != test:

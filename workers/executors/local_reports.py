@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 import settings
 from gonogo.selections import Selection
 from workers.executors import meanings, registry
 from workers.executors.base import KernelCrash, KernelError, KernelHang
-from workers.executors.kernel_host import KernelHost
+from workers.executors.local_child import LocalChild
 from workers.executors.meanings import Meaning
 from workers.report_evidence import Found
 from workers.report_pipeline import judge_iteration, read_dumps, read_reports
@@ -19,13 +18,12 @@ from workers.rows import Place, Row, failed
 HERE = "local"
 
 
-class LocalReporter:
-    """Runs iterations of selections of one build. A context manager: leaving it ends the child."""
+class LocalReporter(LocalChild):
+    """Runs iterations of selections of one build."""
 
     def __init__(self, meaning: Meaning, build: str, *, deadline_s: float) -> None:
-        self.meaning, self.build, self.deadline_s = meaning, build, deadline_s
-        self._host: KernelHost | None = None
-        self._position = 0
+        super().__init__(meaning, build)
+        self.deadline_s = deadline_s
         self._max_elements = settings.load().max_elements
         self._open()
 
@@ -57,32 +55,6 @@ class LocalReporter:
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
         return judge_iteration((iteration, repeat), place, duration, reports, arrays, self.meaning.profile)
-
-    def close(self, *, kill: bool = False) -> None:
-        """End the child; the next iteration would start another."""
-        host, self._host = self._host, None
-        if host is not None:
-            if kill:
-                host.kill()  # it can't be asked to close its device; `close` would wait for it
-            else:
-                host.close()
-        self._position = 0
-
-    def __enter__(self) -> LocalReporter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def _open(self) -> KernelHost:
-        host = KernelHost(self.meaning.executor, self.meaning.environment)
-        try:
-            host.open(self.build)
-        except BaseException:
-            host.kill()
-            raise
-        self._host, self._position = host, 0
-        return host
 
 
 def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
