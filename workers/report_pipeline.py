@@ -5,10 +5,8 @@ A way of its own beside the pipeline of kernels, whose loop, deadlines and ends 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -29,10 +27,11 @@ from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
 from workers.heartbeat import Vitals
-from workers.losses import ChildLost
+from workers.losses import ChildLost, Hang
 from workers.pipeline import AHEAD, Item, Pipeline
 from workers.report_evidence import Found, ReportEvidence
-from workers.report_rows import LOST, Report
+from workers.report_exchange import read_reports, request
+from workers.report_rows import LOST, Outcome, Report
 from workers.rows import Place, Row
 from workers.threads import Threads
 
@@ -40,7 +39,6 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 2
 """Iterations whose arrays may wait in memory to be judged."""
-MOST_REPORT_BYTES = 256 * 2**20
 
 Finished = tuple[Row, list[Found]]
 
@@ -66,6 +64,17 @@ class _Waiting:
     future: Future[Finished]
 
 
+@dataclass(frozen=True)
+class _Told:
+    """An iteration as its child told it."""
+
+    work: Work
+    place: Place
+    duration_ms: float | None
+    reports: Sequence[Report]
+    arrays: Mapping[str, Sequence[Dump]]
+
+
 class ReportPipeline(Pipeline):
     """The iterations of one attempt. All methods but `stop` belong to the attempt's thread."""
 
@@ -75,12 +84,12 @@ class ReportPipeline(Pipeline):
         super().__init__(chunk, meaning, device, threads, batches, cast(Evidence, evidence), vitals)
         self._kept = evidence
         self._files: dict[Work, Path] = {}
+        self._hung: _Told | None = None
         self._max_elements = settings.load().max_elements
 
     def _plan(self, test: Subject) -> None:
         assert isinstance(test, Selection)
         self._selection = test
-        self._canonical = test.inner()
 
     def _prepare(self, host: KernelHost) -> None:
         """An iteration needs no inputs: only a place for its reports."""
@@ -97,16 +106,8 @@ class ReportPipeline(Pipeline):
             if not self._running:
                 self._make_head(item)
             self._running.append(item)
-            request = {
-                "op": "report",
-                "selection": self._canonical,
-                "iteration": item.work[0],
-                "seed": self._selection.seed_of(item.work[0]),
-                "deadline_s": self._chunk.seed_deadline_s,
-                "file": str(self._files[item.work]),
-            }
             try:
-                host.submit(request)
+                host.submit(request(self._selection, item.work[0], self._files[item.work], self._chunk.seed_deadline_s))
             except KernelCrash as crash:
                 self._lose_asked(crash)
 
@@ -135,14 +136,39 @@ class ReportPipeline(Pipeline):
         staged = report_stages.artifact(work, reports, self._meaning.suites.get(self._selection.suite or "", {}))
         if staged is not None:
             self._batches.add_artifact(staged)
-        arrays = read_dumps(reports, self._max_elements)  # now: they go with the child
-        future = self._later(lambda: judge_iteration(work, place, duration, reports, arrays, self._meaning.profile))
-        self._judging.append(cast(Any, _Waiting(work, place, duration, future)))
+        told = _Told(work, place, duration, reports, read_dumps(reports, self._max_elements))  # now: they go with the child
         lost = [report for report in reports if report.outcome in LOST]
+        if any(report.outcome is Outcome.hang for report in lost):
+            self._hung = told
+            raise ChildLost(f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail()))
+        self._judge_later(told)
         if lost:
             for artifact in self._kept.log_of(work, host.log.tail()):
                 self._batches.add_artifact(artifact)
             raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
+
+    def fail_hung(self, hang: Hang, more: str) -> None:
+        """A hung iteration keeps what its other tests reported; one without any report is a row without numbers."""
+        told, self._hung = self._hung, None
+        if told is None:
+            super().fail_hung(hang, more)
+            return
+        for artifact in self._kept.log_of(hang.work, hang.log_tail):
+            self._batches.add_artifact(artifact)
+        name = next(report.name for report in told.reports if report.outcome is Outcome.hang)
+        self._judge_later(told, more and f"{name} hung{more}")
+
+    def _judge_later(self, told: _Told, more: str = "") -> None:
+        """Have the arrays judged in a thread; `more` is what else was found out about the iteration."""
+
+        def judge() -> Finished:
+            row, found = judge_iteration(told.work, told.place, told.duration_ms, told.reports, told.arrays, self._meaning.profile)
+            if more:
+                said = "; ".join(filter(None, (row.get("message"), more)))
+                row["message"] = said[: rows.MOST_MESSAGE_CHARS]
+            return row, found
+
+        self._judging.append(cast(Any, _Waiting(told.work, told.place, told.duration_ms, self._later(judge))))
 
     def _collect(self) -> None:
         waiting = []
@@ -164,19 +190,6 @@ class ReportPipeline(Pipeline):
             else:
                 self._kept.consider(each.work, found)
         self._judging = cast(Any, waiting)
-
-
-def read_reports(file: Path) -> list[Report]:
-    """The reports that the child wrote. Raises JobError for anything else."""
-    try:
-        status = file.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_REPORT_BYTES:
-            raise JobError(f"the reports must be a file of at most {MOST_REPORT_BYTES} bytes")
-        data = json.loads(file.read_bytes())
-        file.unlink()
-    except (OSError, ValueError, RecursionError) as problem:
-        raise JobError(f"the executor's reports can't be read: {problem}") from problem
-    return report_rows.reports_of(data)
 
 
 def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:

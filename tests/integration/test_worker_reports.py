@@ -11,12 +11,23 @@ from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(180)
 
+BUILDS = """
+[builds.watched]
+executor = "reporting"
+options = { watcher_environment = { REPORT_WATCHER = "{folder}" } }
+"""
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Workplace]:
     """One worker for the whole module."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/6", tmp_path_factory.mktemp("reports"))
-    place.start("reporting,troublesome", GONOGO_EXECUTORS="reporting=reporting:Reporting,troublesome=troublesome:Troublesome")
+    (place.folder / "builds.toml").write_text(BUILDS)
+    place.start(
+        "reporting,troublesome",
+        GONOGO_EXECUTORS="reporting=reporting:Reporting,troublesome=troublesome:Troublesome",
+        GONOGO_BUILDS=str(place.folder / "builds.toml"),
+    )
     yield place
     place.close()
 
@@ -24,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 def run(place: Workplace, words: str, iterations: int = 3, **changes: Any) -> Answer:
     """Run some iterations with a filter."""
     selection = {"filter": words, **changes.pop("selection", {})}
-    return place.run("main", iterations, executor="reporting", test={"selection": selection}, **changes)
+    return place.run(changes.pop("build", "main"), iterations, executor="reporting", test={"selection": selection}, **changes)
 
 
 def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
@@ -68,6 +79,23 @@ def test_a_bad_executor_costs_only_its_iteration(place: Workplace, words: str, v
     bad = next(row for row in answer.rows if row["seed"] == 1)
     assert said in bad["message"]
     assert bad["outputs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "tests", "said"),
+    [("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"), ("hang", {}, "no answer within 1 s")],
+)
+def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
+    place: Workplace, words: str, tests: dict[str, str], said: str
+) -> None:
+    answer = run(place, f"{words}-sometimes", build="watched", seed_deadline_s=1.0)
+    assert answer.verdicts == {0: "unjudged", 1: "hang", 2: "unjudged"}, place.log()
+    row = next(row for row in answer.rows if row["seed"] == 1)
+    assert {name: each["outcome"] for name, each in row["outputs"].items()} == tests
+    assert row["message"].startswith(said)
+    assert "under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp" in row["message"]
+    (watched,) = [artifact for artifact in answer.artifacts if artifact["kind"] == "watcher"]
+    assert (watched["seed"], watched["content"]["outcome"], watched["content"]["role"]) == (1, "hang", "compute")
 
 
 def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_the_log(place: Workplace) -> None:

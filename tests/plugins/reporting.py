@@ -20,6 +20,12 @@ class Reporting:
         print(f"iteration {iteration} of {words}", flush=True)
         if words.endswith("-sometimes"):
             words = words.removesuffix("-sometimes") if iteration == 1 else "fine"
+        if words in ("hung", "hang") and os.environ.get("REPORT_WATCHER"):
+            log = Path(os.environ["REPORT_WATCHER"]) / "watcher.log"
+            log.write_text(
+                "Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18): CWFW,CRBW,   R,   R,   R  rmsg:D0G|BNT h_id:  1 smsg:GGGG "
+                "k_ids:  4|  3|  5|  5|  5\nk_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/ln.cpp\n"
+            )
         if words == "hang":
             time.sleep(3600)
         if words == "crash":
@@ -37,6 +43,8 @@ class Reporting:
         told = {"name": "A.B", "outcome": "passed", "seed": seed, "deadline": os.environ["GONOGO_PER_SEED_DEADLINE_S"]}
         if words == "lost":
             return [told, {"name": "A.C", "outcome": "crash", "message": "the device is gone"}]
+        if words == "hung":
+            return [told, {"name": "A.C", "outcome": "hang", "message": "no answer within 1 s"}]
         if words == "stolen":
             return [{**told, "dumps": [{"kernel": "layernorm_fw", "fields": {"shape": [4]}, "tensors": {"x": "/etc/passwd"}}]}]
         if words == "many":

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from gonogo.inputs import generate, quantise
-from gonogo.tests import TestSpec
+from gonogo.selections import Selection
 from workers.chunk import Chunk, Work
 from workers.devices import programs, watch
 from workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
+from workers.report_exchange import read_reports, request
+from workers.report_rows import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -106,19 +108,15 @@ def again(
 def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]) -> tuple[str, str]:
     """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its log."""
     host: KernelHost | None = None
-    test = chunk.test
-    assert isinstance(test, TestSpec)  # a selection that hangs says itself where
     try:
         host = KernelHost(meaning.executor, meaning.environment)
         started(host)
         host.open(chunk.build, lock_fd=lock_fd)
-        inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
-        shapes = {name: array.shape for name, array in inputs.items()}
-        slot = Slot(host.folder, "watched", shapes, output_shapes(test, meaning.produced))
-        slot.write(inputs)
-        host.submit({"test": test.canonical(), "seed": work[0], **slot.request()})
+        file = host.folder / "watched.json"
+        host.submit(_request(chunk, work, meaning, host, file))
         host.receive(time.monotonic() + chunk.seed_deadline_s)
-        return "answered", host.log.tail()
+        hung = isinstance(chunk.test, Selection) and any(report.outcome is Outcome.hang for report in read_reports(file))
+        return "hang" if hung else "answered", host.log.tail()
     except KernelHang as hang:
         return "hang", hang.log_tail
     except ExecutorFailure as problem:
@@ -129,6 +127,18 @@ def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Call
     finally:
         if host is not None:
             host.kill()
+
+
+def _request(chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path) -> dict[str, Any]:
+    """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go into `file`."""
+    test = chunk.test
+    if isinstance(test, Selection):
+        return request(test, work[0], file, chunk.seed_deadline_s)
+    inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
+    shapes = {name: array.shape for name, array in inputs.items()}
+    slot = Slot(host.folder, "watched", shapes, output_shapes(test, meaning.produced))
+    slot.write(inputs)
+    return {"test": test.canonical(), "seed": work[0], **slot.request()}
 
 
 def _files(folder: Path) -> tuple[str, str]:

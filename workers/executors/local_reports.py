@@ -11,7 +11,8 @@ from workers.executors.base import KernelCrash, KernelError, KernelHang
 from workers.executors.local_child import LocalChild
 from workers.executors.meanings import Meaning
 from workers.report_evidence import Found
-from workers.report_pipeline import judge_iteration, read_dumps, read_reports
+from workers.report_exchange import read_reports, request
+from workers.report_pipeline import judge_iteration, read_dumps
 from workers.report_rows import LOST
 from workers.rows import Place, Row, failed
 
@@ -37,10 +38,8 @@ class LocalReporter(LocalChild):
         file = host.folder / f"reports-{iteration}-{repeat}.json"
         self._position += 1
         start = time.perf_counter()
-        seed = selection.seed_of(iteration)
-        request = {"op": "report", "selection": selection.inner(), "iteration": iteration, "seed": seed, "deadline_s": self.deadline_s}
         try:
-            host.submit({**request, "file": str(file)})
+            host.submit(request(selection, iteration, file, self.deadline_s))
             answer = host.receive(time.monotonic() + self.deadline_s)
             reports = read_reports(file)
         except (KernelHang, KernelCrash) as problem:
