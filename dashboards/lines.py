@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboards import commands, urls, words
+from dashboards.outcomes import OutcomeCount, outcomes
 from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
@@ -49,6 +50,8 @@ class JobLine:
     done: int
     total: int
     counts: tuple[Count, ...]
+    outcomes: tuple[OutcomeCount, ...]
+    """Of a selection: its tests over all iterations, green and red."""
     waiting_reason: str | None
     diagnosis: str
     labels: Mapping[str, Any]
@@ -97,6 +100,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
         done=job.done,
         total=job.total,
         counts=counts(job.counts, max(job.total, 1)),
+        outcomes=outcomes(job.outcomes or {}),
         waiting_reason=job.waiting_reason,
         diagnosis=str((job.diagnosis or {}).get("words") or ""),
         labels=job.labels,

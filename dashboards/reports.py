@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from dashboards.outcomes import OutcomeCount, outcomes
 from gonogo.selections import KERNEL, Selection
 from storage import report_reads
 from storage.jobs import Job
@@ -15,15 +16,6 @@ from storage.jobs import Job
 MOST_TESTS = 500
 MOST_NUMBERS = 6
 MOST_CHARS = 600
-
-
-@dataclass(frozen=True)
-class OutcomeCount:
-    """How many iterations of a test had an outcome; `red` ones are never fine."""
-
-    outcome: str
-    count: int
-    red: bool
 
 
 @dataclass(frozen=True)
@@ -59,9 +51,6 @@ class TestsView:
     staged: bool
 
 
-RED = frozenset({"error", "crash", "hang", "failed"})
-
-
 def is_selection(job: Job) -> bool:
     """Whether the job runs tests that exist already."""
     return job.kernel == KERNEL
@@ -78,7 +67,7 @@ def read(session: Session, job: Job) -> TestsView | None:
         return None
     lines = tuple(_line(record) for record in report_reads.tests(session, job.id, MOST_TESTS))
     total = len(lines) if len(lines) < MOST_TESTS else report_reads.count(session, job.id)
-    return TestsView(lines, total, _outcomes(job.outcomes or {}), any(line.stage for line in lines))
+    return TestsView(lines, total, outcomes(job.outcomes or {}), any(line.stage for line in lines))
 
 
 def facts(job: Job) -> tuple[tuple[str, str], ...]:
@@ -98,7 +87,7 @@ def _line(record: report_reads.TestRecord) -> TestLine:
     return TestLine(
         name=record.name,
         verdict=record.verdict,
-        outcomes=_outcomes(record.outcomes),
+        outcomes=outcomes(record.outcomes),
         iteration=record.iteration,
         duration_ms=said.get("duration_ms"),
         message=first[:MOST_CHARS],
@@ -107,10 +96,3 @@ def _line(record: report_reads.TestRecord) -> TestLine:
         measurements=tuple((str(name), value) for name, value in list(measured.items())[:MOST_NUMBERS]),
         stage=said.get("stage"),
     )
-
-
-def _outcomes(counts: Mapping[str, int]) -> tuple[OutcomeCount, ...]:
-    """Worst first."""
-    order = ["error", "crash", "hang", "failed", "skipped", "absent", "passed"]
-    named = sorted(counts, key=lambda word: (order.index(word) if word in order else 0, word))
-    return tuple(OutcomeCount(word, counts[word], word in RED) for word in named if counts[word])

@@ -1,0 +1,24 @@
+"""Green and red of tests that exist already, counted: the part of a selection that its verdict, without arrays, can't show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RED = frozenset({"error", "crash", "hang", "failed"})
+WORST_FIRST = ("error", "crash", "hang", "failed", "skipped", "absent", "passed")
+
+
+@dataclass(frozen=True)
+class OutcomeCount:
+    """How many iterations of a test had an outcome; `red` ones are never fine."""
+
+    outcome: str
+    count: int
+    red: bool
+
+
+def outcomes(counts: Mapping[str, int]) -> tuple[OutcomeCount, ...]:
+    """Worst first."""
+    named = sorted(counts, key=lambda word: (WORST_FIRST.index(word) if word in WORST_FIRST else 0, word))
+    return tuple(OutcomeCount(word, counts[word], word in RED) for word in named if counts[word])
