@@ -89,7 +89,7 @@ def load(name: str) -> Any:
 
 def _version(value: bool) -> None:
     if value:
-        from gonogo.release import release
+        from settings.release import release
 
         typer.echo(f"gonogo {release()}")
         raise typer.Exit

@@ -12,7 +12,6 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 import settings as configuration
 from dashboards import pages
-from gonogo.release import release
 from service import login, openapi, problems
 from service.api import PREFIX, health, routers
 from service.auth import Keys
@@ -22,6 +21,7 @@ from service.edge import Edge, FailureLimits
 from service.events import Hub, closing_on_signals
 from service.metrics import Metrics
 from settings import Settings
+from settings.release import release
 from storage import engine as engines
 from storage import event_reads, metric_reads
 from storage import events as stored_events

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gonogo.release import release
 from service.problems import MEDIA_TYPE, TYPE_PREFIX
+from settings.release import release
 
 TITLE = "GoNoGo"
 DESCRIPTION = (

@@ -15,8 +15,8 @@ import pytest
 import typer
 
 from cli import doctor, jobs, problem
-from gonogo import release
 from gonogo.problems import FieldError, quote
+from settings import release
 
 ROOT = Path(__file__).resolve().parents[2]
 
