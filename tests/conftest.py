@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile
 from typing import TypeVar
 
 import gtest_programs as gtest_support
@@ -91,14 +93,55 @@ def postgres_server() -> Iterator[PostgresServer]:
     yield from _running(PostgresServer)
 
 
-@pytest.fixture
-def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """URL of a fresh, empty PostgreSQL database on GONOGO_TEST_DATABASE_URL's server, else on this test process's own."""
-    admin = os.environ.get("GONOGO_TEST_DATABASE_URL") or str(request.getfixturevalue("postgres_server").url())
+@pytest.fixture(scope="session")
+def postgres_admin(request: pytest.FixtureRequest) -> str:
+    """URL by which databases are made: GONOGO_TEST_DATABASE_URL's server, else this test process's own."""
+    return os.environ.get("GONOGO_TEST_DATABASE_URL") or str(request.getfixturevalue("postgres_server").url())
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_admin: str) -> Iterator[str]:
+    """Name of a migrated database that tests get copies of: migrating takes ten times as long as copying."""
+    with _database(postgres_admin) as (url, name):
+        _migrate(url)
+        yield name
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, a file."""
+    file = tmp_path_factory.mktemp("template") / "gonogo.sqlite"
+    _migrate(f"sqlite:///{file}")
+    return file
+
+
+def _migrate(url: str) -> None:
+    made = make_engine(url)
+    schema.upgrade(made)
+    made.dispose()
+
+
+@contextmanager
+def _database(admin: str, template: str = "template1") -> Iterator[tuple[str, str]]:
+    """URL and name of a database that is dropped afterwards."""
     name = f"gonogo_test_{uuid.uuid4().hex}"
-    administer(admin, f"CREATE DATABASE {name}")
-    yield make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+    administer(admin, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False), name
     administer(admin, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(postgres_admin: str) -> Iterator[str]:
+    """URL of a fresh, empty PostgreSQL database."""
+    with _database(postgres_admin) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_admin: str, postgres_template: str) -> Iterator[str]:
+    """URL of a fresh PostgreSQL database with our tables."""
+    with _database(postgres_admin, postgres_template) as (url, _):
+        yield url
 
 
 @pytest.fixture
@@ -124,16 +167,28 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'gonogo.sqlite'}"
 
 
+@pytest.fixture
+def migrated_sqlite_url(sqlite_url: str, sqlite_template: Path) -> str:
+    """URL of an SQLite file with our tables."""
+    copyfile(sqlite_template, str(make_url(sqlite_url).database))
+    return sqlite_url
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def database_url(request: pytest.FixtureRequest) -> str:
+def empty_database_url(request: pytest.FixtureRequest) -> str:
     """URL of an empty database: the test runs once on SQLite and once on PostgreSQL."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """URL of a database with our tables and nothing in them: the test runs once on SQLite and once on PostgreSQL."""
+    return str(request.getfixturevalue(f"migrated_{request.param}_url"))
+
+
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    """A migrated database."""
+    """The same, connected."""
     made = make_engine(database_url)
-    schema.upgrade(made)
     yield made
     made.dispose()

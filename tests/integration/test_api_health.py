@@ -30,8 +30,8 @@ def test_ready_means_database_schema_and_broker(database_url: str, redis_url: st
         assert api.client.get("/readyz").json() == {"database": "ok", "schema": "head", "broker": "ok"}
 
 
-def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(database_url: str, redis_url: str) -> None:
-    app = create_app(make_settings(database_url, broker_url=redis_url))
+def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(empty_database_url: str, redis_url: str) -> None:
+    app = create_app(make_settings(empty_database_url, broker_url=redis_url))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
         answer = client.get("/readyz")
         assert answer.status_code == 503

@@ -106,9 +106,9 @@ def test_results_wait_while_the_disk_is_full(sqlite_url: str, redis_url: str, mo
     engine.dispose()
 
 
-def test_background_waits_for_the_migration(database_url: str, redis_url: str) -> None:
-    engine = make_engine(database_url)
-    settings = short(database_url, redis_url)
+def test_background_waits_for_the_migration(empty_database_url: str, redis_url: str) -> None:
+    engine = make_engine(empty_database_url)
+    settings = short(empty_database_url, redis_url)
     app = queue.make_app(redis_url)
     worker = SimulatedWorker(app)
     worker.beat()

@@ -17,8 +17,8 @@ from storage.schema import SchemaState
 from storage.tables import Base
 
 
-def test_migrated_schema_is_the_one_of_the_tables(database_url: str) -> None:
-    engine = make_engine(database_url)
+def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> None:
+    engine = make_engine(empty_database_url)
     assert schema.state(engine) is SchemaState.empty
     schema.upgrade(engine)
     assert schema.state(engine) is SchemaState.head
@@ -32,8 +32,8 @@ def _ours(name: str | None, kind: str, parents: object) -> bool:
     return not (kind == "table" and name is not None and name.startswith("seed_results_"))
 
 
-def test_upgrade_from_several_processes_at_once_migrates_once(database_url: str) -> None:
-    engines = [make_engine(database_url) for _ in range(3)]
+def test_upgrade_from_several_processes_at_once_migrates_once(empty_database_url: str) -> None:
+    engines = [make_engine(empty_database_url) for _ in range(3)]
     problems: list[BaseException] = []
 
     def upgrade(engine: Engine) -> None:
@@ -53,8 +53,8 @@ def test_upgrade_from_several_processes_at_once_migrates_once(database_url: str)
         engine.dispose()
 
 
-def test_unknown_revision_is_ahead_and_is_left_alone(database_url: str) -> None:
-    engine = make_engine(database_url)
+def test_unknown_revision_is_ahead_and_is_left_alone(empty_database_url: str) -> None:
+    engine = make_engine(empty_database_url)
     schema.upgrade(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'from-tomorrow'"))
