@@ -73,13 +73,8 @@ class Sketch:
                 part, exponent = math.frexp(size)
                 buckets[PER_OCTAVE * (exponent - 1) + bisect_right(_EDGES, 2 * part) - 1] += 1
                 least, most = min(least, size), max(most, size)
-        return cls._fit(buckets, 0, zero, inf, nan, missing, *((least, most) if buckets else (None, None)))
-
-    @classmethod
-    def _fit(cls, buckets: Mapping[int, int], level: int, *rest: Any) -> Sketch:
-        while len(buckets) > MOST_BUCKETS:
-            buckets, level = _joined(buckets, 1), level + 1
-        return cls(dict(sorted(buckets.items())), level, *rest)
+        ends = (least, most) if buckets else (None, None)
+        return cls(*_fitted(buckets, 0), zero, inf, nan, missing, *ends)
 
     def __add__(self, other: Sketch) -> Sketch:
         """The sketch of the values of both."""
@@ -89,9 +84,8 @@ class Sketch:
             buckets[index] = buckets.get(index, 0) + count
         lows = [each for each in (self.least, other.least) if each is not None]
         highs = [each for each in (self.most, other.most) if each is not None]
-        return self._fit(
-            buckets,
-            level,
+        return Sketch(
+            *_fitted(buckets, level),
             self.zero + other.zero,
             self.inf + other.inf,
             self.nan + other.nan,
@@ -108,8 +102,12 @@ class Sketch:
     @property
     def error(self) -> float:
         """The largest relative error of a quantile (beside half of the smallest subnormal number)."""
-        ratio = 2.0 ** (2**self.level / PER_OCTAVE)
-        return (ratio - 1) / (ratio + 1)
+        return (self._ratio - 1) / (self._ratio + 1)
+
+    @property
+    def _ratio(self) -> float:
+        """Between the upper and the lower edge of a bucket."""
+        return math.pow(2.0, 2**self.level / PER_OCTAVE)
 
     def quantile(self, share: float) -> float | None:
         """The smallest value that at least `share` of the values don't exceed, within `error` of itself; 0 and 1: the exact ends.
@@ -148,8 +146,7 @@ class Sketch:
     def _middle(self, index: int) -> float:
         """The number that is nearest to all of a bucket, in proportion; never outside the smallest and largest value."""
         low = _edge(index << self.level)
-        ratio = 2.0 ** (2**self.level / PER_OCTAVE)
-        middle = low * (2 * ratio / (1 + ratio))
+        middle = low * (2 * self._ratio / (1 + self._ratio))
         return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
 
     def to_json(self) -> dict[str, Any]:
@@ -164,14 +161,21 @@ class Sketch:
     def parse(cls, data: Mapping[str, Any]) -> Sketch:
         """From `to_json`."""
         buckets = dict(zip(data.get("at", ()), data.get("n", ()), strict=True))
-        counts = [int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing")]
+        level, zero, inf, nan, missing = (int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing"))
         least, most = (None if data.get(name) is None else float(data[name]) for name in ("least", "most"))
-        return cls(buckets, *counts, least, most)
+        return cls(buckets, level, zero, inf, nan, missing, least, most)
 
 
 def total(sketches: Iterable[Sketch]) -> Sketch:
     """The sketch of the values of all; of none the empty one."""
     return reduce(Sketch.__add__, sketches, Sketch())
+
+
+def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
+    """In order, joined in pairs until there are few enough; and the level then."""
+    while len(buckets) > MOST_BUCKETS:
+        buckets, level = _joined(buckets, 1), level + 1
+    return dict(sorted(buckets.items())), level
 
 
 def _joined(buckets: Mapping[int, int], levels: int) -> dict[int, int]:

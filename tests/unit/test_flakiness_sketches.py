@@ -42,7 +42,9 @@ def test_a_quantile_is_within_the_stated_error_of_the_exact_one(values: list[flo
 
 
 @given(ANY, ANY, LARGE)
-def test_a_sum_is_the_sketch_of_all_values_in_whatever_order(first: list[float | None], second: list[float | None], third: list[float]) -> None:
+def test_a_sum_is_the_sketch_of_all_values_in_whatever_order(
+    first: list[float | None], second: list[float | None], third: list[float]
+) -> None:
     a, b, c = Sketch.of(first), Sketch.of(second), Sketch.of(third)
     assert (a + b) + c == a + (b + c) == c + b + a == total([b, c, a]) == Sketch.of([*third, *second, *first])
     assert Sketch.parse(json.loads(json.dumps((a + b + c).to_json()))) == a + b + c
