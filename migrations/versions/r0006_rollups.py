@@ -46,7 +46,6 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Uuid(), nullable=False),
         sa.Column("shadow", sa.Boolean(), nullable=False),
         sa.Column("upto", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_rolled_job_id")),
         sa.PrimaryKeyConstraint("job_id", "shadow", name=op.f("pk_rolled")),
     )
 

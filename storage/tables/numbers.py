@@ -108,10 +108,13 @@ class DayRollupRow(Base):
 
 
 class RolledRow(Base):
-    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are not. The lock of its test guards it."""
+    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are not. The lock of its test guards it.
+
+    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before that of the test.
+    """
 
     __tablename__ = "rolled"
-    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)
     shadow: Mapped[bool] = mapped_column(primary_key=True)
     upto: Mapped[int]
 
