@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -30,6 +29,8 @@ def _edges() -> tuple[float, ...]:
 
 
 _EDGES = _edges()
+_FIRST = PER_OCTAVE + 1
+"""frexp's part is in [1/2, 1), and bisect counts the edges that are passed, the first one always."""
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,16 @@ class Sketch:
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Sketch:
         """The sketch of values."""
-        buckets: Counter[int] = Counter()
-        zero = inf = nan = missing = 0
-        least, most = math.inf, 0.0
-        for value in values:
-            if value is None:
-                missing += 1
-                continue
-            size = abs(float(value))
-            if size == 0:
-                zero += 1
-            elif size == math.inf:
-                inf += 1
-            elif size != size:
-                nan += 1
-            else:
-                part, exponent = math.frexp(size)
-                buckets[PER_OCTAVE * (exponent - 1) + bisect_right(_EDGES, 2 * part) - 1] += 1
-                least, most = min(least, size), max(most, size)
-        ends = (least, most) if buckets else (None, None)
-        return cls(*_fitted(buckets, 0), zero, inf, nan, missing, *ends)
+        sizes = [None if value is None else abs(float(value)) for value in values]
+        finite = [size for size in sizes if size is not None and 0.0 < size < math.inf]
+        buckets: dict[int, int] = {}
+        for size in finite:
+            part, exponent = math.frexp(size)
+            index = PER_OCTAVE * exponent + bisect_right(_EDGES, 2 * part) - _FIRST
+            buckets[index] = buckets.get(index, 0) + 1
+        missing, zero, inf = (sizes.count(each) for each in (None, 0.0, math.inf))
+        nan = len(sizes) - len(finite) - missing - zero - inf
+        return cls(*_fitted(buckets, 0), zero, inf, nan, missing, min(finite, default=None), max(finite, default=None))
 
     def __add__(self, other: Sketch) -> Sketch:
         """The sketch of the values of both."""
