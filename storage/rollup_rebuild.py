@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from storage import rollups
 from storage.engine import reading, session
 from storage.ids import made_at
-from storage.tables import DayRollupRow, EventRow, JobRow, RolledRow, SeedResultRow
+from storage.tables import DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, SeedResultRow
 from storage.tallies import OF_OUTPUT, Tally, tallies
 
 SLICE = 2000
@@ -66,7 +66,7 @@ def nothing(_: Progress) -> None:
 def behind(current: Session, *, limit: int = 1000, test_key: str | None = None) -> list[str]:
     """Jobs with rows that aren't counted, oldest first."""
     query = select(JobRow.id).outerjoin(RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(False))
-    query = query.where(JobRow.done > func.coalesce(RolledRow.upto, 0), rollups.COUNTED)
+    query = query.where(JobRow.done > func.coalesce(RolledRow.upto, 0))
     if test_key is not None:
         query = query.where(JobRow.test_key == test_key)
     return list(current.scalars(query.order_by(JobRow.id).limit(limit)))
@@ -117,11 +117,12 @@ def _units(current: Session, test_key: str | None) -> list[Unit]:
 
 def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
     """Yields the (seed, repeat) of each slice."""
-    jobs = select(JobRow.id).where(*unit.of(JobRow), rollups.COUNTED)
+    jobs = select(JobRow.id).where(*unit.of(JobRow))
     with session(engine) as current:
         rollups.lock(current, unit.test_key)
         current.execute(delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(True)))
-        current.execute(delete(RolledRow).where(RolledRow.job_id.in_(jobs), RolledRow.shadow.is_(True)))
+        for table in (JobTallyRow, RolledRow):
+            current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(True)))
     while True:
         with session(engine) as current:
             rollups.lock(current, unit.test_key)
@@ -146,7 +147,7 @@ def _late(current: Session, unit: Unit) -> dict[str, int]:
     """Jobs of the unit with rows that its shadow hasn't got, and how many (seed, repeat) that are."""
     missing = JobRow.done - func.coalesce(RolledRow.upto, 0)
     query = select(JobRow.id, missing).outerjoin(RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(True))
-    found = current.execute(query.where(*unit.of(JobRow), missing > 0, rollups.COUNTED).order_by(JobRow.id))
+    found = current.execute(query.where(*unit.of(JobRow), missing > 0).order_by(JobRow.id))
     return {job_id: int(number) for job_id, number in found}
 
 
@@ -154,17 +155,18 @@ def _swap(current: Session, unit: Unit) -> None:
     """The shadow takes the place of what was there, the notes of how far the jobs are too."""
     jobs = select(JobRow.id).where(*unit.of(JobRow))
     current.execute(delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(False)))
-    current.execute(delete(RolledRow).where(RolledRow.job_id.in_(jobs), RolledRow.shadow.is_(False)))
     # no need to look what the session holds: no entity of these was read
     plain = {"synchronize_session": False}
     current.execute(update(DayRollupRow).where(*unit.of(DayRollupRow)).values(shadow=False).execution_options(**plain))
-    current.execute(update(RolledRow).where(RolledRow.job_id.in_(jobs)).values(shadow=False).execution_options(**plain))
+    for table in (JobTallyRow, RolledRow):
+        current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(False)))
+        current.execute(update(table).where(table.job_id.in_(jobs)).values(shadow=False).execution_options(**plain))
 
 
 def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     """Count the next rows of a job; how many (seed, repeat), 0 when all are counted."""
-    columns = (*_UNIT, "context", "done", "finished_at")
-    job = current.execute(select(*(getattr(JobRow, name) for name in columns)).where(JobRow.id == job_id, rollups.COUNTED)).one_or_none()
+    columns = [getattr(JobRow, name) for name in (*rollups.ON_JOB, "finished_at")]
+    job = current.execute(select(*columns).where(JobRow.id == job_id)).one_or_none()
     if job is None:
         return 0
     rollups.lock(current, job.test_key)
@@ -174,14 +176,13 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     last = min(done, first + SLICE - 1)
     if last < first:
         return 0
-    places = {name: getattr(job, name) for name in _UNIT} | {"context": rollups.context_name(job.context)}
     days: dict[date, dict[tuple[str, str], Tally]] = {}
     calendar = _calendar(current, job_id, first, last, otherwise=job.finished_at or made_at(job_id))
     for day, rows in groupby(_rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])):
         there = days.setdefault(day, {})  # a clock that went back: the same day again, later
         for place, tally in tallies(rows).items():
             there[place] = there.get(place, Tally()) + tally
-    rollups.merge(current, rollups.keyed(places, days), shadow=shadow)
+    rollups.merge(current, job, days, shadow=shadow)
     rollups.advance(current, job_id, last, shadow=shadow)
     return last - first + 1
 

@@ -2,7 +2,8 @@
 
 The rule that everything rests on: the roll-ups hold a job's rows of arrival 1 to `rolled.upto`, each once. Whoever changes roll-ups or
 `upto` holds the lock of the test (after that of the job, if it needs both): two ingests of different jobs of a test wait for each other
-here, and lose nothing. Jobs that compare two builds are never counted: their verdicts aren't about float64.
+here, and lose nothing. Jobs that compare two builds have sums of their own only:
+their verdicts aren't about float64.
 
 The day is that of the transaction that stored the row, in UTC, by the clock of the process that stored it. The job's `progress` event of
 that transaction keeps it, so a rebuild finds the same day. A clock that goes back puts rows into an earlier day, and loses none.
@@ -23,11 +24,14 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.flakiness.sketches import Sketch
 from storage import dialect
-from storage.tables import DayRollupRow, JobRow, RolledRow
+from storage.ids import is_id
+from storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 from storage.tallies import WHOLE, Tally, tallies
 
 AXES = ("executor", "build", "build_line", "build_sequence", "arch", "board", "context", "device", "day")
 _OF_JOB = ("test_key", "executor", "build", "build_line", "build_sequence", "arch", "board")
+ON_JOB = ("id", *_OF_JOB, "context", "reference")
+"""Columns of a job that `merge` reads."""
 _KEY = ("test_key", *AXES, "output")
 _ROOM = 0x676F6E72  # "gonr": the room of these locks
 SHARES = (0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
@@ -43,6 +47,11 @@ class Sums:
     def seeds(self) -> int:
         """(seed, repeat) counted."""
         return self.tally.seeds
+
+    @property
+    def empty(self) -> int:
+        """Of these, those without any output: hangs, crashes, errors."""
+        return self.tally.empty
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -147,12 +156,8 @@ def of_tests(
     return found
 
 
-def counted(job: JobRow) -> bool:
-    """Whether a job's rows are in the roll-ups at all; `COUNTED` says the same in SQL."""
-    return job.reference is None
-
-
 COUNTED = JobRow.reference.is_(None)
+"""Jobs that count into the sums of their test: not those that compare two builds."""
 
 
 def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime) -> None:
@@ -161,12 +166,11 @@ def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, fi
     The caller holds the job's lock. Where earlier rows of the job aren't counted yet (a process of an older version stored them, or a
     rebuild is about to), these aren't either: storage.rollup_rebuild.catch_up counts them all, in order.
     """
-    if not parts or not counted(job):
+    if not parts:
         return
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
-        places = {name: getattr(job, name) for name in _OF_JOB} | {"context": context_name(job.context)}
-        merge(session, keyed(places, {now.astimezone(UTC).date(): tallies(parts)}))
+        merge(session, job, {now.astimezone(UTC).date(): tallies(parts)})
         advance(session, job.id, max(part["arrival"] for part in parts))
 
 
@@ -186,35 +190,57 @@ def advance(session: Session, job_id: str, arrival: int, *, shadow: bool = False
     dialect.upsert(session, RolledRow, [{"job_id": job_id, "shadow": shadow, "upto": arrival}])
 
 
-def keyed(
-    of_job: Mapping[str, Any], days: Mapping[date, Mapping[tuple[str, str], Tally]]
-) -> dict[str, tuple[dict[str, Any], Tally]]:
-    """Key -> (axes, sums) of a job's tallies by day."""
-    found = {}
-    for day, parts in days.items():
-        for (device, output), tally in parts.items():
-            axes = {**of_job, "device": device, "day": day, "output": output}
-            found[key_of(axes)] = axes, tally
-    return found
-
-
 def key_of(axes: Mapping[str, Any]) -> str:
     """The id of a roll-up: 128 bits of the SHA-256 of its axes."""
     text = "\x1f".join(f"{len(value)}:{value}" for value in (str(axes[name]) for name in _KEY))
     return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
 
 
-def merge(session: Session, found: Mapping[str, tuple[Mapping[str, Any], Tally]], *, shadow: bool = False) -> None:
-    """Add sums to those that are stored: one read and one upsert. The caller holds the lock of the test."""
+def merge(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], *, shadow: bool = False) -> None:
+    """Add a job's sums, by day, device and output, to those that are stored: a read and an upsert of its own, and of its test.
+
+    job: its row, or the columns of it that ON_JOB names. The caller holds the lock of the test.
+    """
+    whole: dict[str, Tally] = {}
+    for parts in days.values():
+        for (_, output), tally in parts.items():
+            whole[output] = whole.get(output, Tally()) + tally
+    table = JobTallyRow
+    query = select(table.output, *Tally.of(table)).where(table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole)))
+    there = {row.output: Tally.stored(row) for row in session.execute(query)}
+    own = [
+        {"job_id": job.id, "output": output, "shadow": shadow, **(there.get(output, Tally()) + tally).columns()}
+        for output, tally in whole.items()
+    ]
+    dialect.upsert(session, JobTallyRow, own)
+    if job.reference is None:
+        _merge_days(session, job, days, shadow)
+
+
+def _merge_days(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool) -> None:
+    places = {name: getattr(job, name) for name in _OF_JOB} | {"context": context_name(job.context)}
+    found: dict[str, tuple[dict[str, Any], Tally]] = {}
+    for day, parts in days.items():
+        for (device, output), tally in parts.items():
+            axes = {**places, "device": device, "day": day, "output": output}
+            found[key_of(axes)] = axes, tally
     table = DayRollupRow
-    columns = (table.key, table.seeds, table.duration_us, table.counts, table.explanations, table.outcomes, table.sketches)
-    query = select(*columns).where(table.key.in_(list(found)), table.shadow.is_(shadow))
+    query = select(table.key, *Tally.of(table)).where(table.key.in_(list(found)), table.shadow.is_(shadow))
     there = {row.key: Tally.stored(row) for row in session.execute(query)}
     rows = [
-        {"key": key, "shadow": shadow, **axes, **(there[key] + tally if key in there else tally).columns()}
-        for key, (axes, tally) in found.items()
+        {"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()} for key, (axes, tally) in found.items()
     ]
     dialect.upsert(session, DayRollupRow, rows)
+
+
+def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
+    """The sums of one job by output, '' for whole seeds; None while some of its rows aren't counted, or where there is no such job."""
+    done = session.scalar(select(JobRow.done).where(JobRow.id == job_id)) if is_id(job_id) else None
+    if done is None or upto(session, job_id) < done:
+        return None
+    table = JobTallyRow
+    query = select(table.output, *Tally.of(table)).where(table.job_id == job_id, table.shadow.is_(False)).order_by(table.output)
+    return {row.output: Sums(Tally.stored(row)) for row in session.execute(query)}
 
 
 def context_name(context: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gonogo.flakiness.rates import outcome_of
 from gonogo.flakiness.sketches import Sketch
+from storage.tables import DayRollupRow, JobTallyRow
 
 WHOLE = ""
 """In place of an output: the seed as a whole."""
@@ -27,6 +28,8 @@ class Tally:
     """Sums over (seed, repeat), or over one output of them. Adds up in any order to the same."""
 
     seeds: int = 0
+    empty: int = 0
+    """Of these, without any output: hangs, crashes, errors."""
     duration_us: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     explanations: Mapping[str, int] = field(default_factory=dict)
@@ -37,6 +40,7 @@ class Tally:
         """Both together."""
         return Tally(
             self.seeds + other.seeds,
+            self.empty + other.empty,
             self.duration_us + other.duration_us,
             _sum(self.counts, other.counts),
             _sum(self.explanations, other.explanations),
@@ -52,6 +56,7 @@ class Tally:
         sketches = {name: each.to_json() for name, each in self.sketches.items()}
         return {
             "seeds": self.seeds,
+            "empty": self.empty,
             "duration_us": self.duration_us,
             "counts": dict(self.counts),
             "explanations": dict(self.explanations),
@@ -59,11 +64,16 @@ class Tally:
             "sketches": sketches,
         }
 
+    @staticmethod
+    def of(table: type[DayRollupRow] | type[JobTallyRow]) -> list[Any]:
+        """The columns that `stored` reads."""
+        return [getattr(table, name) for name in Tally.__dataclass_fields__]
+
     @classmethod
     def stored(cls, row: Any) -> Tally:
         """From such a row."""
         sketches = {name: Sketch.parse(each) for name, each in row.sketches.items()}
-        return cls(row.seeds, row.duration_us, row.counts, row.explanations, row.outcomes, sketches)
+        return cls(row.seeds, row.empty, row.duration_us, row.counts, row.explanations, row.outcomes, sketches)
 
 
 def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
@@ -90,6 +100,7 @@ def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
     outcomes = Counter(outcome_of(rows[0]["seed_verdict"], _green(rows)).value for rows in seeds)
     return Tally(
         len(seeds),
+        sum(head["output"] == WHOLE for head in heads),
         sum(_microseconds(head[DURATION]) for head in heads),
         _ordered(Counter(head["seed_verdict"] for head in heads)),
         _ordered(Counter(head["seed_explanation"] for head in heads if head["seed_explanation"])),
@@ -101,6 +112,7 @@ def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
 def _of_output(rows: Sequence[Mapping[str, Any]]) -> Tally:
     return Tally(
         len(rows),
+        0,
         0,
         _ordered(Counter(row["verdict"] for row in rows)),
         _ordered(Counter(row["explanation"] for row in rows if row["explanation"])),

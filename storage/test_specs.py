@@ -50,8 +50,8 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
 
     [{"build", "line", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output: {metric: value}}, "last_job", "last_at"}]
 
-    `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none of it. Everything comes from roll-ups, per
-    day or per job, and from an index of jobs: what it costs doesn't grow with the seeds.
+    `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none of it. Everything comes from roll-ups,
+    per day or per job, and from an index of jobs: what it costs doesn't grow with the seeds.
     """
     found: dict[tuple[int, str, str], dict[str, Any]] = {}
 

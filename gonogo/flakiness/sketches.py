@@ -91,6 +91,11 @@ class Sketch:
         return self.zero + sum(self.buckets.values()) + self.inf
 
     @property
+    def largest(self) -> float | None:
+        """The largest finite value, exact; None without any."""
+        return 0.0 if self.most is None and self.zero else self.most
+
+    @property
     def error(self) -> float:
         """The largest relative error of a quantile (beside half of the smallest subnormal number)."""
         return (self._ratio - 1) / (self._ratio + 1)

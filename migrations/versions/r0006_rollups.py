@@ -1,6 +1,8 @@
-"""What tests did per day, build, device and context; how far each job is in these sums."""
+"""What tests did per day, build, device and context, and jobs as a whole; how far each job is in these sums."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,8 +13,13 @@ branch_labels = None
 depends_on = None
 
 
+def _sums() -> list[sa.Column[Any]]:
+    whole = [sa.Column(name, sa.BigInteger(), nullable=False) for name in ("seeds", "empty", "duration_us")]
+    return [*whole, *(sa.Column(name, sa.JSON(), nullable=False) for name in ("counts", "explanations", "outcomes", "sketches"))]
+
+
 def upgrade() -> None:
-    """Two new tables, empty: no job is in them yet, and `storage.rollup_rebuild.catch_up` adds what is missing in small transactions.
+    """Three new tables, empty: no job is in them yet, and `storage.rollup_rebuild.catch_up` adds what is missing in small transactions.
 
     `gonogo db upgrade` runs it after the migration, and `gonogo background` from time to time: also for rows that processes of the older
     version write meanwhile.
@@ -32,15 +39,18 @@ def upgrade() -> None:
         sa.Column("device", sa.Text(), nullable=False),
         sa.Column("day", sa.Date(), nullable=False),
         sa.Column("output", sa.Text(), nullable=False),
-        sa.Column("seeds", sa.BigInteger(), nullable=False),
-        sa.Column("duration_us", sa.BigInteger(), nullable=False),
-        sa.Column("counts", sa.JSON(), nullable=False),
-        sa.Column("explanations", sa.JSON(), nullable=False),
-        sa.Column("outcomes", sa.JSON(), nullable=False),
-        sa.Column("sketches", sa.JSON(), nullable=False),
+        *_sums(),
         sa.PrimaryKeyConstraint("key", "shadow", name=op.f("pk_day_rollups")),
     )
     op.create_index("ix_day_rollups_test", "day_rollups", ["test_key", "build"])
+    op.create_table(
+        "job_tallies",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("output", sa.Text(), nullable=False),
+        sa.Column("shadow", sa.Boolean(), nullable=False),
+        *_sums(),
+        sa.PrimaryKeyConstraint("job_id", "output", "shadow", name=op.f("pk_job_tallies")),
+    )
     op.create_table(
         "rolled",
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -53,4 +63,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them."""
     op.drop_table("rolled")
+    op.drop_table("job_tallies")
     op.drop_table("day_rollups")

@@ -99,12 +99,29 @@ class DayRollupRow(Base):
     day: Mapped[date]
     output: Mapped[str]
     seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat)
+    empty: Mapped[int] = mapped_column(BigInteger)  # of these, without any output
     duration_us: Mapped[int] = mapped_column(BigInteger)
     counts: Mapped[dict[str, Any]]  # verdict -> n
     explanations: Mapped[dict[str, Any]]  # explanation -> n
     outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
     sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
     __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"),)
+
+
+class JobTallyRow(Base):
+    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one output."""
+
+    __tablename__ = "job_tallies"
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)  # no foreign key, for the reason of RolledRow
+    output: Mapped[str] = mapped_column(primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)
+    empty: Mapped[int] = mapped_column(BigInteger)
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]
+    explanations: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any]]
+    sketches: Mapped[dict[str, Any]]
 
 
 class RolledRow(Base):
