@@ -15,18 +15,21 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.rates import Outcome, Rate, rate
+from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from storage import dialect
 from storage.ids import is_id
 from storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 from storage.tallies import WHOLE, Tally, tallies
+
+if TYPE_CHECKING:
+    from gonogo.flakiness.rates import Rate
 
 AXES = ("executor", "build", "build_line", "build_sequence", "arch", "board", "context", "device", "day")
 _OF_JOB = ("test_key", "executor", "build", "build_line", "build_sequence", "arch", "board")
@@ -99,6 +102,8 @@ class Rollup(Sums):
 
     def rates(self) -> tuple[Rate, Rate]:
         """(failures of the kernel's runs, hangs, crashes and errors of all runs that were tried)."""
+        from gonogo.flakiness.rates import rate  # loads numpy, which ingest and most of the API do without
+
         failed, passed, lost = (self.outcomes.get(each.value, 0) for each in (Outcome.failed, Outcome.passed, Outcome.infrastructure))
         return rate(failed, failed + passed), rate(lost, lost + failed + passed)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from gonogo.flakiness.rates import outcome_of
+from gonogo.flakiness.outcomes import outcome_of
 from gonogo.flakiness.sketches import Sketch
 from storage.tables import DayRollupRow, JobTallyRow
 

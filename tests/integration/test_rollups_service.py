@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections import Counter
@@ -14,9 +15,12 @@ import pytest
 import seeded
 from sqlalchemy import Engine, delete, select, update
 
+from cli.app import load
 from gonogo.flakiness.rates import rate
-from storage import closing, rollup_rebuild, schema, test_specs
+from gonogo.problems import JobError
+from storage import closing, rollup_rebuild, rollups, schema, test_specs
 from storage import engine as engines
+from storage import overview as reads
 from storage.ids import new_id
 from storage.rollups import AXES, Rollup, of_test
 from storage.tables import DayRollupRow, JobTallyRow, RolledRow
@@ -124,7 +128,7 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
     assert stored(engine) == before
 
 
-def test_axes_that_are_left_out_are_summed_over(engine: Engine) -> None:
+def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_left_out(engine: Engine) -> None:
     fill(engine)
     days = [(each.place["day"], each.seeds) for each in read(engine, by=["day"])]
     assert days == [(date(2026, 2, 28), 2), (date(2026, 3, 1), 46), (date(2026, 3, 2), 1)]
@@ -142,9 +146,7 @@ def test_axes_that_are_left_out_are_summed_over(engine: Engine) -> None:
     with pytest.raises(ValueError, match="colour: no axis"):
         read(engine, by=["colour"])
 
-
-def test_a_job_that_compares_two_builds_is_in_no_rate(engine: Engine) -> None:
-    fill(engine)
+    # a job that compares two builds is in none of it, and not in what a test did on its builds
     with engines.reading(engine) as session:
         newest, oldest = sorted(test_specs.builds_of(session, KEY), key=lambda each: str(each["build"]))
     assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == ("correct", 1, 8, {"pass": 8})
@@ -163,7 +165,7 @@ def test_what_an_older_version_stored_is_caught_up_with_once(engine: Engine, mon
     running = next(iter({name for name, value in wanted.items() if value.get("upto") == 30}))
     store(engine, running, [wild(30)])
     assert stored(engine) == {}  # not before those that came earlier
-    assert rollup_rebuild.catch_up(engine) == 60
+    schema.upgrade(engine)
     assert [each.seeds for each in read(engine)] == [50]
     assert rollup_rebuild.catch_up(engine) == 0
     before = stored(engine)
@@ -222,3 +224,42 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
     assert rollup_rebuild.rebuild(engine, tell=told.append).units == 3
     assert stored(engine) == wanted
     assert told[-1] == rollup_rebuild.Progress(3, 3, 59, None)
+
+
+def test_the_command_rebuilds_and_says_what_it_did(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = engines.make_engine(sqlite_url)
+    schema.upgrade(made)
+    fill(made)
+    wanted = stored(made)
+    with engines.session(made) as session:
+        session.execute(update(DayRollupRow).values(duration_us=0))
+    monkeypatch.setenv("GONOGO_DATABASE_URL", sqlite_url)
+    load("rollups").main(["rebuild", "--json", "--test", KEY], standalone_mode=False)
+    *_, said = capsys.readouterr().out.splitlines()
+    assert {name: value for name, value in json.loads(said).items() if name != "seconds"} == {"units": 2, "seeds": 59}
+    assert stored(made) == wanted
+    with pytest.raises(JobError, match="no test v1-nothing"):
+        load("rollups").main(["rebuild", "--test", "v1-nothing"], standalone_mode=False)
+    made.dispose()
+
+
+def test_a_jobs_own_sums_are_read_only_when_they_are_whole(engine: Engine) -> None:
+    job = submit(engine)
+    with engines.reading(engine) as session:
+        assert rollups.of_job(session, job) == {}
+        assert rollups.of_job(session, "nonsense") is rollups.of_job(session, new_id()) is None
+    store(engine, job, [wild(0), wild(1), seeded.unwell(2, "crash", "signal 11")])
+    with engines.reading(engine) as session:
+        before = reads.outputs(session, job)
+        found = rollups.of_job(session, job)
+        assert found is not None
+        assert (found[""].seeds, found[""].empty, found["dx"].seeds) == (3, 1, 2)
+        assert [reads.mark_count(session, job, name) for name in ("dx", "", "none")] == [3, 1, 1]
+    with engines.session(engine) as session:
+        session.execute(delete(RolledRow))
+    with engines.reading(engine) as session:
+        assert rollups.of_job(session, job) is None
+        assert reads.outputs(session, job) == before
+        assert [reads.mark_count(session, job, name) for name in ("dx", "", "none")] == [3, 1, 1]
