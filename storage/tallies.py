@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from gonogo.flakiness import sketches
 from gonogo.flakiness.outcomes import outcome_of
 from gonogo.flakiness.sketches import Sketch
 from storage.tables import DayRollupRow, JobTallyRow
@@ -38,18 +39,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         """Both together."""
-        return Tally(
-            self.seeds + other.seeds,
-            self.empty + other.empty,
-            self.duration_us + other.duration_us,
-            _sum(self.counts, other.counts),
-            _sum(self.explanations, other.explanations),
-            _sum(self.outcomes, other.outcomes),
-            {
-                name: self.sketches.get(name, Sketch()) + other.sketches.get(name, Sketch())
-                for name in sorted({*self.sketches, *other.sketches})
-            },
-        )
+        return total((self, other))
 
     def columns(self) -> dict[str, Any]:
         """As a row of the database has it."""
@@ -65,15 +55,29 @@ class Tally:
         }
 
     @staticmethod
-    def of(table: type[DayRollupRow] | type[JobTallyRow]) -> list[Any]:
+    def of(table: type[DayRollupRow] | type[JobTallyRow], *, sketches: bool = True) -> list[Any]:
         """The columns that `stored` reads."""
-        return [getattr(table, name) for name in Tally.__dataclass_fields__]
+        return [getattr(table, name) for name in Tally.__dataclass_fields__ if sketches or name != "sketches"]
 
     @classmethod
     def stored(cls, row: Any) -> Tally:
-        """From such a row."""
-        sketches = {name: Sketch.parse(each) for name, each in row.sketches.items()}
+        """From such a row; without sketches where they weren't read."""
+        sketches = {name: Sketch.parse(each) for name, each in getattr(row, "sketches", {}).items()}
         return cls(row.seeds, row.empty, row.duration_us, row.counts, row.explanations, row.outcomes, sketches)
+
+
+def total(parts: Sequence[Tally]) -> Tally:
+    """All together; of none the empty one."""
+    metrics = sorted({name for part in parts for name in part.sketches})
+    return Tally(
+        sum(part.seeds for part in parts),
+        sum(part.empty for part in parts),
+        sum(part.duration_us for part in parts),
+        _sum(part.counts for part in parts),
+        _sum(part.explanations for part in parts),
+        _sum(part.outcomes for part in parts),
+        {name: sketches.total(part.sketches[name] for part in parts if name in part.sketches) for name in metrics},
+    )
 
 
 def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
@@ -148,8 +152,11 @@ def _microseconds(duration_ms: float | None) -> int:
     return round(1000 * duration_ms) if duration_ms is not None and 0 < duration_ms < 1e12 else 0
 
 
-def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return _ordered(Counter(first) + Counter(second))
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in counts:
+        found.update(each)
+    return _ordered(found)
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

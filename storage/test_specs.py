@@ -59,7 +59,7 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
         empty = {"build": build, "line": line, "sequence": sequence, "jobs": 0, "seeds": 0, "counts": {}, "outputs": {}}
         return found.setdefault((sequence, build, line), {**empty, "last_job": None, "last_at": None})
 
-    for each in rollups.of_test(session, key, by=("build", "build_line", "build_sequence")):
+    for each in rollups.of_test(session, key, by=("build", "build_line", "build_sequence"), numbers=False):
         counted = entry(*each.place.values())
         counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, rollups.COUNTED)

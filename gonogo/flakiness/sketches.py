@@ -6,7 +6,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 PER_OCTAVE = 32
@@ -69,21 +68,7 @@ class Sketch:
 
     def __add__(self, other: Sketch) -> Sketch:
         """The sketch of the values of both."""
-        level = max(self.level, other.level)
-        buckets = _joined(self.buckets, level - self.level)
-        for index, count in _joined(other.buckets, level - other.level).items():
-            buckets[index] = buckets.get(index, 0) + count
-        lows = [each for each in (self.least, other.least) if each is not None]
-        highs = [each for each in (self.most, other.most) if each is not None]
-        return Sketch(
-            *_fitted(buckets, level),
-            self.zero + other.zero,
-            self.inf + other.inf,
-            self.nan + other.nan,
-            self.missing + other.missing,
-            min(lows, default=None),
-            max(highs, default=None),
-        )
+        return total((self, other))
 
     @property
     def count(self) -> int:
@@ -164,22 +149,32 @@ class Sketch:
 
 def total(sketches: Iterable[Sketch]) -> Sketch:
     """The sketch of the values of all; of none the empty one."""
-    return reduce(Sketch.__add__, sketches, Sketch())
+    parts = list(sketches)
+    level = max((part.level for part in parts), default=0)
+    buckets: dict[int, int] = {}
+    for part in parts:
+        for index, count in part.buckets.items():
+            place = index >> (level - part.level)
+            buckets[place] = buckets.get(place, 0) + count
+    return Sketch(
+        *_fitted(buckets, level),
+        sum(part.zero for part in parts),
+        sum(part.inf for part in parts),
+        sum(part.nan for part in parts),
+        sum(part.missing for part in parts),
+        min((part.least for part in parts if part.least is not None), default=None),
+        max((part.most for part in parts if part.most is not None), default=None),
+    )
 
 
 def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
-    """In order, joined in pairs until there are few enough; and the level then."""
+    """In order, joined in pairs until there are few enough; and the level then. Shifts round down: the edges at powers of two stay."""
     while len(buckets) > MOST_BUCKETS:
-        buckets, level = _joined(buckets, 1), level + 1
+        joined: dict[int, int] = {}
+        for index, count in buckets.items():
+            joined[index >> 1] = joined.get(index >> 1, 0) + count
+        buckets, level = joined, level + 1
     return dict(sorted(buckets.items())), level
-
-
-def _joined(buckets: Mapping[int, int], levels: int) -> dict[int, int]:
-    """The buckets, so many times joined in pairs. Shifts round down, so that the edges at powers of two stay."""
-    found: dict[int, int] = {}
-    for index, count in buckets.items():
-        found[index >> levels] = found.get(index >> levels, 0) + count
-    return found
 
 
 def _edge(index: int) -> float:

@@ -143,6 +143,8 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
     assert sum(each.seeds for each in read(engine, by=AXES)) == sum(each.seeds for each in read(engine)) == 49
     assert [each.seeds for each in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))] == [46]
     assert read(engine, build="nobody's") == []
+    (few,), (all_,) = read(engine, numbers=False), read(engine)
+    assert (few.counts, few.rates(), few.duration_ms, few.outputs) == (all_.counts, all_.rates(), all_.duration_ms, {})
     with pytest.raises(ValueError, match="colour: no axis"):
         read(engine, by=["colour"])
 
