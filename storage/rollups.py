@@ -190,9 +190,10 @@ def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, fi
     """
     if not parts:
         return
+    sums = tallies(parts)  # before the lock: others of this test shall not wait for arithmetic
     lock(session, job.test_key)
     if upto(session, job.id) == first - 1:
-        merge(session, job, {now.astimezone(UTC).date(): tallies(parts)})
+        merge(session, job, {now.astimezone(UTC).date(): sums})
         advance(session, job.id, max(part["arrival"] for part in parts))
 
 
@@ -249,9 +250,7 @@ def _merge_days(session: Session, job: Any, days: Mapping[date, Mapping[tuple[st
     table = DayRollupRow
     query = select(table.key, *Tally.of(table)).where(table.key.in_(list(found)), table.shadow.is_(shadow))
     there = {row.key: Tally.stored(row) for row in session.execute(query)}
-    rows = [
-        {"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()} for key, (axes, tally) in found.items()
-    ]
+    rows = [{"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()} for key, (axes, tally) in found.items()]
     dialect.upsert(session, DayRollupRow, rows)
 
 
