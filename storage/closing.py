@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
-from storage import events, evidence, flags, outbox, results
+from storage import events, evidence, flags, outbox, results, rollups
 from storage.dialect import insert_once
 from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
@@ -51,10 +51,14 @@ def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: dat
 
 
 def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, Any]], *, now: datetime) -> None:
-    """Store result rows known to be new and count them; events: one `progress`, and a `verdict` when a seed is the job's worst so far."""
+    """Store result rows known to be new and count them, for the job and in the roll-ups of its test.
+
+    Events: a `verdict` when a seed is the job's worst so far, and one `progress`, which also keeps the day that the rows belong to.
+    """
     if not rows:
         return
-    results.add(session, job.id, attempt_id, rows, arrival=job.done)
+    first = job.done + 1
+    parts = results.add(session, job.id, attempt_id, rows, arrival=job.done)
     before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     counts = dict(job.counts)
     for row in rows:
@@ -69,6 +73,7 @@ def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, 
         number = sample(session.get_one(TestSpecRow, job.test_key).canonical, leader["seed"])
         events.add(session, job, "verdict", {**number, **shown}, now=now)
     events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": counts}, now=now)
+    rollups.add(session, job, parts, first=first, now=now)  # last: from here to the commit other jobs of the test wait
 
 
 def _outcomes(before: dict[str, int], rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -11,11 +11,12 @@ from sqlalchemy import ColumnElement, Row, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.verdicts import POLICY, WORST_FIRST
-from storage import jobs
+from storage import jobs, rollups
 from storage.jobs import Job
 from storage.results import COLUMNS
 from storage.states import FlagState, JobState
 from storage.tables import FlagRow, SeedResultRow, TestSpecRow
+from storage.tallies import WHOLE
 
 OPEN_STATES = tuple(state for state in JobState if not state.final)
 FINAL_STATES = tuple(state for state in JobState if state.final)
@@ -116,7 +117,11 @@ def open_flags(session: Session, limit: int = 20) -> list[FlagRecord]:
 
 
 def outputs(session: Session, job_id: str) -> list[OutputRecord]:
-    """The outputs that a job has numbers for, by name, each with its verdict counts."""
+    """The outputs that a job has numbers for, by name, each with its verdict counts; from its roll-up, which has no entries of tests that
+    exist already. A job that isn't counted yet is read seed by seed."""
+    sums = rollups.of_job(session, job_id)
+    if sums is not None:
+        return [OutputRecord(name, each.counts, each.sketch("budget_ratio").largest) for name, each in sums.items() if name]
     query = (
         select(SeedResultRow.output, SeedResultRow.verdict, func.count(), func.max(SeedResultRow.budget_ratio))
         .where(SeedResultRow.job_id == job_id, SeedResultRow.output != "")
@@ -134,6 +139,9 @@ def outputs(session: Session, job_id: str) -> list[OutputRecord]:
 
 def mark_count(session: Session, job_id: str, output: str) -> int:
     """How many (seed, repeat) have a row for the output, or no numbers at all."""
+    sums = rollups.of_job(session, job_id)
+    if sums is not None and output in sums and output:
+        return sums[output].seeds + sums[WHOLE].empty
     return session.scalar(select(func.count()).select_from(SeedResultRow).where(*_marks_of(job_id, output))) or 0
 
 
@@ -141,6 +149,9 @@ def marks(session: Session, job_id: str, output: str, limit: int) -> list[MarkRe
     """The worst `limit` (seed, repeat) of a job for an output, in order of seed; those without numbers have output ''."""
     # columns, not whole rows: five thousand of them are read while someone waits
     query = select(*(getattr(SeedResultRow, name) for name in _MARK)).where(*_marks_of(job_id, output))
+    sums = rollups.of_job(session, job_id)
+    if sums is not None and output in sums:
+        query = query.where(SeedResultRow.verdict.in_(_enough(sums[output].counts, limit)) | (SeedResultRow.output == WHOLE))
     rows = session.execute(query.order_by(*_worst_first(SeedResultRow.verdict)).limit(limit))
     return sorted((_mark(row) for row in rows), key=lambda mark: (mark.seed, mark.repeat))
 
@@ -173,9 +184,13 @@ def worst_seeds(session: Session, job_id: str, limit: int) -> list[SeedRecord]:
     seed. Only the outputs that have the seed's verdict count: those are the ones that a reader sees."""
     rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
     beyond = func.max(case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0))
+    of_job = [SeedResultRow.job_id == job_id]
+    sums = rollups.of_job(session, job_id)
+    if sums:
+        of_job.append(SeedResultRow.seed_verdict.in_(_enough(sums[WHOLE].counts, limit)))
     keys = session.execute(
         select(SeedResultRow.seed, SeedResultRow.repeat)
-        .where(SeedResultRow.job_id == job_id)
+        .where(*of_job)
         .group_by(SeedResultRow.seed, SeedResultRow.repeat, rank)
         .order_by(rank, beyond.desc(), SeedResultRow.seed, SeedResultRow.repeat)
         .limit(limit)
@@ -187,6 +202,18 @@ def worst_seeds(session: Session, job_id: str, limit: int) -> list[SeedRecord]:
     for row in rows:
         found.setdefault((row.seed, row.repeat), []).append(row)
     return [_seed(sorted(found[seed, repeat], key=lambda row: row.output)) for seed, repeat in keys]
+
+
+def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
+    """The worst verdicts, so many that `limit` rows have them: the others need not be sorted."""
+    found: list[str] = []
+    rows = 0
+    for verdict in sorted(counts, key=lambda name: _RANK.get(name, len(_RANK))):
+        if rows >= limit:
+            break
+        found.append(verdict)
+        rows += counts[verdict]
+    return found
 
 
 def _severity() -> ColumnElement[float]:

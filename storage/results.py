@@ -102,9 +102,14 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     return stored & {(int(seed), int(repeat)) for seed, repeat in work}
 
 
-def add(session: Session, job_id: str, attempt_id: str, rows: Iterable[Mapping[str, Any]], *, arrival: int) -> None:
-    """Insert rows (as in a results message) that the caller, holding the job's lock, knows to be new; `arrival`: the last number given."""
-    insert_once(session, SeedResultRow, [part for n, row in enumerate(rows, arrival + 1) for part in _parts(job_id, attempt_id, row, n)])
+def add(session: Session, job_id: str, attempt_id: str, rows: Iterable[Mapping[str, Any]], *, arrival: int) -> list[dict[str, Any]]:
+    """Insert rows (as in a results message) that the caller, holding the job's lock, knows to be new; `arrival`: the last number given.
+
+    Returns what was inserted, one mapping an output.
+    """
+    parts = [part for n, row in enumerate(rows, arrival + 1) for part in _parts(job_id, attempt_id, row, n)]
+    insert_once(session, SeedResultRow, parts)
+    return parts
 
 
 def _parts(job_id: str, attempt_id: str, row: Mapping[str, Any], arrival: int) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
-from storage import partitions
+from storage import partitions, rollup_rebuild
 from storage.engine import is_postgres
 
 LOCK = 0x676F6E6F676F  # "gonogo": the key of the advisory lock that only one migration at a time may hold
@@ -44,7 +44,7 @@ def state(engine: Engine) -> SchemaState:
 
 
 def upgrade(engine: Engine) -> SchemaState:
-    """Migrate to the code's schema, and make the partitions ahead; the state before.
+    """Migrate to the code's schema, make the partitions ahead, and count what the roll-ups lack; the state before.
 
     Several processes may call it at once: on PostgreSQL an advisory lock, on SQLite the write transaction, makes the others wait, and
     then find nothing to do. A schema that is ahead is left alone.
@@ -58,6 +58,8 @@ def upgrade(engine: Engine) -> SchemaState:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             partitions.ensure(connection)
+    if before is not SchemaState.ahead:
+        rollup_rebuild.catch_up(engine)  # what an older version stored; in small transactions of its own
     return before
 
 

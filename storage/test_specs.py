@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
+from storage import rollups
 from storage.dialect import insert_once
 from storage.encoding import timestamp
 from storage.ids import is_id
@@ -16,6 +18,8 @@ from storage.states import JobState
 from storage.tables import JobRow, RollupRow, TestSpecRow
 
 METRICS = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "rms", "pcc_deficit", "row_z", "xhat_z", "scale_z")
+MEANS = ("rms", "pcc_deficit")
+"""Of these a job keeps the mean over its seeds, of the others the largest."""
 
 
 def ensure(session: Session, *, key: str, subject_key: str, kernel: str, canonical: dict[str, Any], now: datetime) -> None:
@@ -42,41 +46,43 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None, kerne
 
 
 def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
-    """What a test did on each build, newest build first: verdicts over its finished jobs, the statistics per output.
+    """What a test did on each build, newest build first: every stored seed by verdict, also of jobs that still run or were cancelled.
 
     [{"build", "line", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output: {metric: value}}, "last_job", "last_at"}]
+
+    `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none of it. Everything comes from roll-ups,
+    per day or per job, and from an index of jobs: what it costs doesn't grow with the seeds.
     """
-    found: dict[str, dict[str, Any]] = {}
-    jobs = session.execute(
-        select(JobRow.id, JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.done, JobRow.counts, JobRow.finished_at)
-        .where(JobRow.test_key == key, JobRow.state == JobState.finished)
-        .order_by(JobRow.build_sequence.desc(), JobRow.id)
-    )
-    for job_id, build, line, sequence, done, counts, at in jobs:
-        entry = found.setdefault(
-            build,
-            {
-                "build": build,
-                "line": line,
-                "sequence": sequence,
-                "jobs": 0,
-                "seeds": 0,
-                "counts": {},
-                "outputs": {},
-                "last_job": None,
-                "last_at": None,
-            },
-        )
-        entry["jobs"] += 1
-        entry["seeds"] += done
-        entry["counts"] = {verdict: entry["counts"].get(verdict, 0) + counts.get(verdict, 0) for verdict in [*entry["counts"], *counts]}
-        entry["last_job"], entry["last_at"] = job_id, timestamp(at)
-    columns = [func.avg(getattr(RollupRow, m)) if m in {"rms", "pcc_deficit"} else func.max(getattr(RollupRow, m)) for m in METRICS]
-    query = select(RollupRow.build, RollupRow.output, *columns).where(RollupRow.test_key == key).group_by(RollupRow.build, RollupRow.output)
-    for build, output, *values in session.execute(query):
-        if build in found:
-            found[build]["outputs"][output] = dict(zip(METRICS, values, strict=True))
-    return list(found.values())
+    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+
+    def entry(build: str, line: str, sequence: int) -> dict[str, Any]:
+        empty = {"build": build, "line": line, "sequence": sequence, "jobs": 0, "seeds": 0, "counts": {}, "outputs": {}}
+        return found.setdefault((sequence, build, line), {**empty, "last_job": None, "last_at": None})
+
+    for each in rollups.of_test(session, key, by=("build", "build_line", "build_sequence"), numbers=False):
+        counted = entry(*each.place.values())
+        counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
+    finished = (JobRow.test_key == key, JobRow.state == JobState.finished, rollups.COUNTED)
+    builds = (JobRow.build, JobRow.build_line, JobRow.build_sequence)
+    last = func.max(cast(JobRow.id, Text))  # ids are in the order of submission; PostgreSQL has no max(uuid) before 18
+    for build, line, sequence, jobs, text in session.execute(select(*builds, func.count(), last).where(*finished).group_by(*builds)):
+        ended = entry(build, line, sequence)
+        ended["jobs"], ended["last_job"] = jobs, str(UUID(text))
+    ends = select(JobRow.id, JobRow.finished_at).where(JobRow.id.in_([each["last_job"] for each in found.values() if each["last_job"]]))
+    at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
+    query = select(*builds, RollupRow.output, *map(_over_jobs, METRICS)).join(JobRow, JobRow.id == RollupRow.job_id)
+    query = query.where(RollupRow.test_key == key, *finished).group_by(*builds, RollupRow.output).order_by(RollupRow.output)
+    for build, line, sequence, output, *values in session.execute(query):
+        entry(build, line, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
+    return [each | {"last_at": at.get(each["last_job"])} for _, each in sorted(found.items(), key=lambda item: (-item[0][0], item[0][1:]))]
+
+
+def _over_jobs(metric: str) -> ColumnElement[Any]:
+    """A metric over jobs: the largest, or of those whose mean a job keeps the mean over all seeds."""
+    column = getattr(RollupRow, metric)
+    if metric not in MEANS:
+        return func.max(column)
+    return func.sum(column * RollupRow.seeds) / func.sum(case((column.is_not(None), RollupRow.seeds)))
 
 
 def history(session: Session, subject_key: str, *, limit: int = 200, cursor: str | None = None) -> Page[dict[str, Any]]:

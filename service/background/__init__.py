@@ -1,4 +1,4 @@
-"""`gonogo background`: dispatcher, ingest, reaper and delivery in one process; any number of copies may run."""
+"""`gonogo background`: dispatcher, ingest, reaper, roll-ups and delivery in one process; any number of copies may run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
 from settings import Settings
-from storage import leases, schema
+from storage import leases, rollup_rebuild, schema
 
 STOP_S = 5.0
+CATCH_UP_S = 300.0
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
@@ -51,6 +52,7 @@ def _work(core: Core) -> None:
     roles = [
         Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
+        Role(core, "rollups", lambda: _catch_up(core), lambda: _pause(core, CATCH_UP_S), _nothing),
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
     ]
@@ -68,8 +70,15 @@ def _work(core: Core) -> None:
         log.warning("leases not given back; they end by themselves", error=str(problem))
 
 
-def _pause(core: Core) -> None:
-    core.stop.wait(core.settings.poll_s)
+def _catch_up(core: Core) -> None:
+    """Ingest counts what it stores; this is for what processes of an older version store while they are replaced."""
+    seeds = rollup_rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
+    if seeds:
+        log.info("roll-ups caught up", seeds=seeds)
+
+
+def _pause(core: Core, seconds: float | None = None) -> None:
+    core.stop.wait(core.settings.poll_s if seconds is None else seconds)
 
 
 def _nothing() -> None:

@@ -8,7 +8,7 @@ from storage.tables.base import Base
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import FlagRow
-from storage.tables.numbers import ArtifactRow, EventRow, RollupRow, SeedResultRow
+from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
+    "DayRollupRow",
     "DeviceHealthRow",
     "DeviceRow",
     "EventRow",
@@ -27,8 +28,10 @@ __all__ = [
     "IdempotencyRow",
     "JobLabelRow",
     "JobRow",
+    "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
+    "RolledRow",
     "RollupRow",
     "SeedResultRow",
     "SessionRow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
@@ -76,6 +76,64 @@ class RollupRow(Base):
     rms: Mapped[float | None]  # these two are means
     pcc_deficit: Mapped[float | None]
     __table_args__ = (Index("ix_rollups_subject", "subject_key", "executor", "job_id"), Index("ix_rollups_test", "test_key", "job_id"))
+
+
+class DayRollupRow(Base):
+    """What a test did on one UTC day with one build, on one device, in one context: of whole seeds (output '') or of one output.
+
+    Sums over jobs, kept by ingest (storage/rollups.py). `key` is a hash of the axes. `shadow`: made by a rebuild, not yet in force.
+    """
+
+    __tablename__ = "day_rollups"
+    key: Mapped[str] = mapped_column(IdType, primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    test_key: Mapped[str]
+    executor: Mapped[str]
+    build: Mapped[str]
+    build_line: Mapped[str]
+    build_sequence: Mapped[int] = mapped_column(BigInteger)
+    arch: Mapped[str]
+    board: Mapped[str]
+    context: Mapped[str]
+    device: Mapped[str]  # '' where no worker said it
+    day: Mapped[date]
+    output: Mapped[str]
+    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat)
+    empty: Mapped[int] = mapped_column(BigInteger)  # of these, without any output
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]  # verdict -> n
+    explanations: Mapped[dict[str, Any]]  # explanation -> n
+    outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
+    sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
+    __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"),)
+
+
+class JobTallyRow(Base):
+    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one output."""
+
+    __tablename__ = "job_tallies"
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)  # no foreign key, for the reason of RolledRow
+    output: Mapped[str] = mapped_column(primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)
+    empty: Mapped[int] = mapped_column(BigInteger)
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]
+    explanations: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any]]
+    sketches: Mapped[dict[str, Any]]
+
+
+class RolledRow(Base):
+    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are not. The lock of its test guards it.
+
+    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before that of the test.
+    """
+
+    __tablename__ = "rolled"
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    upto: Mapped[int]
 
 
 class ArtifactRow(Base):

@@ -1,0 +1,183 @@
+"""Quantiles of any number of values in a few hundred counters: sketches that add up, the same whatever the order and the machine."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PER_OCTAVE = 32
+"""Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its numbers, (g-1)/(g+1) of g = 2^(1/32)."""
+MOST_BUCKETS = 512
+"""More, and neighbours are joined in pairs until they fit: 16 octaves (4.8 decades) at the full accuracy, all finite numbers at level 8."""
+
+
+def _edges() -> tuple[float, ...]:
+    """2^(j/32) for j = 0..31, rounded up to a double, in exact integers: no two machines' libm disagree about a value at an edge."""
+    found = []
+    for j in range(PER_OCTAVE):
+        guess = round(math.ldexp(2.0 ** (j / PER_OCTAVE), 52))
+        while guess**PER_OCTAVE >= 1 << (52 * PER_OCTAVE + j):
+            guess -= 1
+        while guess**PER_OCTAVE < 1 << (52 * PER_OCTAVE + j):
+            guess += 1
+        found.append(math.ldexp(float(guess), -52))
+    return tuple(found)
+
+
+_EDGES = _edges()
+_FIRST = PER_OCTAVE + 1
+"""frexp's part is in [1/2, 1), and bisect counts the edges that are passed, the first one always."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Counts of |value| in logarithmic buckets (DDSketch: Masson, Rim and Lee, VLDB 2019; joining in pairs: UDDSketch, 2020).
+
+    Bucket i of level L holds the numbers of [2^(i w), 2^((i+1) w)), w = 2^L / 32. The level is the least at which MOST_BUCKETS are enough:
+    it depends on the set of values only, so a sum of sketches is the sketch of all their values, in whatever order and grouping.
+    Values are magnitudes: a sign is dropped. Zeros and infinities are counted apart and take part in quantiles; NaN, and values that
+    aren't there (None), are counted and take part in nothing.
+    """
+
+    buckets: Mapping[int, int] = field(default_factory=dict)
+    level: int = 0
+    zero: int = 0
+    inf: int = 0
+    nan: int = 0
+    missing: int = 0
+    least: float | None = None
+    """The smallest and the largest finite magnitude above zero, exact; None without any."""
+    most: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Sketch:
+        """The sketch of values."""
+        sizes = [None if value is None else abs(float(value)) for value in values]
+        finite = [size for size in sizes if size is not None and 0.0 < size < math.inf]
+        buckets: dict[int, int] = {}
+        for size in finite:
+            part, exponent = math.frexp(size)
+            index = PER_OCTAVE * exponent + bisect_right(_EDGES, 2 * part) - _FIRST
+            buckets[index] = buckets.get(index, 0) + 1
+        missing, zero, inf = (sizes.count(each) for each in (None, 0.0, math.inf))
+        nan = len(sizes) - len(finite) - missing - zero - inf
+        return cls(*_fitted(buckets, 0), zero, inf, nan, missing, min(finite, default=None), max(finite, default=None))
+
+    def __add__(self, other: Sketch) -> Sketch:
+        """The sketch of the values of both."""
+        return total((self, other))
+
+    @property
+    def count(self) -> int:
+        """The values that take part in quantiles: finite or infinite."""
+        return self.zero + sum(self.buckets.values()) + self.inf
+
+    @property
+    def largest(self) -> float | None:
+        """The largest finite value, exact; None without any."""
+        return 0.0 if self.most is None and self.zero else self.most
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of a quantile (beside half of the smallest subnormal number)."""
+        return (self._ratio - 1) / (self._ratio + 1)
+
+    @property
+    def _ratio(self) -> float:
+        """Between the upper and the lower edge of a bucket."""
+        return math.pow(2.0, 2**self.level / PER_OCTAVE)
+
+    def quantile(self, share: float) -> float | None:
+        """The smallest value that at least `share` of the values don't exceed, within `error` of itself; 0 and 1: the exact ends.
+
+        None without values; Inf where the quantile is infinite. Raises ValueError for a share outside 0 to 1.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share is between 0 and 1, not {share}")
+        if not self.count:
+            return None
+        rank = max(1, math.ceil(round(share * self.count, 9)))
+        passed = self.zero
+        if rank <= passed:
+            return 0.0
+        if share == 1 and not self.inf:
+            return self.most
+        for index, count in self.buckets.items():
+            passed += count
+            if rank <= passed:
+                return self.least if rank == self.zero + 1 else self._middle(index)
+        return math.inf
+
+    def mean(self) -> float | None:
+        """The mean within `error`; None without values, Inf where one is infinite."""
+        if not self.count:
+            return None
+        if self.inf:
+            return math.inf
+        # each share first: a sum of large numbers would overflow
+        return math.fsum(self._middle(index) * (count / self.count) for index, count in self.buckets.items())
+
+    def bins(self) -> list[tuple[float, float, int]]:
+        """(from, below, values) of each bucket that has any, ascending: for a histogram. Zeros, infinities and NaN aren't in it."""
+        return [(_edge(index << self.level), _edge((index + 1) << self.level), count) for index, count in self.buckets.items()]
+
+    def _middle(self, index: int) -> float:
+        """The number that is nearest to all of a bucket, in proportion; never outside the smallest and largest value."""
+        low = _edge(index << self.level)
+        middle = low * (2 * self._ratio / (1 + self._ratio))
+        return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types, what is zero or empty left out; the same for equal sketches."""
+        found: dict[str, Any] = {}
+        if self.buckets:
+            found = {"at": list(self.buckets), "n": list(self.buckets.values()), "least": self.least, "most": self.most}
+        counts = {"level": self.level, "zero": self.zero, "inf": self.inf, "nan": self.nan, "missing": self.missing}
+        return found | {name: value for name, value in counts.items() if value}
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> Sketch:
+        """From `to_json`."""
+        buckets = dict(zip(data.get("at", ()), data.get("n", ()), strict=True))
+        level, zero, inf, nan, missing = (int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing"))
+        least, most = (None if data.get(name) is None else float(data[name]) for name in ("least", "most"))
+        return cls(buckets, level, zero, inf, nan, missing, least, most)
+
+
+def total(sketches: Iterable[Sketch]) -> Sketch:
+    """The sketch of the values of all; of none the empty one."""
+    parts = list(sketches)
+    level = max((part.level for part in parts), default=0)
+    buckets: dict[int, int] = {}
+    for part in parts:
+        for index, count in part.buckets.items():
+            place = index >> (level - part.level)
+            buckets[place] = buckets.get(place, 0) + count
+    return Sketch(
+        *_fitted(buckets, level),
+        sum(part.zero for part in parts),
+        sum(part.inf for part in parts),
+        sum(part.nan for part in parts),
+        sum(part.missing for part in parts),
+        min((part.least for part in parts if part.least is not None), default=None),
+        max((part.most for part in parts if part.most is not None), default=None),
+    )
+
+
+def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
+    """In order, joined in pairs until there are few enough; and the level then. Shifts round down: the edges at powers of two stay."""
+    while len(buckets) > MOST_BUCKETS:
+        joined: dict[int, int] = {}
+        for index, count in buckets.items():
+            joined[index >> 1] = joined.get(index >> 1, 0) + count
+        buckets, level = joined, level + 1
+    return dict(sorted(buckets.items())), level
+
+
+def _edge(index: int) -> float:
+    """2^(index/32), Inf beyond the largest number."""
+    octave, step = divmod(index, PER_OCTAVE)
+    return math.inf if octave >= 1024 else math.ldexp(_EDGES[step], octave)
