@@ -127,7 +127,12 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
 def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     test = spec_of(0.35)
     sharp = World(shared.core, lambda session, asked: {"double-subtract": rate(0, 9)} if asked == variant(test) else {})
-    sharp.job([row(seed) for seed in range(4)], test=test)
+    shared.job([row(seed) for seed in range(4)], test=test)
+    assert stored(shared, test)["sharpness"] == "unmeasured"
+    with engines.session(shared.engine) as session:
+        assert [assessments.ask(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)] == [True, True]
+        assert not assessments.ask(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
+    assert sharp.assess() == 1
     assert stored(shared, test)["sharpness"] == "sharp"
 
 
