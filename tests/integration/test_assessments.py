@@ -149,6 +149,27 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
     assert content["changes"]["day"]["points"] == [datetime.now(UTC).date().isoformat()]
 
 
+def iteration(number: int, outcome: str) -> dict[str, Any]:
+    """An iteration of a gtest without arrays."""
+    entry = {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+    return {**seeded.unwell(number, "unjudged", ""), "explanation": "unjudged", "outputs": {"Norm.Backward": entry}}
+
+
+def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(shared: World) -> None:
+    test = {"selection": {"suite": "ops", "filter": "Norm.*"}}
+    shared.job([iteration(number, "failed" if number == 2 else "passed") for number in range(8)], test=test)
+    with engines.reading(shared.engine) as session:
+        found = samples.samples(samples.read(session, variant(test)))
+    assert {(each.seed, each.digest) for each in found} == {(None, None)}
+    kept = stored(shared, test)
+    assert (kept["stability"], kept["failures"], kept["runs"]) == ("flaky", 1, 8)
+    flag = shared.flags(test)["flaky"]
+    assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag["evidence"]["check"]
+    for number in range(2):
+        shared.job([iteration(each, "passed") for each in range(40)], test=test, build=f"later{number}", sequence=5 + number)
+    assert shared.flags(test)["flaky"]["state"] == "resolved"
+
+
 def strange(number: int) -> list[dict[str, Any]]:
     """Histories that say nothing: one seed, equal errors, zeros, NaN everywhere, nothing but hangs."""
     made = [row(seed) for seed in range(1 if number == 0 else 24)]
