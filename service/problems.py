@@ -30,7 +30,7 @@ from storage.paging import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
-_TAGS = frozenset({"range", "list", "isolated", "prepared"})
+_TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared"})
 """Names of union members (see api/jobs.py) that pydantic puts into its paths; they are no fields."""
 _LIMIT_WORDS = {
     "ge": ">= {}",
