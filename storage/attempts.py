@@ -210,7 +210,7 @@ def lose(session: Session, attempt_id: str, why: str, *, before: datetime, now: 
 
 
 def to_cancel(session: Session) -> list[str]:
-    """Running attempts that were told to stop (their job is cancelled or decided): their keys must be in the broker, whatever happened to it."""
+    """Running attempts that were told to stop, as their job is cancelled or decided: their keys must be in the broker, come what may."""
     told = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
     query = (
         select(AttemptRow.id)

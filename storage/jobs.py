@@ -358,6 +358,5 @@ _OWN = {"state", "canonical", "chunks", "sequential", "stop"}
 
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
     same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
-    return Job(
-        state=JobState(row.state), canonical=canonical, chunks=row.chunk_count, sequential=sequential.shown(row), stop=sequential.told(row), **same
-    )
+    shown, stop = sequential.shown(row), sequential.told(row)
+    return Job(state=JobState(row.state), canonical=canonical, chunks=row.chunk_count, sequential=shown, stop=stop, **same)

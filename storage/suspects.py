@@ -107,9 +107,7 @@ def _as(verdict: Verdict, said: str | None, together: Explanation) -> Verdict:
     return _SETTLED.get((verdict, together), verdict) if said == Explanation.suspect else verdict
 
 
-def _judged(
-    session: Session, job: JobRow, told: Mapping[str, Any], suspect: Sequence[int], unexplained: Sequence[int]
-) -> dict[str, Any]:
+def _judged(session: Session, job: JobRow, told: Mapping[str, Any], suspect: Sequence[int], unexplained: Sequence[int]) -> dict[str, Any]:
     """What is known after a round: a new seed that is unexplained by itself, or what the statistics of all say together."""
     asked = f"{_named(suspect)}; {len(told['added'])} seeds were added"
     if unexplained:
@@ -122,7 +120,9 @@ def _judged(
     for name, rows in outputs.items():
         together = pooled(rows)
         figures[name] = {
-            "explanation": found[name].value, "rows": len(rows), "evidence": evidence(together),
+            "explanation": found[name].value,
+            "rows": len(rows),
+            "evidence": evidence(together),
             "statistics": {each: value for each, value in together.items() if not each.endswith("count")},
         }
     return {"explanation": worst.value, "pooled": figures, "words": f"{asked}: {_MEANS.get(worst, worst.sentence)}"}
@@ -193,6 +193,14 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
         "check": check_line(canonical, build=job.build, executor=job.executor, seed=seed, output=output),
     }
     return Finding(
-        kind=kind, test_key=job.test_key, build_line=job.build_line, arch=job.arch, board=job.board, subject_key=job.subject_key,
-        kernel=job.kernel, build=job.build, job=job.id, evidence=proof,
+        kind=kind,
+        test_key=job.test_key,
+        build_line=job.build_line,
+        arch=job.arch,
+        board=job.board,
+        subject_key=job.subject_key,
+        kernel=job.kernel,
+        build=job.build,
+        job=job.id,
+        evidence=proof,
     )

@@ -193,7 +193,7 @@ class JobOut(BaseModel):
         description="of sequential seeds, once decided: decision (stable, flaky, hollow, wrong, undecided), words, seeds_seen, "
         "seeds_saved, device_ms_saved, ..."
     )
-    suspects: dict[str, Any] | None = Field(description="of suspect seeds: which, what was added for them, and what all of them say together")
+    suspects: dict[str, Any] | None = Field(description="of suspect seeds: which, what was added, and what all seeds say together")
     total: int
     done: int
     counts: dict[str, int]
