@@ -1,7 +1,8 @@
 """Calibration of the flakiness statistics: `python -m benchmarks.flakiness [--series N] [--stable N]`, on series whose truth is known.
 
 Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change points on stable series, their power and the
-place for several shifts, Welch against Fisher, sequential stopping. Exit 1 where a figure of the project isn't met.
+place for several shifts, Welch against Fisher, sequential stopping (also through the service, with real processes). Exit 1 where a figure
+of the project isn't met.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sequential_seeds import through_the_service
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.policy import POLICY
@@ -200,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         "false alarms": alarms(rng, chosen.stable, console),
         "power": power(rng, chosen.series, console),
         "sequential": sequential(rng, chosen.series, console),
+        "sequential, through the service": through_the_service(console),
     }
     missed = [name for name, good in met.items() if not good]
     console.print(f"not met: {', '.join(missed)}" if missed else "all figures met")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +48,8 @@ def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
                 bars.update(task, completed=data["done"], total=data["total"], note=show.counts(data.get("verdicts") or {}))
             elif kind == "state":
                 bars.update(task, note=data.get("reason") or data["state"])
+                if data.get("reason") and not quiet and data["state"] not in ENDED:
+                    bars.console.print(data["reason"], markup=False, highlight=False, soft_wrap=True)
     return client.job(job)
 
 
@@ -62,6 +65,8 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
         if diagnosis and diagnosis.get("words"):
             out.print(f"diagnosis: {diagnosis['words']}", markup=False)
+        for said in decided(job):
+            out.print(said, markup=False, soft_wrap=True)
         if message := _first_message(client, job):
             out.print(message, markup=False)
         if job["state"] == "cancelled":
@@ -73,6 +78,13 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         raise typer.Exit(3 if job["state"] == "failed" else 1)
     outcomes = job.get("outcomes")
     raise typer.Exit(int(show.failed(job.get("verdict"), fail_on) if outcomes is None else selections.failed(job, fail_on)))
+
+
+def decided(job: Mapping[str, Any]) -> list[str]:
+    """What sequential seeds decided and saved, and what became of suspect ones."""
+    stop, suspects = job.get("stop"), job.get("suspects")
+    found = [] if not stop else [f"seeds: {stop['decision']}, {stop['words']}"]
+    return found + ([] if not suspects else [f"suspect seeds: {suspects['words']}"])
 
 
 def watch(

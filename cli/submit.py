@@ -14,6 +14,8 @@ from cli.client import Client
 from cli.jobs import FailOn, follow, report
 from gonogo.problems import FieldError, JobError
 
+SEQUENTIAL = "sequential"
+
 
 def parsed(field: str, text: str | None) -> Any:
     """A flag's JSON value, None when it isn't given. Raises FieldError."""
@@ -31,6 +33,22 @@ def shape_of(text: str) -> list[int]:
         return [int(part) for part in text.replace("x", ",").split(",")]
     except ValueError as problem:
         raise FieldError("test.shape", text, "must be whole numbers with commas between them") from problem
+
+
+def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, Any]:
+    """ "64" or "sequential:500" as the seeds of a job. Raises FieldError."""
+    policy, colon, most = text.rpartition(":")
+    try:
+        count = int(most)
+    except ValueError:
+        count = 0
+    if count < 1 or (colon and policy != SEQUENTIAL):
+        raise FieldError("seeds", text, "is neither a number of seeds nor sequential ones", limit=f"such as 64 or {SEQUENTIAL}:500")
+    if colon:
+        return {"policy": SEQUENTIAL, "max": count, "start": start, "stop_on_finding": not keep_going}
+    if keep_going:
+        raise FieldError("keep-going", True, "is for sequential seeds: others run all", limit=f"--seeds {SEQUENTIAL}:N")
+    return {"start": start, "count": count}
 
 
 def from_file(path: Path) -> list[dict[str, Any]]:
@@ -59,8 +77,9 @@ def submit(
     stage: list[str] = selections.STAGE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
-    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seeds: str = typer.Option("1", help="How many seeds; sequential:500 runs until they decide, at most 500."),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
+    keep_going: bool = typer.Option(False, "--keep-going", help="Sequential seeds: go on after one that rounding doesn't explain."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     epsilon: float | None = typer.Option(None, help="Epsilon of the LayerNorm."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
@@ -93,7 +112,7 @@ def submit(
         common: dict[str, Any] = {
             "test": test,
             "target": {"executor": executor, "arch": arch, "board": board},
-            "seeds": {"start": seed_start, "count": seeds},
+            "seeds": seeds_of(seeds, seed_start, keep_going=keep_going),
             "repeats": repeats,
         }
         if reference_build is not None:

@@ -15,18 +15,20 @@ def first_seeds(job: Job) -> tuple[int, int]:
     """The job's first seed, and how many different seeds it has."""
     seeds = job.request.get("seeds")
     if isinstance(seeds, Mapping):
-        return int(seeds.get("start", 0)), int(seeds.get("count", 1))
+        return int(seeds.get("start", 0)), int(seeds.get("count", seeds.get("max", 1)))
     if isinstance(seeds, Sequence) and not isinstance(seeds, str) and seeds:
         return int(seeds[0]), len(seeds)
     return 0, job.total
 
 
 def seeds_words(job: Job) -> str:
-    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", and how often each runs."""
+    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until decided", and how often each runs."""
     seeds = job.request.get("seeds")
     first, number = first_seeds(job)
     repeats = int(job.request.get("repeats", 1))
-    if number == 1:
+    if job.sequential is not None:
+        text = f"from {first} until decided, at most {number:,}"
+    elif number == 1:
         text = f"{first} (one)"
     elif isinstance(seeds, Mapping):
         text = f"{first} … {first + number - 1}"

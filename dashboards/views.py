@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, comparisons, diagnoses, plots, reports, urls, words
+from dashboards import commands, comparisons, deciding, diagnoses, plots, reports, urls, words
 from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
@@ -103,6 +103,11 @@ class JobView:
     verdict: str | None  # before the job has one: the worst so far
     sentence: str
     error: str | None
+    notes: tuple[str, ...]
+    """Of sequential and suspect seeds: what they came to."""
+    at_most: bool
+    stop: Mapping[str, Any] | None
+    suspects: Mapping[str, Any] | None
     test: Mapping[str, Any]
     test_key: str
     facts: tuple[tuple[str, str], ...]
@@ -175,6 +180,10 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         verdict=verdict,
         sentence=words.sentence(verdict),
         error=found.error,
+        notes=deciding.notes(found),
+        at_most=deciding.at_most(found),
+        stop=found.stop,
+        suspects=found.suspects,
         test=found.canonical,
         test_key=found.test_key,
         facts=_facts(found),
@@ -251,6 +260,8 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     compared = [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
     facts += [("build", job.build), *compared, ("runs on", job.queue.replace(".", " · "))]
     facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
+    if (saved := deciding.saved(job)) is not None:
+        facts.append(("saved", saved))
     if job.context != "isolated":
         facts.append(("context", commands.plain(job.context)))
     if job.labels:

@@ -16,7 +16,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import Headers
@@ -30,7 +30,7 @@ from storage.paging import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
-_TAGS = frozenset({"range", "list", "isolated", "prepared"})
+_TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared"})
 """Names of union members (see api/jobs.py) that pydantic puts into its paths; they are no fields."""
 _LIMIT_WORDS = {
     "ge": ">= {}",
@@ -204,13 +204,25 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models(part)
 
 
+def _tagged(annotation: object, tag: object) -> Iterator[type[BaseModel]]:
+    """The model of the union's member with that tag."""
+    parts = get_args(annotation)
+    if any(isinstance(part, Tag) and part.tag == tag for part in parts):
+        yield from _models(parts[0])
+    for part in parts:
+        yield from _tagged(part, tag)
+
+
 def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | None:
     """The fields that stand beside the one at `location`, a path of pydantic's below the body; None where that isn't known."""
+    annotation: object = None
     for part in location[:-1]:
-        if model is None or part in _TAGS:
-            continue
-        field = model.model_fields.get(str(part))
-        model = None if field is None else next(_models(field.annotation), None)
+        if part in _TAGS:
+            model = next(_tagged(annotation, part), model)
+        elif model is not None:
+            field = model.model_fields.get(str(part))
+            annotation = None if field is None else field.annotation
+            model = next(_models(annotation), None)
     return None if model is None else "one of " + ", ".join(model.model_fields)
 
 

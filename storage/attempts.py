@@ -126,13 +126,13 @@ def store(session: Session, attempt_id: str, body: Mapping[str, Any], *, now: da
     """One batch of results: each (seed, repeat) that has no row yet, and the artifacts. The job's id when something changed.
 
     Rows without numbers (hang, crash, error) count only from the chunk's current attempt while that is open; rows with numbers are taken
-    from a lost one too. Whatever the attempt was not asked for is dropped.
+    from a lost one too. Whatever the attempt was not asked for is dropped, and what belongs to seeds that a decision has withdrawn.
     """
     found = _locked(session, attempt_id)
     if found is None:
         return None
     job, chunk, attempt = found
-    if JobState(job.state).final:
+    if JobState(job.state).final or (job.sequential is not None and chunk.state == ChunkState.lost):
         return None
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
@@ -151,6 +151,7 @@ def store(session: Session, attempt_id: str, body: Mapping[str, Any], *, now: da
     if isinstance(batch, int) and batch not in attempt.batches:
         attempt.batches = [*attempt.batches, batch]
     session.flush()
+    closing.look(session, job, now=now)
     if attempt.state == AttemptState.reported:
         _conclude(session, job, chunk, attempt, now=now)
     elif not current and chunk.state == ChunkState.waiting and not _missing(session, job.id, chunk.work):
@@ -209,11 +210,13 @@ def lose(session: Session, attempt_id: str, why: str, *, before: datetime, now: 
 
 
 def to_cancel(session: Session) -> list[str]:
-    """Running attempts of jobs that are being cancelled: their keys must be in the broker, whatever happened to it."""
+    """Running attempts that were told to stop, as their job is cancelled or decided: their keys must be in the broker, come what may."""
+    told = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
     query = (
         select(AttemptRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
-        .where(AttemptRow.state == AttemptState.running, JobRow.state == JobState.cancelling)
+        .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
+        .where(AttemptRow.state == AttemptState.running, told)
     )
     return list(session.scalars(query))
 
@@ -259,7 +262,7 @@ def _conclude(session: Session, job: JobRow, chunk: ChunkRow, attempt: AttemptRo
     if not here and not forced:
         return
     attempt.state = _OUTCOMES.get(str(expected.get("outcome")), AttemptState.error)
-    current = chunk.attempt_id == attempt.id and chunk.state in (ChunkState.sent, ChunkState.running)
+    current = chunk.attempt_id == attempt.id and chunk.state in (ChunkState.sent, ChunkState.running, ChunkState.stopping)
     if current and attempt.state == AttemptState.handed_back:
         chunk.attempts, chunk.returns = chunk.attempts - 1, chunk.returns + 1
     session.flush()

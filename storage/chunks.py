@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import pairwise
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage import closing, results
+from storage.cutting import MAX_WORK as MAX_WORK
+from storage.cutting import add as add
+from storage.cutting import cut as cut
+from storage.cutting import grow as grow
 from storage.ids import new_id
 from storage.states import AttemptState, ChunkState, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow
 
-Work = list[list[int]]  # [[seed, repeat], ...]
-
-MAX_WORK = 2000  # a message stays below some 64 KiB, and a lost attempt costs no more than this
 REFERENCE_BYTES = 2**29  # outputs of a reference build that one attempt keeps in a worker's memory
 OUTPUT_BYTES = 8  # per element of the shape: y or dx in fp32, and as much again for a downstream output
 ACTIVE = (JobState.queued, JobState.running)
@@ -55,21 +54,9 @@ def most_seeds(elements: int, reference: str | None) -> int:
     return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
 
 
-def cut(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK) -> list[Work]:
-    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal size, at most `most` each."""
-    work = [[seed, repeat] for seed in seeds for repeat in range(repeats)]
-    size = min(MAX_WORK, most, max(1, int(chunk_s / seed_s)))
-    count = math.ceil(len(work) / size)
-    edges = [len(work) * k // count for k in range(count + 1)]
-    return [work[low:high] for low, high in pairwise(edges)]
-
-
-def add(session: Session, job_id: str, queue: str, parts: Sequence[Work], seed_s: float) -> None:
-    """Store the chunks of a new job."""
-    session.add_all(
-        ChunkRow(id=new_id(), job_id=job_id, number=n, state=ChunkState.waiting, queue=queue, work=part, estimate_s=seed_s * len(part))
-        for n, part in enumerate(parts)
-    )
+def free() -> ColumnElement[bool]:
+    """Whether a chunk may be handed out: of sequential seeds only those that the next decision can need."""
+    return or_(JobRow.reach.is_(None), ChunkRow.number <= JobRow.reach)
 
 
 def waiting(session: Session) -> Counter[str]:
@@ -77,7 +64,7 @@ def waiting(session: Session) -> Counter[str]:
     query = (
         select(ChunkRow.queue, func.count())
         .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE))
+        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE), free())
         .group_by(ChunkRow.queue)
     )
     return Counter(dict(session.execute(query).all()))
@@ -95,7 +82,7 @@ def choose(session: Session, queue: str, count: int) -> list[str]:
     ranked = (
         select(ChunkRow.id, ChunkRow.job_id, ChunkRow.number, JobRow.owner, JobRow.priority, best.label("rank"))
         .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue, JobRow.state.in_(ACTIVE))
+        .where(ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue, JobRow.state.in_(ACTIVE), free())
         .subquery()
     )
     flying = (

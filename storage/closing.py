@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
-from storage import events, evidence, flags, outbox, results, rollups
+from storage import cutting, events, evidence, flags, outbox, results, rollups, sequential, suspects
 from storage.dialect import insert_once
 from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
@@ -25,6 +25,7 @@ MAX_ATTEMPTS = 3
 MAX_RETURNS = 20  # hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job alive for ever
 ASSESS = "assess"
 """The topic of the letter that has a closed job's variant assessed, outside of this transaction: statistics take their time."""
+_LIVE = (JobState.queued, JobState.running)
 _MEANS = ("rms", "pcc_deficit")
 _MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
 
@@ -40,7 +41,7 @@ def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: dat
     missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
     if not missing:
         end_chunk(session, job, chunk, ChunkState.done, now=now)
-    elif job.state not in (JobState.queued, JobState.running):
+    elif job.state not in _LIVE or not _needed(job, chunk):
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
     elif chunk.attempts < MAX_ATTEMPTS and chunk.returns < MAX_RETURNS:
         chunk.state = ChunkState.waiting
@@ -49,7 +50,13 @@ def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: dat
         attempt_id = chunk.attempt_id or chunk.id
         rows = [{"seed": seed, "repeat": repeat, "verdict": Verdict.error.value, "message": message} for seed, repeat in missing]
         record(session, job, attempt_id, rows, now=now)
+        look(session, job, now=now)
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
+
+
+def _needed(job: JobRow, chunk: ChunkRow) -> bool:
+    """Whether what a chunk misses is still wanted: not once its job is decided, or knows that it will be before the chunk's first seed."""
+    return chunk.state != ChunkState.stopping and (job.stop is None or chunk.attempt_id != job.stop.get("finder"))
 
 
 def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, Any]], *, now: datetime) -> None:
@@ -98,34 +105,71 @@ def end_chunk(session: Session, job: JobRow, chunk: ChunkRow, state: ChunkState,
         close(session, job, now=now)
 
 
-def withdraw(session: Session, job: JobRow, *, now: datetime) -> None:
-    """Close all chunks that no worker has started, and have running attempts told to stop (through the outbox)."""
+def look(session: Session, job: JobRow, *, now: datetime) -> None:
+    """Of sequential seeds: see whether the results stored so far decide; what can't be needed any more is then withdrawn.
+
+    The job is finished when the attempts that still run have ended; rows that they send until then are kept and count, later ones don't.
+    The attempt that found a kernel wrong runs to the end of its chunk, for its diagnosis comes last.
+    """
+    step = sequential.advance(session, job) if job.state in _LIVE else None
+    if step is None:
+        return
+    if not step.decided:
+        if step.beyond is not None:
+            withdraw(session, job, now=now, behind=step.beyond)
+        return
+    told = sequential.told(job) or {}
+    events.add(session, job, "state", {"state": job.state, "verdict": None, "reason": told["words"], "stop": told}, now=now)
+    withdraw(session, job, now=now, but=(job.stop or {})["finder"])
+    if job.open_chunks == 0:
+        close(session, job, now=now)
+
+
+def withdraw(session: Session, job: JobRow, *, now: datetime, behind: int = -1, but: str | None = None) -> None:
+    """Close all chunks that no worker has started, and have running attempts told to stop (through the outbox).
+
+    behind: only chunks whose first seed is larger. but: an attempt that may go on.
+    """
     open_chunks = select(ChunkRow).where(ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK))
+    job.cancel_at = now
+    dropped: list[str] = []
     for chunk in list(session.scalars(open_chunks.execution_options(populate_existing=True))):
+        if chunk.work[0][0] <= behind or (chunk.state == ChunkState.running and chunk.attempt_id == but):
+            continue
         if chunk.state != ChunkState.waiting and chunk.attempt_id is not None:
             outbox.add(session, "attempt.cancel", f"attempt.cancel:{chunk.attempt_id}", {"attempt": chunk.attempt_id}, now=now)
-        if chunk.state != ChunkState.running:
+        if chunk.state in (ChunkState.running, ChunkState.stopping):
+            chunk.state = ChunkState.stopping
+        else:
             chunk.state = ChunkState.lost
             job.open_chunks -= 1
+            dropped.append(chunk.id)
     session.flush()
+    unstarted = (AttemptRow.job_id == job.id) & (AttemptRow.state == AttemptState.sent)
     session.execute(
         update(AttemptRow)
-        .where(AttemptRow.job_id == job.id, AttemptRow.state == AttemptState.sent)
+        .where(unstarted if behind < 0 else unstarted & AttemptRow.chunk_id.in_(dropped))
         .values(state=AttemptState.cancelled, finished_at=now)
         .execution_options(synchronize_session="fetch")
     )
 
 
 def abandon(session: Session, job: JobRow, *, now: datetime) -> None:
-    """End a cancelling job whose workers don't answer: its open chunks are closed without waiting any longer."""
+    """The workers that were told to stop don't answer: their chunks are closed without waiting any longer.
+
+    Of a job that is being cancelled these are all; of a decided one those that the decision doesn't need.
+    """
+    told = select(ChunkRow).where(ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK))
+    if job.state != JobState.cancelling:
+        told = told.where(ChunkRow.state == ChunkState.stopping)
+    left = list(session.scalars(told))
     session.execute(
         update(AttemptRow)
-        .where(AttemptRow.job_id == job.id, AttemptRow.state.in_((AttemptState.running, AttemptState.reported)))
-        .values(state=AttemptState.lost, finished_at=now, error="did not stop in time after the job was cancelled")
+        .where(AttemptRow.chunk_id.in_([chunk.id for chunk in left]), AttemptRow.state.in_((AttemptState.running, AttemptState.reported)))
+        .values(state=AttemptState.lost, finished_at=now, error="did not stop in time after it was told to")
         .execution_options(synchronize_session="fetch")
     )
-    open_chunks = select(ChunkRow).where(ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK))
-    for chunk in list(session.scalars(open_chunks)):
+    for chunk in left:
         end_chunk(session, job, chunk, ChunkState.lost, now=now)
 
 
@@ -141,19 +185,44 @@ def fail(session: Session, job: JobRow, error: str, *, now: datetime) -> None:
 
 
 def close(session: Session, job: JobRow, *, now: datetime) -> None:
-    """End a job whose chunks are all closed: verdict, diagnosis, roll-ups, flags, and the letter for the webhooks."""
+    """End a job whose chunks are all closed: verdict, diagnosis, roll-ups, flags, and the letter for the webhooks.
+
+    One with suspect seeds may get more seeds instead (storage/suspects.py), and ends when those are there.
+    """
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
-    verdict = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
+    if state is JobState.finished:
+        sequential.settle(session, job)
+        if more := suspects.consider(session, job):
+            _add(session, job, more, now=now)
+            return
+    verdict = worst_verdict(suspects.verdicts(session, job)) if job.counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
         verdict = None  # seeds that never ran can't be green; what was found wrong stays found
     session.flush()
     job.diagnosis = evidence.diagnosis(session, job.id)
     _roll_up(session, job)
-    for finding in evidence.findings(session, job):
+    for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):
         flags.upsert(session, finding, now=now)
     if job.done and job.reference is None:
         outbox.add(session, ASSESS, f"{ASSESS}:{job.id}", {"job": job.id}, now=now)
     _end(session, job, state, verdict, now=now)
+
+
+def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:
+    """More seeds for a job whose chunks are all closed, in parts no longer than its longest so far."""
+    chunks = list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id)))
+    longest = max(chunks, key=lambda chunk: len(chunk.work))
+    repeats = int(job.request.get("repeats", 1))
+    parts = cutting.cut(seeds, repeats, 1.0, float(len(longest.work)))
+    cutting.add(session, job.id, job.queue, parts, longest.estimate_s / len(longest.work), first=job.chunk_count)
+    job.chunk_count += len(parts)
+    job.open_chunks += len(parts)
+    job.total += len(seeds) * repeats
+    job.version += 1
+    told = {**(job.suspects or {}), "added": seeds}
+    events.add(session, job, "state", {"state": job.state, "verdict": None, "reason": told["words"], "suspects": told}, now=now)
+    events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": job.counts}, now=now)
+    session.flush()
 
 
 def _end(session: Session, job: JobRow, state: JobState, verdict: Verdict | None, *, now: datetime) -> None:
@@ -162,7 +231,8 @@ def _end(session: Session, job: JobRow, state: JobState, verdict: Verdict | None
     job.finished_at = now
     job.waiting_reason = None
     job.version += 1
-    events.add(session, job, "state", {"state": state.value, "verdict": job.verdict}, now=now)
+    said = {name: value for name, value in (("stop", sequential.told(job)), ("suspects", job.suspects)) if value is not None}
+    events.add(session, job, "state", {"state": state.value, "verdict": job.verdict, **said}, now=now)
     outbox.add(session, "job.finished", f"job.finished:{job.id}", {"job": job.id, "version": job.version}, now=now)
     session.flush()
 

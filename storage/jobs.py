@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from storage import chunks, closing, events, outbox, test_specs
+from storage import chunks, closing, events, outbox, sequential, test_specs
 from storage.encoding import timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
@@ -46,6 +46,8 @@ class NewJob:
     resubmit_of: str | None = None
     reference: str | None = None
     """The build that this one is compared with."""
+    stop_on_finding: bool | None = None
+    """Of sequential seeds, which follow each other without a gap and end when decided: whether one unexplained seed decides."""
 
     @property
     def queue(self) -> str:
@@ -81,6 +83,11 @@ class Job:
     commit: dict[str, Any] | None
     resubmit_of: str | None
     reference: str | None
+    sequential: dict[str, Any] | None
+    """Of sequential seeds: what was asked, and how far the decision has read; below the decision (storage/sequential.py)."""
+    stop: dict[str, Any] | None
+    suspects: dict[str, Any] | None
+    """Of suspect seeds: which, what was added, and what all say together (storage/suspects.py)."""
     total: int
     done: int
     chunks: int
@@ -121,6 +128,9 @@ class Job:
             "commit": self.commit,
             "resubmit_of": self.resubmit_of,
             "reference": None if self.reference is None else {"build": self.reference},
+            "sequential": self.sequential,
+            "stop": self.stop,
+            "suspects": self.suspects,
             "total": self.total,
             "done": self.done,
             "counts": self.counts,
@@ -158,7 +168,12 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     now = now or utcnow()
     test_specs.ensure(session, key=new.test_key, subject_key=new.subject_key, kernel=new.kernel, canonical=dict(new.canonical), now=now)
     seconds = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
-    parts = chunks.cut(new.seeds, new.repeats, seconds, new.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference))
+    plan = None
+    if new.stop_on_finding is None:
+        parts = chunks.cut(new.seeds, new.repeats, seconds, new.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference))
+    else:
+        parts = chunks.grow(new.seeds, new.repeats, seconds, new.chunk_seconds)
+        plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
     job_id = new_id()
     session.add(
         JobRow(
@@ -182,6 +197,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
             commit=None if new.commit is None else dict(new.commit),
             resubmit_of=new.resubmit_of,
             reference=new.reference,
+            sequential=plan,
             total=len(new.seeds) * new.repeats,
             chunk_count=len(parts),
             open_chunks=len(parts),
@@ -195,6 +211,9 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     chunks.add(session, job_id, new.queue, parts, seconds)
     outbox.add(session, "job.created", f"job.created:{job_id}", {"job": job_id, "queue": new.queue}, now=now)
     job = session.get_one(JobRow, job_id)
+    if plan is not None:
+        session.flush()
+        sequential.reach(session, job)
     events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
     session.flush()
     return _job(job, dict(new.canonical))
@@ -239,6 +258,8 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
     """Ask for the end of a job: what no worker has started ends here and now, running attempts are told through the outbox.
 
+    So it ends cancelled, even when its seeds had decided before and its attempts were about to stop for that.
+
     A job in a final state stays as it is. None when there is no such job. Ring the doorbell after the commit.
     """
     now = now or utcnow()
@@ -247,7 +268,6 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
         return None
     if not JobState(job.state).final and job.state != JobState.cancelling:
         job.state = JobState.cancelling
-        job.cancel_at = now
         job.waiting_reason = None
         job.version += 1
         closing.withdraw(session, job, now=now)
@@ -267,6 +287,10 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
     parts = session.scalars(select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number))
     work = [pair for part in parts for pair in part]
     repeats = 1 + max(int(repeat) for _, repeat in work)
+    added = set((old.suspects or {}).get("added", ()))
+    seeds = tuple(dict.fromkeys(int(seed) for seed, _ in work if seed not in added))
+    if old.sequential is not None:  # what was added may be seeds that the decision had spared
+        seeds = tuple(range(old.sequential["start"], old.sequential["start"] + old.sequential["max"]))
     return create(
         session,
         NewJob(
@@ -281,7 +305,7 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
             executor=old.executor,
             arch=old.arch,
             board=old.board,
-            seeds=tuple(dict.fromkeys(int(seed) for seed, _ in work)),
+            seeds=seeds,
             repeats=repeats,
             context=old.context,
             priority=old.priority,
@@ -293,6 +317,7 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
             reference=old.reference,
+            stop_on_finding=None if old.sequential is None else bool(old.sequential["stop_on_finding"]),
         ),
         now=now,
     )
@@ -328,6 +353,10 @@ def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
     ]
 
 
+_OWN = {"state", "canonical", "chunks", "sequential", "stop"}
+
+
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
-    same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in {"state", "canonical", "chunks"}}
-    return Job(state=JobState(row.state), canonical=canonical, chunks=row.chunk_count, **same)
+    same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
+    shown, stop = sequential.shown(row), sequential.told(row)
+    return Job(state=JobState(row.state), canonical=canonical, chunks=row.chunk_count, sequential=shown, stop=stop, **same)

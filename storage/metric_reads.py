@@ -45,7 +45,7 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, now: datetime | Non
         str(name): int(total)
         for name, total in session.execute(select(verdict, count).select_from(JobRow).join(each, true()).group_by(verdict))
     }
-    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running)
+    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
     chunks = session.execute(
         select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened)).group_by(ChunkRow.queue, ChunkRow.state)
     )

@@ -8,10 +8,10 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from storage import workers
+from storage import chunks, workers
 from storage.encoding import utcnow
 from storage.states import ChunkState
-from storage.tables import BuildRow, ChunkRow, WorkerRow
+from storage.tables import BuildRow, ChunkRow, JobRow, WorkerRow
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,10 @@ class Queue:
 
 
 def look(session: Session, queue: str, *, timeout_s: float, now: datetime | None = None) -> Queue:
-    """The queue of that name as it stands."""
-    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running)
-    number, work = session.execute(
-        select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).where(ChunkRow.queue == queue, ChunkRow.state.in_(opened))
-    ).one()
+    """The queue of that name as it stands; of sequential seeds as many as the next decision needs."""
+    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
+    query = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).join(JobRow, ChunkRow.job_id == JobRow.id)
+    number, work = session.execute(query.where(ChunkRow.queue == queue, ChunkRow.state.in_(opened), chunks.free())).one()
     return Queue(number, float(work), workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue])
 
 

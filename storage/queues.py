@@ -57,14 +57,16 @@ def expire(session: Session, job_id: str, *, now: datetime) -> bool:
 
 
 def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
-    """Jobs that someone asked to cancel before a moment, and that still have open chunks."""
-    return list(session.scalars(select(JobRow.id).where(JobRow.state == JobState.cancelling, JobRow.cancel_at < before)))
+    """Jobs whose workers were told to stop before a moment (someone cancelled, or the seeds decided), and haven't yet."""
+    told = exists().where(ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping)
+    stopping = (JobRow.state == JobState.cancelling) | ((JobRow.state == JobState.running) & told)
+    return list(session.scalars(select(JobRow.id).where(stopping, JobRow.cancel_at < before)))
 
 
 def abandon(session: Session, job_id: str, *, now: datetime) -> bool:
-    """End a cancelling job without waiting for its workers any longer."""
+    """Don't wait any longer for workers that were told to stop."""
     job = closing.lock(session, job_id)
-    if job is None or job.state != JobState.cancelling:
+    if job is None or job.state not in (JobState.running, JobState.cancelling):
         return False
     closing.abandon(session, job, now=now)
     return True

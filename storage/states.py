@@ -11,7 +11,7 @@ class JobState(StrEnum):
     queued = "queued"  # stored; no chunk has been started by a worker yet
     running = "running"  # at least one chunk was started
     cancelling = "cancelling"  # someone asked to cancel it; attempts that run are being told
-    finished = "finished"  # every (seed, repeat) has a result; the verdict says which
+    finished = "finished"  # every (seed, repeat) has a result, or as many as a decision needed; the verdict says which
     cancelled = "cancelled"  # ended on request; seeds without a result stay without, so it has no verdict that is green
     failed = "failed"  # could not be run (its queue deadline passed); says nothing about the kernel
 
@@ -27,6 +27,7 @@ class ChunkState(StrEnum):
     waiting = "waiting"  # in the database only; the dispatcher may choose it
     sent = "sent"  # its current attempt is on its way to a worker
     running = "running"  # a worker said that it started the current attempt
+    stopping = "stopping"  # it runs, and the job no longer needs it: what it misses when its attempt ends isn't asked for again
     done = "done"  # every (seed, repeat) of it has a result
     lost = "lost"  # closed without all its results by the kernel: cancelled, failed, or given up after its last attempt
 

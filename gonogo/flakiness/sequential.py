@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.rates import Outcome
 
 
 class Stopping(StrEnum):
@@ -80,16 +81,17 @@ def steps(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
 
 def decide(
     failures: int, seeds: int, most: int, policy: FlakinessPolicy = POLICY, *, unexplained: int = 0, to_the_end: bool = False,
-    durations_ms: Sequence[float | None] = (),
+    durations_ms: Sequence[float | None] = (), silent: int = 0, ran: int = 0,
 ) -> Decision:
     """Whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure failures are not counted by the caller.
 
     The ratio depends on the counts only, so seeds may arrive in any order and in batches: looking more rarely than after every seed keeps
     both error rates. unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end` (4-flakiness).
-    durations_ms: negative, unknown or non-finite ones (clocks that go back) are left out of the mean. Raises ValueError for counts that
-    can't be.
+    silent: seeds on top that ran and say nothing of the kernel (infrastructure): of `most` they are used up. ran: how many seeds ran in
+    fact, where some ran behind the deciding one; only the others are saved. durations_ms: negative, unknown or non-finite ones (clocks
+    that go back) are left out of the mean. Raises ValueError for counts that can't be.
     """
-    if not 0 <= failures <= seeds or most < 1 or unexplained < 0:
+    if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
         raise ValueError(f"{failures} failures of {seeds} seeds of {most} can't be")
     passed, failed = steps(policy)
     low, high = bounds(policy)
@@ -102,19 +104,21 @@ def decide(
     elif evidence >= high - slack:
         state = Stopping.flaky
     else:
-        state = Stopping.undecided if seeds >= most else Stopping.more
+        state = Stopping.undecided if seeds + silent >= most else Stopping.more
     needed = 0
     if state is Stopping.more:
-        needed = max(1, min(most - seeds, math.ceil((low - evidence) / passed - 1e-9)))
+        needed = max(1, min(most - seeds - silent, math.ceil((low - evidence) / passed - 1e-9)))
     known = [each for each in durations_ms if each is not None and math.isfinite(each) and each >= 0]
-    left = max(0, most - seeds)
+    left = max(0, most - max(seeds + silent, ran))
     saved = left * (sum(known) / len(known)) if known and state is not Stopping.more else None
-    return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, _words(state, seeds, most, failures, saved, policy))
+    words = _words(state, seeds, most, failures, silent, saved, policy)
+    return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, words)
 
 
-def _words(state: Stopping, seeds: int, most: int, failures: int, saved: float | None, policy: FlakinessPolicy) -> str:
+def _words(state: Stopping, seeds: int, most: int, failures: int, silent: int, saved: float | None, policy: FlakinessPolicy) -> str:
+    apart = f" ({silent} more say nothing of the kernel)" if silent else ""
     if state is Stopping.more:
-        return f"{failures} of {seeds} seeds failed: not decided yet"
+        return f"{failures} of {seeds} seeds failed{apart}: not decided yet"
     reason = {
         Stopping.stable: f"the failure rate is {policy.stable_rate:g} rather than {policy.flaky_rate:g}",
         Stopping.flaky: f"the failure rate is {policy.flaky_rate:g} rather than {policy.stable_rate:g}",
@@ -122,7 +126,60 @@ def _words(state: Stopping, seeds: int, most: int, failures: int, saved: float |
         Stopping.undecided: f"all {most} seeds ran without a decision",
     }[state]
     spared = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
-    return f"stopped after {seeds} of at most {most} seeds, {failures} failed: {reason}{spared}"
+    return f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed: {reason}{spared}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the decision has read: the seeds of a job in their order, as far as they came without a gap.
+
+    Workers answer in any order, and what comes first may depend on the result (a seed that hangs comes late). Read in the order of the
+    seeds the decision is the same whatever came when.
+    """
+
+    seen: int = 0
+    """Seeds read, with those that say nothing of the kernel."""
+    counted: int = 0
+    failures: int = 0
+    unexplained: int = 0
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> Progress:
+        """From what `to_json` gave; other keys are left alone."""
+        return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
+
+    def to_json(self) -> dict[str, int]:
+        """In plain JSON types."""
+        return asdict(self)
+
+    def read(
+        self, seeds: Iterable[tuple[Outcome, bool]], most: int, policy: FlakinessPolicy = POLICY, *, to_the_end: bool = False
+    ) -> tuple[Progress, Decision]:
+        """Read the next seeds, (outcome, whether it is unexplained) each, up to the one that decides; the decision after that one.
+
+        It looks after every seed, so that the number of seeds doesn't depend on how they came together in batches.
+        """
+        now = self
+        found = now.decide(most, policy, to_the_end=to_the_end)
+        for outcome, unexplained in seeds:
+            if found.stopped:
+                break
+            judged = outcome in (Outcome.passed, Outcome.failed)
+            now = replace(
+                now, seen=now.seen + 1, counted=now.counted + judged, failures=now.failures + (outcome is Outcome.failed),
+                unexplained=now.unexplained + unexplained,
+            )
+            found = now.decide(most, policy, to_the_end=to_the_end)
+        return now, found
+
+    def decide(
+        self, most: int, policy: FlakinessPolicy = POLICY, *, to_the_end: bool = False, ran: int = 0, mean_ms: float | None = None
+    ) -> Decision:
+        """`decide` of these counts; mean_ms: the mean time of a seed."""
+        return decide(
+            self.failures, self.counted, most, policy, unexplained=self.unexplained, to_the_end=to_the_end, durations_ms=[mean_ms],
+            silent=self.seen - self.counted, ran=ran,
+        )
 
 
 @dataclass(frozen=True)

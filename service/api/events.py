@@ -51,6 +51,7 @@ def start(
 async def events(context: Ctx, job_id: str, after: Annotated[int, Depends(start)]) -> AsyncIterator[ServerSentEvent]:
     """`progress` {"done", "total", "verdicts"}, `verdict` {"seed", "repeat", "verdict", "explanation"}, `state` {"state", "verdict"}.
 
+    A `state` has also `reason`, in words, with `stop` when sequential seeds were decided, with `suspects` when suspect ones added seeds.
     An event's id is its number. Comments keep the connection alive. The stream ends when the job is over.
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once

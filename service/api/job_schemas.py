@@ -29,6 +29,17 @@ class SeedRange(Strict):
     count: int = Field(ge=1)
 
 
+class SequentialSeeds(Strict):
+    """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky one, and a wrong kernel at once."""
+
+    policy: Literal["sequential"]
+    max: int = Field(ge=1, description="the largest number of seeds; without a decision until there the job ends undecided")
+    start: Seed = 0
+    stop_on_finding: bool = Field(
+        True, description="one seed whose error rounding doesn't explain ends the job; false: only the failure rate does"
+    )
+
+
 class Target(Strict):
     """What the job runs on."""
 
@@ -59,7 +70,10 @@ class Reference(Strict):
 
 
 def _kind_of_seeds(value: object) -> str:
-    return "list" if isinstance(value, list) else "range"
+    if isinstance(value, list):
+        return "list"
+    named = isinstance(value, SequentialSeeds) or (isinstance(value, dict) and "policy" in value)
+    return "sequential" if named else "range"
 
 
 def _kind_of_context(value: object) -> str | None:
@@ -69,7 +83,10 @@ def _kind_of_context(value: object) -> str | None:
 
 
 Seeds = Annotated[
-    Annotated[SeedRange, Tag("range")] | Annotated[list[Seed], Tag("list"), Field(min_length=1)], Discriminator(_kind_of_seeds)
+    Annotated[SeedRange, Tag("range")]
+    | Annotated[SequentialSeeds, Tag("sequential")]
+    | Annotated[list[Seed], Tag("list"), Field(min_length=1)],
+    Discriminator(_kind_of_seeds),
 ]
 ContextOf = Annotated[
     Annotated[Literal["isolated"], Tag("isolated")] | Annotated[Prepared, Tag("prepared")],
@@ -112,16 +129,32 @@ class JobAccepted(BaseModel):
     links: Links
 
 
+class Expected(BaseModel):
+    """What sequential seeds would cost in the mean."""
+
+    seeds: float
+    device_s: float
+
+
+class ExpectedOf(BaseModel):
+    """By what the test is like: as stable as the policy's stable rate, as flaky as its flaky one, unexplained on every seed."""
+
+    stable: Expected
+    flaky: Expected
+    wrong: Expected | None = Field(description="null where a finding doesn't end the job")
+
+
 class Estimate(BaseModel):
     """What a job would cost, and how long it would wait."""
 
     test_key: str
     subject_key: str
     queue: str
-    results: int = Field(description="(seed, repeat) pairs")
+    results: int = Field(description="(seed, repeat) pairs; of sequential seeds at most")
     chunks: int
     seed_s: float = Field(description="expected time of one seed")
-    device_s: float = Field(description="expected device time of the job")
+    device_s: float = Field(description="expected device time of the job; of sequential seeds at most")
+    expected: ExpectedOf | None = Field(description="of sequential seeds: what they cost in the mean; else null")
     queue_chunks: int = Field(description="chunks of other jobs that are not done")
     workers: int = Field(description="live workers of the queue")
     wait_s: float | None = Field(description="expected wait; null while no live worker serves the queue")
@@ -145,7 +178,7 @@ class JobOut(BaseModel):
     build_line: str
     target: dict[str, str]
     queue: str
-    seeds: dict[str, int] | list[int]
+    seeds: dict[str, int | str | bool] | list[int]
     repeats: int
     context: Any
     priority: int
@@ -153,6 +186,14 @@ class JobOut(BaseModel):
     commit: dict[str, Any] | None
     resubmit_of: str | None
     reference: dict[str, str] | None
+    sequential: dict[str, int | bool | None] | None = Field(
+        description="of sequential seeds: how far the decision has read, and how many more it needs at the least"
+    )
+    stop: dict[str, Any] | None = Field(
+        description="of sequential seeds, once decided: decision (stable, flaky, hollow, wrong, undecided), words, seeds_seen, "
+        "seeds_saved, device_ms_saved, ..."
+    )
+    suspects: dict[str, Any] | None = Field(description="of suspect seeds: which, what was added, and what all seeds say together")
     total: int
     done: int
     counts: dict[str, int]

@@ -7,6 +7,8 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness import sequential
+from gonogo.flakiness.policy import POLICY
 from gonogo.verdicts import Verdict
 from service.api import PREFIX, idempotency, submission
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
@@ -56,16 +58,23 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
         new = submission.resolve(session, checked, context.settings, who.name)
         seed_s = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
         queue = queue_reads.look(session, new.queue, timeout_s=context.settings.heartbeat_timeout_s)
-    results, most = len(new.seeds) * new.repeats, chunks.most_seeds(new.elements, new.reference)
+    results = len(new.seeds) * new.repeats
+    if new.stop_on_finding is None:
+        parts = chunks.cut(
+            new.seeds, new.repeats, seed_s, context.settings.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference)
+        )
+    else:
+        parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
     return answer(
         {
             "test_key": new.test_key,
             "subject_key": new.subject_key,
             "queue": new.queue,
             "results": results,
-            "chunks": len(chunks.cut(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds, most=most)),
+            "chunks": len(parts),
             "seed_s": seed_s,
             "device_s": seed_s * results,
+            "expected": None if new.stop_on_finding is None else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
             "queue_chunks": queue.chunks,
             "workers": queue.workers,
             "wait_s": queue.wait_s,
@@ -142,6 +151,17 @@ def resubmit(context: Ctx, who: Submitter, request: Request, job_id: str, key: i
 def _accepted(job: stored.Job) -> idempotency.Made:
     where = links(job.id)
     return 202, {"id": job.id, "state": job.state.value, "chunks": job.chunks, "links": where}, {"Location": where["self"]}
+
+
+def _expected(most: int, stop_on_finding: bool, seed_s: float) -> dict[str, dict[str, float] | None]:
+    """What sequential seeds cost in the mean; seed_s: device time of a seed with its repeats."""
+
+    def cost(seeds: float) -> dict[str, float]:
+        return {"seeds": seeds, "device_s": seed_s * seeds}
+
+    rates = {"stable": POLICY.stable_rate, "flaky": POLICY.flaky_rate}
+    means = {name: cost(sequential.plan(rate, most=most).mean_seeds) for name, rate in rates.items()}
+    return {**means, "wrong": cost(1.0) if stop_on_finding else None}
 
 
 def _shown(job: stored.Job) -> dict[str, object]:

@@ -11,7 +11,7 @@ from gonogo.builds import EMULATOR, Build, known_build, own_builds
 from gonogo.problems import FieldError
 from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
 from gonogo.tests import TestSpec
-from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SeedRange
+from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from settings import Settings
 from storage import builds, queue_reads
 from storage.jobs import NewJob
@@ -33,6 +33,9 @@ def check(body: JobIn, settings: Settings) -> Submission:
     check_executor(test, body.target.executor)
     if isinstance(test, Selection):
         _check_selection(body, test)
+    if isinstance(body.seeds, SequentialSeeds) and body.reference is not None:
+        reason = "sequential seeds decide about one build, not about two that are compared"
+        raise FieldError("reference.build", body.reference.build, reason, limit="null, or a range of seeds")
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
         before = [_kernel(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
@@ -72,6 +75,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         request=request,
         chunk_seconds=settings.chunk_seconds,
         reference=reference,
+        stop_on_finding=body.seeds.stop_on_finding if isinstance(body.seeds, SequentialSeeds) else None,
     )
 
 
@@ -122,25 +126,28 @@ def _test(data: dict[str, Any], settings: Settings, path: str) -> Subject:
 
 
 def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
-    if isinstance(body.seeds, SeedRange):
-        count = body.seeds.count
-        if body.seeds.start + count - 1 > MAX_SEED:
-            raise FieldError("seeds", {"start": body.seeds.start, "count": count}, "the last seed is too large", limit=f"<= {MAX_SEED}")
+    asked = body.seeds
+    if isinstance(asked, list):
+        field, start, count = "seeds", None, len(asked)
+    elif isinstance(asked, SequentialSeeds):
+        field, start, count = "seeds.max", asked.start, asked.max
     else:
-        count = len(body.seeds)
+        field, start, count = "seeds.count", asked.start, asked.count
+    if start is not None and start + count - 1 > MAX_SEED:
+        given = {"start": start, field.partition(".")[2]: count}
+        raise FieldError("seeds", given, "the last seed is too large", limit=f"<= {MAX_SEED}")
     # before the range is unrolled: a count of 10**15 must not cost memory
     if count * body.repeats > limit:
-        field = "seeds.count" if isinstance(body.seeds, SeedRange) else "seeds"
         reason = f"{count} seeds x {body.repeats} repeats are too many results"
         raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
-    if isinstance(body.seeds, SeedRange):
-        return tuple(range(body.seeds.start, body.seeds.start + count))
+    if not isinstance(asked, list):
+        return tuple(range(asked.start, asked.start + count))
     seen: set[int] = set()
-    for number, seed in enumerate(body.seeds):
+    for number, seed in enumerate(asked):
         if seed in seen:
             raise FieldError(f"seeds.{number}", seed, "is there twice; for the same seed again use repeats", limit="distinct seeds")
         seen.add(seed)
-    return tuple(body.seeds)
+    return tuple(asked)
 
 
 def _build(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:

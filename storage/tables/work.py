@@ -65,6 +65,12 @@ class JobRow(Base):
     commit: Mapped[dict[str, Any] | None]
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
     reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
+    # Of sequential seeds (storage/sequential.py): {"start", "max", "stop_on_finding", ...} and how far the decision has read; the decision;
+    # the last chunk that the next decision can need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
+    sequential: Mapped[dict[str, Any] | None]
+    stop: Mapped[dict[str, Any] | None]
+    reach: Mapped[int | None]
+    suspects: Mapped[dict[str, Any] | None]
     # Counters, changed under the job's lock.
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.sequential import Stopping, bounds, decide, fixed_seeds, more_for_suspects, plan
+from gonogo.flakiness.rates import Outcome
+from gonogo.flakiness.sequential import Progress, Stopping, bounds, decide, fixed_seeds, more_for_suspects, plan
 
 
 def test_run_lengths_are_those_of_the_figures() -> None:
@@ -83,3 +85,28 @@ def test_suspects_add_eight_seeds_at_most_twice() -> None:
     assert more_for_suspects(0, 0) == 0
     assert POLICY.suspect_rounds == 2
     assert all(each.sentence for each in Stopping)
+
+
+def test_seeds_that_say_nothing_use_up_the_limit_and_count_for_nothing() -> None:
+    found = decide(0, 48, 60, silent=12)
+    assert (found.state, found.words) == (
+        Stopping.undecided,
+        "stopped after 48 of at most 60 seeds (12 more say nothing of the kernel), 0 failed: all 60 seeds ran without a decision",
+    )
+    assert decide(0, 40, 60, silent=12).needed == 8
+    assert decide(0, 0, 3, silent=3).state is Stopping.undecided
+    assert decide(0, 49, 500, durations_ms=[10.0], ran=60).saved_ms == 4400
+
+
+@given(st.lists(st.tuples(st.sampled_from(Outcome), st.booleans()), max_size=80), st.lists(st.integers(0, 80), max_size=6), st.booleans())
+def test_the_decision_does_not_depend_on_how_seeds_came_together(
+    seeds: list[tuple[Outcome, bool]], cuts: list[int], to_the_end: bool
+) -> None:
+    whole, decision = Progress().read(seeds, 60, to_the_end=to_the_end)
+    part = Progress()
+    for low, high in pairwise([0, *sorted(cuts), len(seeds)]):
+        if part.seen >= low:
+            part, _ = Progress.parse(part.to_json()).read(seeds[low:high], 60, to_the_end=to_the_end)
+    assert part == whole
+    assert part.decide(60, to_the_end=to_the_end).state is decision.state
+    assert whole.seen <= 60
