@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
-from storage import events, evidence, flags, outbox, results
+from storage import events, evidence, flags, gauge_ends, gauge_rows, outbox, results
 from storage.dialect import insert_once
-from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobState
+from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
 
 MAX_ATTEMPTS = 3
@@ -53,6 +53,11 @@ def settle(session: Session, job: JobRow, chunk: ChunkRow, why: str, *, now: dat
 def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, Any]], *, now: datetime) -> None:
     """Store result rows known to be new and count them; events: one `progress`, and a `verdict` when a seed is the job's worst so far."""
     if not rows:
+        return
+    if job.kind == JobKind.gauge:
+        gauge_rows.add(session, job.id, attempt_id, rows, now=now)
+        job.done += len(rows)
+        events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": {}}, now=now)
         return
     results.add(session, job.id, attempt_id, rows, arrival=job.done)
     before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
@@ -136,6 +141,10 @@ def fail(session: Session, job: JobRow, error: str, *, now: datetime) -> None:
 def close(session: Session, job: JobRow, *, now: datetime) -> None:
     """End a job whose chunks are all closed: verdict, diagnosis, roll-ups, flags, and the letter for the webhooks."""
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
+    if job.kind == JobKind.gauge:
+        if gauge_ends.conclude(session, job, state, now=now):
+            _end(session, job, state, None, now=now)
+        return
     verdict = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
         verdict = None  # seeds that never ran can't be green; what was found wrong stays found
@@ -157,7 +166,8 @@ def _end(session: Session, job: JobRow, state: JobState, verdict: Verdict | None
     job.waiting_reason = None
     job.version += 1
     events.add(session, job, "state", {"state": state.value, "verdict": job.verdict}, now=now)
-    outbox.add(session, "job.finished", f"job.finished:{job.id}", {"job": job.id, "version": job.version}, now=now)
+    topic = "gauge.finished" if job.kind == JobKind.gauge else "job.finished"
+    outbox.add(session, topic, f"{topic}:{job.id}", {"job": job.id, "version": job.version}, now=now)
     session.flush()
 
 
