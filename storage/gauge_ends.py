@@ -38,7 +38,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     test = TestSpec.parse(session.get_one(TestSpecRow, job.test_key).canonical, max_elements=_ANY_SIZE)
     rows = gauge_rows.read(session, gauge)
     here = report(test, [row for row in rows if row["where"] is None])
-    if state is JobState.finished and gauge.search and not gauge.elsewhere and not here.advice.works:
+    if state is JobState.finished and gauge.search and not gauge.elsewhere and here.alarms.of and not here.advice.works:
         others = candidates(test)
         if others:
             _go_on(session, job, gauge, others, now=now)
@@ -46,7 +46,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     tried = [_tried(test, here, each, [row for row in rows if row["where"] == place]) for place, each in enumerate(gauge.elsewhere)]
     gauge.sharpness = here.sharpness.value
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.items()}
-    gauge.words = here.words + beyond(tried)
+    gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
     gauge.report = {
         **here.to_json(),
@@ -75,6 +75,15 @@ def _go_on(session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[Else
         gauge_work.add(session, job, parts, first, seeds)
     events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": {}}, now=now)
     session.flush()
+
+
+def _brief(here: Gauge, tried: Sequence[Tried]) -> str:
+    """The findings in a line or two; the report has them whole."""
+    said = here.words.removesuffix(here.advice.words).strip()
+    if here.advice.works or not here.advice.tolerance:
+        return f"{said} {here.advice.words}"
+    able = [each.where.name for each in tried if each.gauge.advice.works and each.gains]
+    return f"{said} No tolerance works with these inputs" + (f'; with "{able[0]}" one does.' if able else ".")
 
 
 def _tried(test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]) -> Tried:

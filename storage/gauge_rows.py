@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import Explanation
+from gonogo.verdicts import Explanation, Verdict
 from storage.dialect import insert_once
 from storage.encoding import storable
 from storage.tables import GaugeResultRow, GaugeRow
@@ -49,7 +49,9 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
 
 
 def read(session: Session, gauge: GaugeRow) -> list[dict[str, Any]]:
-    """Every row so far as gonogo.gauge.report takes it, by seed and part, with "where" (null: the test's own inputs) and "device"."""
+    """Every row so far as gonogo.gauge.report takes it, by seed and part, with "where" (null: the test's own inputs) and "device".
+
+    Parts that the test doesn't have are left out."""
     table = GaugeResultRow
     columns = (table.seed, table.part, table.device, table.row)
     query = select(*columns).where(table.gauge_id == gauge.id).order_by(table.seed, table.part)
@@ -57,4 +59,5 @@ def read(session: Session, gauge: GaugeRow) -> list[dict[str, Any]]:
         {**row, "part": part["name"], "kind": part["kind"], "where": part["where"], "seed": seed, "device": device}
         for seed, number, device, row in session.execute(query)
         for part in (gauge.parts[number],)
+        if row["verdict"] != Verdict.absent
     ]

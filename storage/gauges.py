@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer
 
-from gonogo.builds import EMULATOR, EMULATOR_BUILDS
-from gonogo.gauge.plan import Planned
+from gonogo.builds import EMULATOR
+from gonogo.gauge.plan import RIGHT, Planned
 from gonogo.gauge.rates import Rate
 from storage import chunks, events, gauge_work, jobs, test_specs
 from storage.encoding import timestamp, utcnow
@@ -61,7 +61,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
         test_key=new.test_key,
         subject_key=new.subject_key,
         kernel=new.kernel,
-        build=EMULATOR_BUILDS[0],
+        build=RIGHT,
         build_line=new.build_line,
         build_sequence=0,
         executor=EMULATOR,

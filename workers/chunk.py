@@ -62,7 +62,7 @@ class Chunk:
         executor = _text(target, "executor")
         test = parse_subject(body.get("test"), max_elements=max_elements)
         gauge = gauge_parts.parse(body.get("gauge"), test, executor)
-        if gauge is not None and isinstance(test, TestSpec) and any(each.part.unsure for each in gauge.values()):
+        if gauge is not None and isinstance(test, TestSpec) and any(each is not None and each.part.unsure for each in gauge.values()):
             before = (test,)  # what ran before may be the fault: let something have
         return cls(
             attempt=_text(body, "attempt"),

@@ -18,40 +18,42 @@ MOST_PARTS = 1000
 
 @dataclass(frozen=True)
 class GaugePart:
-    """One part, and whether its runs also say what a right kernel may need."""
+    """One part, and whether its runs also say what a right kernel may need: once for each budget is enough."""
 
     part: Part
     edges: bool
 
 
-Parts = Mapping[int, GaugePart]
-"""By the number that stands in the work where a job has its repeat: [seed, number]."""
+Parts = Mapping[int, GaugePart | None]
+"""By the number that stands in the work where a job has its repeat: [seed, number]. None: the test has no such part."""
 
 
 def parse(value: object, test: Subject, executor: str) -> Parts | None:
-    """{"parts": [{"number", "name", "kind", "build", "edges"}]} of a message; None for a chunk of a job. Raises FieldError for a part
-    that this version doesn't know."""
+    """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job. Raises FieldError."""
     if value is None:
         return None
     given = fields.mapping(value, "gauge")
     listed = given.get("parts")
     if not isinstance(test, TestSpec) or not isinstance(listed, list) or not 0 < len(listed) <= MOST_PARTS:
         raise FieldError("gauge.parts", listed, "must be a list of parts, of a test of a kernel", limit=f"1 to {MOST_PARTS}")
-    found: dict[int, GaugePart] = {}
+    known = _emulated(test) if executor == EMULATOR else {}
+    found: dict[int, GaugePart | None] = {}
     for place, each in enumerate(listed):
         path = f"gauge.parts.{place}"
         entry = fields.mapping(each, path)
         number = fields.integer(entry.get("number"), f"{path}.number", least=0)
-        found[number] = GaugePart(_part(entry, test, executor, path), bool(entry.get("edges")))
+        if executor == EMULATOR:
+            found[number] = known.get(str(entry.get("name")))
+        else:
+            kind = Kind(fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind"))
+            found[number] = GaugePart(kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go)
     return found
 
 
-def _part(entry: Mapping[str, object], test: TestSpec, executor: str, path: str) -> Part:
-    name = entry.get("name")
-    if executor != EMULATOR:
-        kind = fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind")
-        return kernels.foreign(test, executor, str(entry.get("build")), Kind(kind))
-    part = kernels.named(test, str(name))
-    if part is None:
-        raise FieldError(f"{path}.name", name, f"this worker's emulator has no such part for {test.kernel}")
-    return part
+def _emulated(test: TestSpec) -> dict[str, GaugePart]:
+    found: dict[str, GaugePart] = {}
+    budgets: set[str] = set()
+    for part in kernels.right(test):
+        found[part.name] = GaugePart(part, part.judged.key not in budgets)
+        budgets.add(part.judged.key)
+    return found | {part.name: GaugePart(part, False) for part in kernels.wrong(test)}

@@ -74,11 +74,6 @@ def wrong(test: TestSpec) -> list[Part]:
     ]
 
 
-def named(test: TestSpec, name: str) -> Part | None:
-    """The emulator's part of that name; None when the test has none."""
-    return next((part for part in (*right(test), *wrong(test)) if part.name == name), None)
-
-
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
     """A build of somebody's, which they say is right, or wrong."""
     sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."

@@ -1,69 +1,54 @@
-"""The parts of a gauge by name: what a service needs to hand the work out, without the emulator, numba or NumPy."""
+"""The parts of a gauge by name: what a service hands out without loading the emulator, numba or NumPy. Workers know what they do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gonogo.builds import EMULATOR
-from gonogo.gauge import kernels
-from gonogo.gauge.kernels import Kind
+from gonogo.builds import EMULATOR, emulator_builds
+from gonogo.gauge.kernels import Kind, foreign
 from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
 
-_FORWARD = (
-    "bf16-accumulate", "wrong-epsilon", "unbiased-variance", "gamma-shifted-tile", "mask-missing", "mean-not-subtracted",
-    "mean-last-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register", "power-of-two-outliers", "nan-tile",
-)  # fmt: skip
-_BACKWARD = (
-    "last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate", "wrong-epsilon",
-    "unbiased-variance", "gamma-shifted-tile", "mask-missing", "mean-not-subtracted", "dgamma-last-row-tile-missing", "tile-missing",
-    "rstd-off-1e-3", "stale-register", "power-of-two-outliers", "nan-tile",
-)  # fmt: skip
-WRONG: Mapping[str, tuple[str, ...]] = {"layernorm_fw": _FORWARD, "layernorm_bw": _BACKWARD}
-"""Kernel -> the names of gonogo.gauge.kernels.wrong, in their order (a test compares them, for every kernel)."""
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+RIGHT = "correct"
+"""The emulator's right build."""
+GO = (RIGHT, "reversed", "srcb-bf16", "hifi3")
+"""Every name that gonogo.gauge.kernels.right gives for some test (a test compares them)."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One part as it is handed out.
-
-    Attributes:
-        name, kind, executor, build: as those of gonogo.gauge.kernels.Part.
-        edges: whether its runs also say what a right kernel may need: once for each budget is enough.
-    """
+    """One part as it is handed out: name, kind, executor and build of a gonogo.gauge.kernels.Part."""
 
     name: str
     kind: Kind
     executor: str
     build: str
-    edges: bool
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {"name": self.name, "kind": self.kind.value, "executor": self.executor, "build": self.build, "edges": self.edges}
+        return {"name": self.name, "kind": self.kind.value, "executor": self.executor, "build": self.build}
 
 
 def planned(test: TestSpec, executor: str = EMULATOR, builds: Sequence[str] = (), wrong_builds: Sequence[str] = ()) -> list[Planned]:
-    """Every part of a test's gauge: the emulator's, then somebody's builds. Raises FieldError for a kernel without wrong parts and for
-    a build that is named twice."""
-    if test.kernel not in WRONG:
-        raise FieldError("test.kernel", test.kernel, "has no known-wrong kernels to measure with", limit="one of " + ", ".join(WRONG))
-    found: list[Planned] = []
-    budgets: set[str] = set()
-    for part in kernels.right(test):
-        found.append(Planned(part.name, Kind.go, part.executor, part.build, part.judged.key not in budgets))
-        budgets.add(part.judged.key)
-    found += [Planned(name, Kind.no_go, EMULATOR, name, False) for name in WRONG[test.kernel]]
+    """Every part that a test's gauge may have: the emulator's, then somebody's builds.
+
+    Those of the emulator that have nothing to do with this test (a switch that it sets already, a defect of another kernel, a build that
+    hangs) are among them: a worker answers for them with `absent`, without running anything. Raises FieldError for a build named twice.
+    """
+    found = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in GO]
+    found += [Planned(name, Kind.no_go, EMULATOR, name) for name in emulator_builds() if name != RIGHT]
     names: set[str] = set()
     for field, kind, given in (("builds", Kind.go, builds), ("wrong_builds", Kind.no_go, wrong_builds)):
         for place, build in enumerate(given):
-            part = kernels.foreign(test, executor, build, kind)
+            part = foreign(test, executor, build, kind)
             if part.name in names:
                 raise FieldError(f"{field}.{place}", build, "is named twice")
             names.add(part.name)
-            found.append(Planned(part.name, kind, executor, build, kind is Kind.go))
+            found.append(Planned(part.name, kind, executor, build))
     return found
 
 
