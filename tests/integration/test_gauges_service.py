@@ -129,7 +129,7 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     lines = {part["name"]: part for part in twin["found"]["parts"]}
     assert lines["double-subtract"]["rate"]["words"] == "2 of 2 [15.8%, 100.0%]"
     assert lines["nan-tile"]["broken"] == 2
-    assert [each["name"] for each in twin["found"]["elsewhere"]][0] == "offset dy"
+    assert twin["found"]["elsewhere"][0]["name"] == "offset dy"
     listed = api.client.get("/gauges.json", params={"test": KEY}).json()
     assert [line["id"] for line in listed["items"]] == [early]
     assert api.client.get(f"/gauges?test={KEY}").status_code == 200
