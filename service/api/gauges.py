@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Request, Response
@@ -173,7 +174,7 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
     return answer(body, status, headers)
 
 
-def _check(body: GaugeIn, settings: Settings) -> Any:
+def _check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
     if "selection" in body.test:
         raise BadField("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
