@@ -55,9 +55,8 @@ def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, 
     if not rows:
         return
     if job.kind == JobKind.gauge:
-        gauge_rows.add(session, job.id, attempt_id, rows, now=now)
-        job.done += len(rows)
-        events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": {}}, now=now)
+        done = gauge_rows.add(session, job.id, attempt_id, rows, now=now)
+        events.add(session, job, "progress", {"done": done, "total": job.total, "verdicts": {}}, now=now)
         return
     results.add(session, job.id, attempt_id, rows, arrival=job.done)
     before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None

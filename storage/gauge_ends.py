@@ -73,7 +73,7 @@ def _go_on(session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[Else
         first = len(gauge.parts)
         gauge.parts = [*gauge.parts, *parts]
         gauge_work.add(session, job, parts, first, seeds)
-    events.add(session, job, "progress", {"done": job.done, "total": job.total, "verdicts": {}}, now=now)
+    events.add(session, job, "progress", {"done": gauge.done, "total": job.total, "verdicts": {}}, now=now)
     session.flush()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,9 +17,13 @@ from storage.tables import GaugeResultRow, GaugeRow
 _KEPT = ("able", "verdict", "explanation", "outputs", "edges", "sentence")
 
 
-def add(session: Session, gauge_id: str, attempt_id: str, rows: Iterable[Mapping[str, Any]], *, now: datetime) -> None:
-    """Insert rows as in a results message, whose `repeat` is the number of the part; what is there already stays."""
-    names = [part["name"] for part in session.get_one(GaugeRow, gauge_id).parts]
+def add(session: Session, gauge_id: str, attempt_id: str, rows: Sequence[Mapping[str, Any]], *, now: datetime) -> int:
+    """Insert rows as in a results message, whose `repeat` is the number of the part, and count them; how many there are now.
+
+    The caller, holding the job's lock, knows them to be new.
+    """
+    gauge = session.get_one(GaugeRow, gauge_id, populate_existing=True)
+    names = [part["name"] for part in gauge.parts]
     insert_once(
         session,
         GaugeResultRow,
@@ -37,6 +41,8 @@ def add(session: Session, gauge_id: str, attempt_id: str, rows: Iterable[Mapping
             for row in rows
         ],
     )
+    gauge.done += len(rows)
+    return gauge.done
 
 
 def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
@@ -51,7 +57,8 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
 def read(session: Session, gauge: GaugeRow) -> list[dict[str, Any]]:
     """Every row so far as gonogo.gauge.report takes it, by seed and part, with "where" (null: the test's own inputs) and "device".
 
-    Parts that the test doesn't have are left out."""
+    Parts that the test doesn't have are left out.
+    """
     table = GaugeResultRow
     columns = (table.seed, table.part, table.device, table.row)
     query = select(*columns).where(table.gauge_id == gauge.id).order_by(table.seed, table.part)

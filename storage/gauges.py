@@ -94,6 +94,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> d
             search=new.search,
             elsewhere=[],
             parts=parts,
+            done=0,
         )
     )
     session.flush()
@@ -185,7 +186,7 @@ def _summary(gauge: GaugeRow, job: JobRow, canonical: dict[str, Any]) -> dict[st
         "seeds": gauge.seeds,
         "search": gauge.search,
         "total": job.total,
-        "done": job.done,
+        "done": gauge.done,
         "chunks": {"total": job.chunk_count, "open": job.open_chunks},
         "sharpness": gauge.sharpness,
         "words": gauge.words,

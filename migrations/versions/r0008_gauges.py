@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("search", sa.Boolean(), nullable=False),
         sa.Column("elsewhere", sa.JSON(), nullable=False),
         sa.Column("parts", sa.JSON(), nullable=False),
+        sa.Column("done", sa.Integer(), nullable=False),
         sa.Column("sharpness", sa.Text(), nullable=True),
         sa.Column("misses", sa.JSON(), nullable=True),
         sa.Column("words", sa.Text(), nullable=True),

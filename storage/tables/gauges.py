@@ -25,6 +25,7 @@ class GaugeRow(Base):
     search: Mapped[bool]  # whether other inputs are tried where no tolerance works
     elsewhere: Mapped[list[Any]]  # the other inputs that are tried, once they are: {"name", "sentence", "inputs"}
     parts: Mapped[list[Any]]  # gonogo.gauge.plan.Planned and "where": null or the place in `elsewhere`; a row's `part` counts in it
+    done: Mapped[int]  # rows stored, changed under the job's lock; the job's own `done` counts seeds, and stays 0
     sharpness: Mapped[str | None]
     misses: Mapped[dict[str, Any] | None]  # wrong part -> [passed, of the seeds on which it can show]: what a grade reads
     words: Mapped[str | None]  # the findings in a few sentences
