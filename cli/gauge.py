@@ -53,6 +53,7 @@ def gauge(
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
     frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    tolerance: str | None = typer.Option(None, help='The whole tolerance as JSON, such as {"dx": {"rtol": 0.001, "atol": 0.02}}.'),
     inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
@@ -77,14 +78,17 @@ def gauge(
     else:
         if shape is None:
             raise FieldError("test.shape", None, "is required", limit="--shape 3,273,1,8462, or a file of tests")
-        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        metrics = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        metrics = {name: value for name, value in metrics.items() if value is not None}
+        if tolerance is not None and metrics:
+            raise FieldError("tolerance", tolerance, f"is given twice: leave it out, or --{next(iter(metrics))}")
         test = {
             "kernel": kernel,
             "shape": local.shape_flag(shape),
             "epsilon": epsilon,
             "inputs": local.json_flag(inputs, "test.inputs"),
             "numerics": local.json_flag(numerics, "test.numerics"),
-            "tolerance": {name: value for name, value in tolerance.items() if value is not None},
+            "tolerance": metrics if tolerance is None else local.json_flag(tolerance, "test.tolerance"),
         }
         entry = {
             "test": {name: value for name, value in test.items() if value is not None},

@@ -21,6 +21,8 @@ COLOURS = {"sharp": "green", "blunt": "bold magenta", "unmeasured": "yellow"}
 
 def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> None:
     """Everything about one test, or the summary of many."""
+    from gonogo.gauge.elsewhere import beyond
+
     out = show.console()
     if not single:
         out.print(summary(found))
@@ -34,18 +36,6 @@ def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> 
         out.print(table)
     grade = (result.sharpness.value, COLOURS[result.sharpness])
     out.print(Text.assemble("the test is ", grade, f". {result.words}{beyond(tried)}"), soft_wrap=True)
-
-
-def beyond(tried: Sequence[Tried]) -> str:
-    """What other inputs would see, in words; nothing when none was tried."""
-    if not tried:
-        return ""
-    from gonogo.gauge.elsewhere import cover
-
-    useful = cover(tried)
-    if not useful:
-        return f" None of {len(tried)} other inputs that were tried shows more."
-    return " " + " ".join(each.words for each in useful)
 
 
 def _table(*columns: str) -> Table:

@@ -13,7 +13,7 @@ from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
 from storage.overview import FlagRecord
-from storage.states import JobState
+from storage.states import FlagKind, JobState
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         tolerance=_tolerance(flag.test),
         build=flag.build,
         jobs=flag.jobs,
-        job_url=urls.job(flag.last_job),
+        job_url=urls.gauge(flag.last_job) if flag.kind == FlagKind.blunt_test else urls.job(flag.last_job),
         updated_at=timestamp(flag.updated_at),
         age=words.ago((now - flag.updated_at).total_seconds()),
     )

@@ -15,6 +15,8 @@ LOGOUT = "/logout"
 DOCS = "/docs"
 OPENAPI = f"{API}/openapi.json"
 SUBMIT = f"{API}/jobs"
+GAUGES = "/gauges"
+MEASURE = f"{API}/gauges"
 
 
 def overview(*, twin: bool = False) -> str:
@@ -30,6 +32,21 @@ def jobs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None 
 def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
     """A job's page, for one of its outputs."""
     return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
+
+
+def gauges(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of gauges, such as those of one test: {"test": its key}."""
+    return (f"{GAUGES}.json" if twin else GAUGES) + _query({**(filters or {}), "cursor": cursor})
+
+
+def gauge(gauge_id: str, *, twin: bool = False) -> str:
+    """A gauge's page."""
+    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}"
+
+
+def cancel_gauge(gauge_id: str) -> str:
+    """POST: cancels a gauge."""
+    return f"{MEASURE}/{_part(gauge_id)}:cancel"
 
 
 def devices(*, twin: bool = False) -> str:

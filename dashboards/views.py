@@ -137,7 +137,7 @@ def overview(session: Session, now: datetime) -> OverviewView:
         running=tuple(job_line(job, now) for job in running),
         recent=tuple(job_line(job, now) for job in recent),
         flagged=tuple(flag_line(flag, now) for flag in flagged),
-        empty=not running and not recent,
+        empty=not (running or recent or flagged),
         start=commands.START,
         at=timestamp(now),
     )

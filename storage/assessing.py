@@ -20,7 +20,7 @@ from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.flakiness.tails import tail
 from gonogo.suspicion import Suspicion
 from gonogo.verdicts import Verdict
-from storage import build_series, eras, samples, sick_devices
+from storage import build_series, eras, gauges, samples, sick_devices
 from storage.build_series import Point
 from storage.samples import Looked, Run
 from storage.variants import JobFacts, Variant, job_of, jobs_of
@@ -29,9 +29,10 @@ Missed = Callable[[Session, Variant], Mapping[str, Rate]]
 """How often each known-wrong kernel passed a variant's test, by the newest gauge of it."""
 
 
-def unmeasured(session: Session, variant: Variant) -> Mapping[str, Rate]:
-    """No gauge has measured it."""
-    return {}
+def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
+    """What the newest gauge of a variant found; {} where none has measured it."""
+    found = gauges.sharpness_of(session, variant.test_key, variant.build_line, variant.arch, variant.board)
+    return {name: rate(each.count, each.of) for name, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Assessment:
 
 
 def assess(
-    session: Session, job_id: str, *, missed: Missed = unmeasured, suspicions: Mapping[str, Suspicion] | None = None,
+    session: Session, job_id: str, *, missed: Missed = gauged, suspicions: Mapping[str, Suspicion] | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Assessment | None:
     """Assess the variant of a job that is over; None where there is nothing to say (not over, no seed, compares two builds).

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from storage import artifacts, closing, events, results
+from storage import artifacts, closing, events, gauge_work, results
 from storage.encoding import storable
 from storage.ids import is_id
 from storage.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobState
-from storage.tables import AttemptRow, BuildRow, ChunkRow, JobRow, TestSpecRow
+from storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
 
 _OUTCOMES = {
     "done": AttemptState.done,
@@ -43,6 +43,8 @@ class Sendable:
     outputs: list[str] | None
     reference: dict[str, Any] | None
     """The same of the build that this one is compared with: {"build", "profile", "outputs"}."""
+    gauge: dict[str, Any] | None = None
+    """Of a gauge: {"parts": [...]}, and the work is of (seed, number of the part)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
         .order_by(AttemptRow.id)
         .limit(limit)
     )
-    return [
+    found = [
         Sendable(
             attempt=attempt.id,
             chunk=attempt.chunk_id,
@@ -88,6 +90,14 @@ def unpublished(session: Session, epoch: str, *, limit: int = 200) -> list[Senda
         )
         for attempt, number, job, canonical, profile, outputs, other_profile, other_outputs in session.execute(query)
     ]
+    of_gauges = set(session.scalars(select(GaugeRow.id).where(GaugeRow.id.in_({item.job for item in found}))))
+    return [_aimed(session, item) if item.job in of_gauges else item for item in found]
+
+
+def _aimed(session: Session, item: Sendable) -> Sendable:
+    """An attempt of a gauge, with the parts of its work in place of the job's build."""
+    told = gauge_work.aim(session, item.job, item.test, item.work)
+    return replace(item, first=False, target={**item.target, "executor": told.pop("executor")}, **told)
 
 
 def published(session: Session, attempt_ids: Sequence[str], epoch: str, *, now: datetime) -> None:

@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
-from storage import cutting, events, evidence, flags, outbox, results, rollups, sequential, suspects
+from storage import cutting, events, evidence, flags, gauge_ends, gauge_rows, outbox, results, rollups, sequential, suspects
 from storage.dialect import insert_once
-from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobState
+from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
+from storage.variants import Variant, jobs_of
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 20  # hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job alive for ever
@@ -65,6 +66,10 @@ def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, 
     Events: a `verdict` when a seed is the job's worst so far, and one `progress`, which also keeps the day that the rows belong to.
     """
     if not rows:
+        return
+    if job.kind == JobKind.gauge:
+        done = gauge_rows.add(session, job.id, attempt_id, rows, now=now)
+        events.add(session, job, "progress", {"done": done, "total": job.total, "verdicts": {}}, now=now)
         return
     first = job.done + 1
     parts = results.add(session, job.id, attempt_id, rows, arrival=job.done)
@@ -190,6 +195,11 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     One with suspect seeds may get more seeds instead (storage/suspects.py), and ends when those are there.
     """
     state = JobState.cancelled if job.state == JobState.cancelling else JobState.finished
+    if job.kind == JobKind.gauge:
+        if gauge_ends.conclude(session, job, state, now=now):
+            _end(session, job, state, None, now=now)
+            _graded(session, job, now=now)
+        return
     if state is JobState.finished:
         sequential.settle(session, job)
         if more := suspects.consider(session, job):
@@ -206,6 +216,12 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     if job.done and job.reference is None:
         outbox.add(session, ASSESS, f"{ASSESS}:{job.id}", {"job": job.id}, now=now)
     _end(session, job, state, verdict, now=now)
+
+
+def _graded(session: Session, gauge: JobRow, *, now: datetime) -> None:
+    """Sharpness is part of a grade: the variant that was gauged is assessed anew, by its newest job."""
+    for newest in jobs_of(session, Variant(gauge.test_key, gauge.build_line, gauge.arch, gauge.board), limit=1):
+        outbox.add(session, ASSESS, f"{ASSESS}:{newest.id}:gauge:{gauge.id}", {"job": newest.id}, now=now)
 
 
 def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:
@@ -233,7 +249,8 @@ def _end(session: Session, job: JobRow, state: JobState, verdict: Verdict | None
     job.version += 1
     said = {name: value for name, value in (("stop", sequential.told(job)), ("suspects", job.suspects)) if value is not None}
     events.add(session, job, "state", {"state": state.value, "verdict": job.verdict, **said}, now=now)
-    outbox.add(session, "job.finished", f"job.finished:{job.id}", {"job": job.id, "version": job.version}, now=now)
+    topic = "gauge.finished" if job.kind == JobKind.gauge else "job.finished"
+    outbox.add(session, topic, f"{topic}:{job.id}", {"job": job.id, "version": job.version}, now=now)
     session.flush()
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from storage import flags, workers
 from storage.encoding import utcnow
 from storage.ids import floor
-from storage.states import CLOSED_CHUNK, ChunkState, JobState
+from storage.states import CLOSED_CHUNK, ChunkState, JobKind, JobState
 from storage.tables import ChunkRow, JobRow
 
 
@@ -22,13 +22,14 @@ def overview(session: Session, *, now: datetime | None = None, timeout_s: float 
     {"jobs": {state: n}, "chunks": {open state: n}, "workers": {state: n}, "flags_open": n, "last_day": {"jobs", "seeds", "counts"}}
     """
     now = now or utcnow()
+    of_seeds = JobRow.kind == JobKind.seeds
     jobs = {state.value: 0 for state in JobState}
-    jobs |= dict(session.execute(select(JobRow.state, func.count()).group_by(JobRow.state)).all())
+    jobs |= dict(session.execute(select(JobRow.state, func.count()).where(of_seeds).group_by(JobRow.state)).all())
     chunks = {state.value: 0 for state in ChunkState if state not in CLOSED_CHUNK}
     open_chunks = select(ChunkRow.state, func.count()).where(ChunkRow.state.in_(list(chunks))).group_by(ChunkRow.state)
     chunks |= dict(session.execute(open_chunks).all())
     people = Counter(worker["state"] for worker in workers.list_(session, now=now, timeout_s=timeout_s))
-    recent = session.execute(select(JobRow.done, JobRow.counts).where(JobRow.id >= floor(now - timedelta(days=1)))).all()
+    recent = session.execute(select(JobRow.done, JobRow.counts).where(of_seeds, JobRow.id >= floor(now - timedelta(days=1)))).all()
     verdicts: Counter[str] = Counter()
     for _, counts in recent:
         verdicts.update(counts)

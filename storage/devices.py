@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from storage import audit, outbox
 from storage.encoding import storable, timestamp, utcnow
 from storage.ids import is_id, new_id
-from storage.states import DeviceHealth, DeviceState
-from storage.tables import AttemptRow, CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow
+from storage.states import DeviceHealth, DeviceState, JobKind
+from storage.tables import AttemptRow, CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, JobRow
 
 TIMEOUT_S = 30.0
 NO_WORK = (DeviceHealth.bad.value, DeviceHealth.maintenance.value)
@@ -271,9 +271,10 @@ def look(session: Session, device_id: str, *, now: datetime | None = None, timeo
 
 
 def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
-    """The job of each attempt that these devices run."""
+    """The job of each attempt that these devices run; a gauge is none."""
     wanted = [row.attempt_id for row in rows if row.attempt_id]
-    found = session.execute(select(AttemptRow.id, AttemptRow.job_id).where(AttemptRow.id.in_(wanted))) if wanted else ()
+    query = select(AttemptRow.id, AttemptRow.job_id).join(JobRow, JobRow.id == AttemptRow.job_id)
+    found = session.execute(query.where(AttemptRow.id.in_(wanted), JobRow.kind == JobKind.seeds)) if wanted else ()
     return {row.id: row.job_id for row in found}
 
 

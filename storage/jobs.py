@@ -14,7 +14,7 @@ from storage import chunks, closing, events, outbox, sequential, test_specs
 from storage.encoding import timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
-from storage.states import OPEN_ATTEMPT, JobState
+from storage.states import OPEN_ATTEMPT, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 
@@ -224,7 +224,7 @@ def get(session: Session, job_id: str) -> Job | None:
     if not is_id(job_id):
         return None
     query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    row = session.execute(query.where(JobRow.id == job_id)).one_or_none()
+    row = session.execute(query.where(JobRow.id == job_id, JobRow.kind == JobKind.seeds)).one_or_none()
     return None if row is None else _job(row[0], row[1])
 
 
@@ -232,6 +232,7 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
     """Jobs, newest first. Raises BadCursor."""
     wanted = wanted or JobFilter()
     query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+    query = query.where(JobRow.kind == JobKind.seeds)
     columns = {
         JobRow.state: wanted.state,
         JobRow.test_key: wanted.test,
@@ -282,7 +283,7 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
 def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float = 20.0, now: datetime | None = None) -> Job | None:
     """A new job that asks for the same; None when there is no such job."""
     old = session.get(JobRow, job_id) if is_id(job_id) else None
-    if old is None:
+    if old is None or old.kind != JobKind.seeds:
         return None
     parts = session.scalars(select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number))
     work = [pair for part in parts for pair in part]

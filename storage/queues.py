@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import Session
 
 from storage import closing, events
@@ -17,10 +17,15 @@ _LIVE = (JobState.queued, JobState.running)
 
 def unexplained(session: Session, served: Collection[str]) -> list[str]:
     """Jobs whose `waiting_reason` is missing or no longer true."""
-    waits = exists().where(ChunkRow.job_id == JobRow.id, ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)))
-    stuck = JobRow.queue.not_in(served) & waits & JobRow.waiting_reason.is_(None)
-    freed = JobRow.waiting_reason.is_not(None) & or_(JobRow.queue.in_(served), ~waits)
+    waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
+    stuck = waits & JobRow.waiting_reason.is_(None)
+    freed = JobRow.waiting_reason.is_not(None) & ~waits
     return list(session.scalars(select(JobRow.id).where(JobRow.state.in_(_LIVE), stuck | freed).order_by(JobRow.id)))
+
+
+def _stuck(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    """Of a chunk: no worker serves its queue, which is its job's but for the builds that a gauge was given."""
+    return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
@@ -30,7 +35,9 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         job = closing.lock(session, job_id)
         if job is None or job.state not in _LIVE:
             continue
-        job.waiting_reason = None if job.queue in served else f"no live worker serves the queue {job.queue}"
+        first = select(ChunkRow.queue).where(*_stuck(served), ChunkRow.job_id == job_id).order_by(ChunkRow.number).limit(1)
+        queue = session.scalar(first)
+        job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
         data = {"state": job.state, "verdict": None, "waiting_reason": job.waiting_reason}
         events.add(session, job, "state", data, now=now)
     session.flush()
@@ -40,7 +47,8 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
 def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
     """Jobs past their queue deadline: never started, or stopped half way because no live worker is left and none of their attempts runs."""
     runs = exists().where(AttemptRow.job_id == JobRow.id, AttemptRow.state.in_((AttemptState.running, AttemptState.reported)))
-    deserted = (JobRow.state == JobState.running) & JobRow.queue.not_in(served) & ~runs
+    waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
+    deserted = (JobRow.state == JobState.running) & waits & ~runs
     query = select(JobRow.id).where(JobRow.state.in_(_LIVE), JobRow.deadline_at < now, (JobRow.state == JobState.queued) | deserted)
     return list(session.scalars(query.order_by(JobRow.id)))
 

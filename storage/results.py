@@ -13,7 +13,7 @@ from storage.dialect import insert_once
 from storage.encoding import separate, storable
 from storage.ids import is_id
 from storage.paging import Page, numbers
-from storage.tables import SeedResultRow
+from storage.tables import GaugeResultRow, SeedResultRow
 
 Pair = tuple[int, int]
 
@@ -95,10 +95,13 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     """Which pairs of some work are stored already."""
     if not work:
         return set()
-    table = SeedResultRow
+    table, gauged = SeedResultRow, GaugeResultRow
     seeds = [int(seed) for seed, _ in work]
-    query = select(table.seed, table.repeat).where(table.job_id == job_id, table.seed.between(min(seeds), max(seeds))).distinct()
-    stored = {(seed, repeat) for seed, repeat in session.execute(query)}
+    low, high = min(seeds), max(seeds)
+    query = select(table.seed, table.repeat).where(table.job_id == job_id, table.seed.between(low, high))
+    # the runs of a gauge lie in a table of their own: an id is in one of the two
+    other = select(gauged.seed, gauged.part).where(gauged.gauge_id == job_id, gauged.seed.between(low, high))
+    stored = {(seed, repeat) for seed, repeat in session.execute(query.union(other))}
     return stored & {(int(seed), int(repeat)) for seed, repeat in work}
 
 

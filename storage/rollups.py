@@ -25,6 +25,7 @@ from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from storage import dialect
 from storage.ids import is_id
+from storage.states import JobKind
 from storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 from storage.tallies import WHOLE, Tally, tallies, total
 
@@ -178,8 +179,8 @@ def of_tests(
     return found
 
 
-COUNTED = JobRow.reference.is_(None)
-"""Jobs that count into the sums of their test: not those that compare two builds."""
+COUNTED = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+"""Jobs that count into the sums of their test: not those that compare two builds, and not gauges."""
 
 
 def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime) -> None:

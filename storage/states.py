@@ -5,6 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class JobKind(StrEnum):
+    """What the chunks of a job hold."""
+
+    seeds = "seeds"  # a test on one build, seed by seed: what people call a job
+    gauge = "gauge"  # the runs of a gauge, which share everything but their rows; no list of jobs shows it
+
+
 class JobState(StrEnum):
     """Where a job is on its way; the last three are final."""
 

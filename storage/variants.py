@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.selections import KERNEL
-from storage.states import JobState
+from storage.states import JobKind, JobState
 from storage.tables import JobRow
 
 ISOLATED = "isolated"
@@ -66,17 +66,20 @@ class JobFacts:
         return self.kernel == KERNEL
 
 
+_OF_SEEDS = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+
+
 def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
     """The newest finished or cancelled jobs of a variant (of one build, if named), newest first, by id.
 
-    Jobs that compare two builds (`reference`) are left out: they say nothing against float64. Ids carry the time of the submission, so a
+    Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of the submission, so a
     clock that went back puts a job behind older ones; nothing else depends on it.
     """
     table = JobRow
     query = (
         select(*(getattr(table, name) for name in _FACTS))
         .where(table.test_key == variant.test_key, table.build_line == variant.build_line)
-        .where(table.arch == variant.arch, table.board == variant.board, table.reference.is_(None))
+        .where(table.arch == variant.arch, table.board == variant.board, _OF_SEEDS)
         .where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
     )
     if build is not None:
@@ -87,7 +90,7 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
 def job_of(session: Session, job_id: str) -> JobFacts | None:
     """The facts of one job that is over; None where there is none, or where it compares two builds."""
     table = JobRow
-    query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, table.reference.is_(None))
+    query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, _OF_SEEDS)
     row = session.execute(query.where(table.state.in_((JobState.finished, JobState.cancelled)))).one_or_none()
     return None if row is None else _facts(row)
 
@@ -95,7 +98,7 @@ def job_of(session: Session, job_id: str) -> JobFacts | None:
 def variants_of(session: Session, test_key: str, *, limit: int = 100) -> tuple[Variant, ...]:
     """The variants of a test that have ever been submitted, in order."""
     table = JobRow
-    query = select(table.build_line, table.arch, table.board).where(table.test_key == test_key).distinct()
+    query = select(table.build_line, table.arch, table.board).where(table.test_key == test_key, table.kind == JobKind.seeds).distinct()
     rows = session.execute(query.order_by(table.build_line, table.arch, table.board).limit(limit))
     return tuple(Variant(test_key, line, arch, board) for line, arch, board in rows)
 

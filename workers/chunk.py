@@ -12,6 +12,7 @@ from gonogo.pairs import Reference
 from gonogo.problems import FieldError
 from gonogo.selections import Subject, parse_subject
 from gonogo.tests import TestSpec
+from workers import gauge_parts
 
 ISOLATED = "isolated"
 MOST_BEFORE = 64
@@ -44,25 +45,32 @@ class Chunk:
     produced: tuple[str, ...] | None
     reference: Reference | None = None
     """The build that this one is compared with."""
+    gauge: gauge_parts.Parts | None = None
+    """Of a gauge: its parts. The work is then of (seed, number of the part)."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any], *, max_elements: int, seed_deadline_s: float) -> Chunk:
         """From the body of a `run_chunk` message. Raises FieldError.
 
-        Optional: "seed_deadline_s", "context", "artifacts", and "profile" and "outputs", which the service knows of a build that
-        this host's builds file says nothing of.
+        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (of a gauge's chunk), and "profile" and "outputs", which the service
+        knows of a build that this host's builds file says nothing of.
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
         target = fields.mapping(body.get("target"), "target")
         context, before = _context(body.get("context", ISOLATED), max_elements)
         outputs = body.get("outputs")
+        executor = _text(target, "executor")
+        test = parse_subject(body.get("test"), max_elements=max_elements)
+        gauge = gauge_parts.parse(body.get("gauge"), test, executor)
+        if gauge is not None and isinstance(test, TestSpec) and any(each is not None and each.part.unsure for each in gauge.values()):
+            before = (test,)  # what ran before may be the fault: let something have
         return cls(
             attempt=_text(body, "attempt"),
             chunk=_text(body, "chunk"),
             job=_text(body, "job"),
-            test=parse_subject(body.get("test"), max_elements=max_elements),
+            test=test,
             work=_work(body.get("work")),
-            executor=_text(target, "executor"),
+            executor=executor,
             build=_text(body, "build"),
             context=context,
             before=before,
@@ -72,6 +80,7 @@ class Chunk:
             profile=None if body.get("profile") is None else _text(body, "profile"),
             produced=None if outputs is None else tuple(str(name) for name in outputs),
             reference=Reference.parse(body.get("reference")),
+            gauge=gauge,
         )
 
 

@@ -12,7 +12,7 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -251,7 +251,7 @@ class Pipeline:
                 self._free.append(Slot(host.folder, str(self._slots), self._input_shapes, self._output_shapes))
                 self._slots += 1
             work, slot = self._todo.popleft(), self._free.popleft()
-            self._preparing.append(Item(work, slot, self._free, self._later(partial(self._make_inputs, work[0], slot))))
+            self._preparing.append(Item(work, slot, self._free, self._later(partial(self._make_inputs, work, slot))))
 
     def _later(self, call: Callable[[], Any]) -> Future[Any]:
         future = self._threads.submit(call)
@@ -261,14 +261,24 @@ class Pipeline:
     def _woken(self, _future: Future[Any]) -> None:
         os.eventfd_write(self._wake, 1)
 
-    def _make_inputs(self, seed: int, slot: Slot) -> tuple[Arrays, Arrays]:
-        raw = generate(self._test, seed)
+    def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
+        raw = generate(self._test, work[0])
         given: Arrays = dict(quantise(self._test, raw))
         slot.write(shaped_inputs(self._test, given))
         return raw, given
 
+    def _asked(self, _work: Work) -> Mapping[str, Any]:
+        """What the child is asked to run, as the canonical form of a test."""
+        return self._canonical
+
+    def _admits(self, _host: KernelHost, _work: Work) -> bool:
+        """Whether the child may be asked for this now."""
+        return True
+
     def _submit(self, host: KernelHost) -> None:
         while self._preparing and len(self._running) < AHEAD and self._preparing[0].inputs.done():
+            if not self._admits(host, self._preparing[0].work):
+                return
             item = self._preparing.popleft()
             problem = item.inputs.exception()
             if problem is not None:
@@ -281,7 +291,7 @@ class Pipeline:
                 self._make_head(item)
             self._running.append(item)
             try:
-                host.submit({"test": self._canonical, "seed": item.work[0], **item.slot.request()})
+                host.submit({"test": self._asked(item.work), "seed": item.work[0], **item.slot.request()})
             except KernelCrash as crash:
                 self._lose_asked(crash)
 

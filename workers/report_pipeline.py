@@ -26,6 +26,7 @@ from workers.executors.base import KernelCrash, KernelError, KernelHang
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
+from workers.gauge_pipeline import GaugePipeline
 from workers.heartbeat import Vitals
 from workers.losses import ChildLost, Hang
 from workers.pipeline import AHEAD, Item, Pipeline
@@ -46,11 +47,13 @@ Finished = tuple[Row, list[Found]]
 def parts_for(
     chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
 ) -> tuple[Evidence | ReportEvidence, Pipeline]:
-    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel or a selection."""
+    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of a gauge or a selection."""
     if isinstance(chunk.test, Selection):
         kept = ReportEvidence(chunk)
         return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
     evidence = Evidence(chunk)
+    if chunk.gauge is not None:
+        return evidence, GaugePipeline(chunk, meaning, device, threads, batches, evidence, vitals)
     return evidence, Pipeline(chunk, meaning, device, threads, batches, evidence, vitals)
 
 

@@ -33,6 +33,11 @@ def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJ
     return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
 
 
+def gauged(work: Work, place: Place, duration_ms: float | None, measured: Mapping[str, Any]) -> Row:
+    """The row of a gauge's run, from gonogo.gauge.measure; `repeat` is the number of the part."""
+    return {**plain(measured), **_head(work, place, duration_ms)}
+
+
 def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, message: str) -> Row:
     """The row of a seed without numbers: hang, crash or error, and why."""
     return {

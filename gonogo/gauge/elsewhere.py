@@ -91,6 +91,16 @@ def _rejected(gauge: Gauge) -> list[str]:
     return [part for part in gauge.advice.parts if part not in gauge.advice.missed] if gauge.advice.tolerance else []
 
 
+def beyond(tried: Sequence[Tried]) -> str:
+    """What other inputs would see, in words that follow others; nothing when none was tried."""
+    if not tried:
+        return ""
+    useful = cover(tried)
+    if not useful:
+        return f" None of {len(tried)} other inputs that were tried shows more."
+    return " " + " ".join(each.words for each in useful)
+
+
 def cover(tried: Sequence[Tried]) -> list[Tried]:
     """The inputs to add to the test's own, the one that rejects most of what is missed first, each for what it adds to the others."""
     left = {part for each in tried for part in each.gains}

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from gonogo.builds import EMULATOR
-from gonogo.tensix.defects import DEFECTS
 
 if TYPE_CHECKING:
     from gonogo.tests import TestSpec
@@ -66,6 +65,8 @@ def right(test: TestSpec) -> list[Part]:
 
 def wrong(test: TestSpec) -> list[Part]:
     """The named defects that change this kernel."""
+    from gonogo.tensix.defects import DEFECTS  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+
     return [
         Part(defect.name, Kind.no_go, defect.sentence, defect.name, test, test, unsure=defect.plan.stale)
         for defect in DEFECTS.values()

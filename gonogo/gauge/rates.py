@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.flakiness.special import beta_quantile
+
 CONFIDENCE = 0.95
 """Of the intervals."""
 
@@ -28,11 +30,9 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934) take; 0 to 1 of no trials."""
-        from scipy.special import betaincinv
-
         half = (1 - CONFIDENCE) / 2
-        low = float(betaincinv(self.count, self.of - self.count + 1, half)) if self.count else 0.0
-        high = float(betaincinv(self.count + 1, self.of - self.count, 1 - half)) if self.count < self.of else 1.0
+        low = beta_quantile(half, self.count, self.of - self.count + 1) if self.count else 0.0
+        high = beta_quantile(1 - half, self.count + 1, self.of - self.count) if self.count < self.of else 1.0
         return low, high
 
     def to_json(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def check(body: JobIn, settings: Settings) -> Submission:
         raise FieldError("reference.build", body.reference.build, reason, limit="null, or a range of seeds")
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
-        before = [_kernel(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
+        before = [kernel_test(each, settings, f"context.before.{number}").canonical() for number, each in enumerate(body.context.before)]
         context = {"name": body.context.name, "before": before}
     return Submission(body, test, _seeds(body, settings.max_seeds), context)
 
@@ -46,7 +46,7 @@ def check(body: JobIn, settings: Settings) -> Submission:
 def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
     """The job to create: its build and executor must be known and fit together. Raises FieldError."""
     body, test = submission.body, submission.test
-    build = _build(session, body.build, body.target.executor, settings, "build")
+    build = build_of(session, body.build, body.target.executor, settings, "build")
     if isinstance(test, TestSpec) and build.outputs is not None and not any(build.produces(output) for output in test.outputs):
         reason = f"produces nothing that {test.kernel} has ({', '.join(test.outputs)})"
         raise FieldError("build", build.name, reason, limit="a build with one of them; this one has " + ", ".join(build.outputs))
@@ -83,7 +83,7 @@ def _reference(session: Session, body: JobIn, build: Build, test: TestSpec, sett
     """The name of the build to compare with: known, of the target's executor, with an output in common. Raises FieldError."""
     assert body.reference is not None
     field = "reference.build"
-    other = _build(session, body.reference.build, body.target.executor, settings, field)
+    other = build_of(session, body.reference.build, body.target.executor, settings, field)
     if not any(build.produces(output) and other.produces(output) for output in test.outputs):
         limit = f"a build with one of {', '.join(output for output in test.outputs if build.produces(output))}"
         raise FieldError(field, other.name, f"has no output in common with {build.name!r} that {test.kernel} has", limit=limit)
@@ -95,8 +95,8 @@ def plugins(settings: Settings) -> set[str]:
     return {entry.partition("=")[0].strip() for entry in settings.executors.split(",") if "=" in entry}
 
 
-def _kernel(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
-    """A test of a context: only kernels run before a kernel."""
+def kernel_test(data: dict[str, Any], settings: Settings, path: str) -> TestSpec:
+    """A test of a kernel: only those run before a kernel."""
     test = _test(data, settings, path)
     if isinstance(test, Selection):
         raise FieldError(f"{path}.selection", test.inner(), "only tests of kernels run before one", limit="a test with a kernel")
@@ -150,7 +150,7 @@ def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
     return tuple(asked)
 
 
-def _build(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
+def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
     """The build of that name on that executor. Registered ones first: a name means one thing, whoever asks."""
     registered = builds.get(session, name)
     known = known_build(name)

@@ -26,8 +26,6 @@ SUSPICIONS_S = 60.0
 """How old a look at the devices may be: it reads what a whole day's jobs gave."""
 PASS_S = 3.0
 """A pass ends after so long, so that the role's lease is renewed; the next one goes on."""
-MISSED: Missed = assessing.unmeasured
-"""Where sharpness comes from: how often known-wrong kernels passed a variant's test."""
 
 Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
 
@@ -35,9 +33,9 @@ Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
 class Assessor:
     """Delivers the letters `assess`, one per closed job. Keeps the suspected devices between passes."""
 
-    def __init__(self, core: Core, missed: Missed | None = None) -> None:
+    def __init__(self, core: Core, missed: Missed = assessing.gauged) -> None:
         self.core = core
-        self.missed = missed or MISSED
+        self.missed = missed
         self._suspicions: dict[str, Suspicion] = {}
         self._looked = -SUSPICIONS_S
 

@@ -82,10 +82,11 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
         "target": item.target,
         "context": item.context,
         "seed_deadline_s": core.settings.per_seed_deadline_s,
-        "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS},
+        "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
         "profile": item.profile,
         "outputs": item.outputs,
         "reference": item.reference,
+        "gauge": item.gauge,
     }
 
 

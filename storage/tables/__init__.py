@@ -8,6 +8,7 @@ from storage.tables.base import Base
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
+from storage.tables.gauges import GaugeResultRow, GaugeRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
@@ -26,6 +27,8 @@ __all__ = [
     "EventRow",
     "FlagChangeRow",
     "FlagRow",
+    "GaugeResultRow",
+    "GaugeRow",
     "GoldenRow",
     "IdempotencyRow",
     "JobLabelRow",

@@ -42,6 +42,7 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    kind: Mapped[str] = mapped_column(default="seeds", server_default="seeds")  # storage.states.JobKind
     state: Mapped[str]
     verdict: Mapped[str | None]
     error: Mapped[str | None]

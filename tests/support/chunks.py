@@ -65,6 +65,12 @@ class Workplace:
 
     def start(self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
         """A worker process; returns once its first heartbeat is here."""
+        worker = self.start_unheard(executors, device, **environment)
+        self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
+        return worker
+
+    def start_unheard(self, executors: str, device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
+        """A worker process whose heartbeats somebody else takes from the queue."""
         arguments = [executors, *([] if device is None else [device])]
         env = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
             "GONOGO_BROKER_URL": self.url,
@@ -78,7 +84,6 @@ class Workplace:
         with (self.folder / "worker.log").open("ab") as log:
             worker = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env=env, stdout=log, stderr=log, start_new_session=True)
         self.workers.append(worker)
-        self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
         return worker
 
     def publish(

@@ -1,0 +1,85 @@
+"""Gauges with made-up numbers: what workers would send of their parts, played through the storage functions that ingest uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.gauge import kernels
+from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.tests import TestSpec
+from storage import attempts, chunks
+from storage.attempts import Sendable
+from storage.encoding import utcnow
+from storage.states import ChunkState
+from storage.tables import ChunkRow
+
+TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [8, 64], "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}}}
+EDGE = 0.01
+"""What a right kernel may need."""
+PASSES, FAILS, UNSEEN = 0.1, 2.0, 0.005
+"""Errors of a wrong kernel: within atol .5, outside it, below what right ones need."""
+
+
+def numbers(error: float) -> dict[str, Any]:
+    """Statistics of an output whose every metric is `error`."""
+    needed = {f"{rtol:g}": error for rtol in STORED_RTOLS}
+    return {"count": 512, "nonfinite": 0, "needed_atol": needed, "pcc_deficit": error, "rel_frobenius": error, "ulp_max": 100 * error}
+
+
+def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float]) -> dict[str, Any]:
+    """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors` with NaN has crashed."""
+    assert item.gauge is not None
+    part = next(each for each in item.gauge["parts"] if each["number"] == number)
+    test = TestSpec.parse(item.test)
+    own = {each.name for each in (*kernels.right(test), *kernels.wrong(test))}
+    head = {"seed": seed, "repeat": number, "device": "host/emulator:0", "duration_ms": 1.0}
+    if part["executor"] == "emulator" and part["name"] not in own:
+        return {**head, "verdict": "absent", "outputs": {}, "message": "no such part for this test"}
+    right = part["kind"] == "go"
+    error = errors.get(part["name"], 0.001 if right else FAILS)
+    if error != error:
+        return {**head, "verdict": "crash", "outputs": {}, "message": "the kernel's process was ended by SIGSEGV"}
+    return {
+        **head,
+        "part": part["name"],
+        "kind": part["kind"],
+        "able": None if right else True,
+        "verdict": "pass",
+        "explanation": "explained" if right else "unexplained",
+        "outputs": {"dx": numbers(error)},
+        "edges": {"dx": {**numbers(EDGE), "alarm": 0.0}} if right else None,
+        "sentence": f"What {part['name']} does.",
+    }
+
+
+def dispatched(session: Session) -> list[Sendable]:
+    """Every waiting chunk gets an attempt that a worker started."""
+    queues = session.scalars(select(ChunkRow.queue).where(ChunkRow.state == ChunkState.waiting).distinct())
+    for queue in list(queues):
+        chunks.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
+    sendable = attempts.unpublished(session, "epoch")
+    attempts.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())
+    for item in sendable:
+        attempts.started(session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow())
+    return sendable
+
+
+def answer(session: Session, item: Sendable, errors: Mapping[str, float], *, ended: bool = True) -> None:
+    """Everything that a worker sends of an attempt; not `ended`: its first half alone."""
+    rows = [row(item, seed, number, errors) for seed, number in item.work]
+    body = {"batch": 0, "rows": rows if ended else rows[: len(rows) // 2], "artifacts": []}
+    attempts.store(session, item.attempt, body, now=utcnow())
+    if ended:
+        attempts.finished(session, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=utcnow())
+
+
+def played(session: Session, errors: Mapping[str, float]) -> Iterator[Sendable]:
+    """All that waits is run, until nothing waits any more; what was run."""
+    while items := dispatched(session):
+        for item in items:
+            answer(session, item, errors)
+        yield from items

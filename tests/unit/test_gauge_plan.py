@@ -1,0 +1,98 @@
+"""A gauge's parts by name, as a service hands them out, and the line that measures again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from numeric_cases import spec
+from typer.testing import CliRunner
+
+from cli.app import app
+from gonogo.gauge import kernels
+from gonogo.gauge.kernels import Kind
+from gonogo.gauge.line import gauge_line
+from gonogo.gauge.plan import GO, planned, work_of
+from gonogo.problems import FieldError
+from gonogo.tests import KERNELS, TestSpec
+from workers import gauge_parts
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+def test_every_part_of_every_kernel_is_planned_under_its_name_and_kind(kernel: str) -> None:
+    test = spec(kernel, (8, 8) if kernel == "groupnorm_fw" else (8, 64))
+    handed = {part.name: part for part in planned(test)}
+    parts = [*kernels.right(test), *kernels.wrong(test)]
+    for part in parts:
+        assert (handed[part.name].kind, handed[part.name].build) == (part.kind, part.build)
+    assert {part.name for part in parts if part.kind is Kind.go} <= set(GO)
+
+
+def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
+    test = spec("layernorm_fw", (8, 64), numerics={"fidelity": "hifi3"})
+    listed = [{"number": number, **part.to_json()} for number, part in enumerate(planned(test))]
+    found = gauge_parts.parse({"parts": listed}, test, "emulator")
+    assert found is not None
+    known = {listed[number]["name"]: each for number, each in found.items()}
+    assert [name for name, each in known.items() if each and each.edges] == ["correct"]
+    assert known["hifi3"] is known["hang"] is known["drop-s1"] is None
+    stale, reverse = known["stale-register"], known["reversed"]
+    assert stale is not None
+    assert stale.part.unsure
+    assert reverse is not None
+    assert reverse.part.turned
+    of_mine = {"number": 7, "name": "mine:x", "kind": "no_go", "executor": "mine", "build": "x"}
+    mine = gauge_parts.parse({"parts": [of_mine]}, test, "mine")
+    assert mine is not None
+    assert mine[7] is not None
+    assert (mine[7].part.kind, mine[7].part.build, mine[7].part.unsure, mine[7].edges) == (Kind.no_go, "x", True, False)
+    assert gauge_parts.parse(None, test, "mine") is None
+    for wrong in ({"parts": []}, {"parts": [{**of_mine, "kind": "x"}]}, {"parts": [{**of_mine, "number": -1}]}, 3):
+        with pytest.raises(FieldError):
+            gauge_parts.parse(wrong, test, "mine")
+
+
+def test_the_parts_of_a_seed_come_together() -> None:
+    assert work_of((2, 5), (7, 8)) == [[7, 2], [7, 5], [8, 2], [8, 5]]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"kernel": "layernorm_fw", "shape": [4, 40], "epsilon": 1e-5, "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8}},
+        {"kernel": "layernorm_bw", "shape": [4, 40], "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}, "dbeta": {"frobenius": 0.1}},
+         "inputs": {"regime": "normal", "mean": 0, "std": 2}, "numerics": {"fidelity": "hifi3"}},
+    ],
+)  # fmt: skip
+def test_the_line_measures_the_same_test_again(test: dict[str, Any]) -> None:
+    canonical = TestSpec.parse(test).canonical()
+    line = shlex.split(gauge_line(canonical, start=3, count=1))
+    assert line[0] == "gonogo"
+    result = CliRunner().invoke(app, [*line[1:], "--no-search", "--json"])
+    found = json.loads(result.stdout)
+    assert (found["test"], found["seeds"]) == (canonical, 1)
+
+
+def test_a_tolerance_is_given_once() -> None:
+    result = CliRunner().invoke(app, ["gauge", "--shape", "4,40", "--atol", "1", "--tolerance", '{"atol": 1}'])
+    assert "tolerance" in str(result.exception)
+
+
+def test_planning_and_reporting_load_no_numpy() -> None:
+    code = (
+        "import sys\n"
+        "from gonogo.gauge.plan import planned\n"
+        "from gonogo.gauge.report import report\n"
+        "from gonogo.tests import TestSpec\n"
+        "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
+        "planned(test, 'mine', ['a'], ['b'])\n"
+        "report(test, []).to_json()\n"
+        "import service.api.gauges\n"
+        "print(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

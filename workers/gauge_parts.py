@@ -1,0 +1,59 @@
+"""The parts of a gauge that a chunk runs, read from its message: names only, what they do is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gonogo import fields
+from gonogo.builds import EMULATOR
+from gonogo.gauge import kernels
+from gonogo.gauge.kernels import Kind, Part
+from gonogo.problems import FieldError
+from gonogo.selections import Subject
+from gonogo.tests import TestSpec
+
+MOST_PARTS = 1000
+
+
+@dataclass(frozen=True)
+class GaugePart:
+    """One part, and whether its runs also say what a right kernel may need: once for each budget is enough."""
+
+    part: Part
+    edges: bool
+
+
+Parts = Mapping[int, GaugePart | None]
+"""By the number that stands in the work where a job has its repeat: [seed, number]. None: the test has no such part."""
+
+
+def parse(value: object, test: Subject, executor: str) -> Parts | None:
+    """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job. Raises FieldError."""
+    if value is None:
+        return None
+    given = fields.mapping(value, "gauge")
+    listed = given.get("parts")
+    if not isinstance(test, TestSpec) or not isinstance(listed, list) or not 0 < len(listed) <= MOST_PARTS:
+        raise FieldError("gauge.parts", listed, "must be a list of parts, of a test of a kernel", limit=f"1 to {MOST_PARTS}")
+    known = _emulated(test) if executor == EMULATOR else {}
+    found: dict[int, GaugePart | None] = {}
+    for place, each in enumerate(listed):
+        path = f"gauge.parts.{place}"
+        entry = fields.mapping(each, path)
+        number = fields.integer(entry.get("number"), f"{path}.number", least=0)
+        if executor == EMULATOR:
+            found[number] = known.get(str(entry.get("name")))
+        else:
+            kind = Kind(fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind"))
+            found[number] = GaugePart(kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go)
+    return found
+
+
+def _emulated(test: TestSpec) -> dict[str, GaugePart]:
+    found: dict[str, GaugePart] = {}
+    budgets: set[str] = set()
+    for part in kernels.right(test):
+        found[part.name] = GaugePart(part, part.judged.key not in budgets)
+        budgets.add(part.judged.key)
+    return found | {part.name: GaugePart(part, False) for part in kernels.wrong(test)}
