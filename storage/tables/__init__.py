@@ -9,6 +9,7 @@ from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, Golden
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import FlagRow
 from storage.tables.numbers import ArtifactRow, EventRow, RollupRow, SeedResultRow
+from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "ChunkRow",
     "DeviceHealthRow",
     "DeviceRow",
+    "DueRow",
     "EventRow",
     "FlagRow",
     "GoldenRow",
@@ -29,9 +31,14 @@ __all__ = [
     "JobRow",
     "LeaseRow",
     "OutboxRow",
+    "RejudgementRow",
     "RollupRow",
+    "RunJobRow",
+    "RunRow",
+    "ScheduleRow",
     "SeedResultRow",
     "SessionRow",
+    "SuiteRow",
     "TestSpecRow",
     "TokenRow",
     "WorkerRow",
