@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, devices, urls, views, words
+from dashboards import assets, charts, devices, run_pages, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -168,6 +168,10 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         if view is None:
             return error_page(404, "No such device", f"There is no device {device_id}. It may have been on another server.")
         return page(request, "device.html", view)
+
+    run_pages.add(
+        router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
+    )
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -264,7 +264,7 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
     if not all(member.state.final for member in found):
         return None
     live = _live(_run(row), found)
-    row.done, row.counts, row.job_counts = live.done, live.counts, live.job_counts
+    row.total, row.done, row.counts, row.job_counts = live.total, live.done, live.counts, live.job_counts
     verdict = verdict_of([member.verdict for member in found])
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
     row.verdict = None if verdict is None else verdict.value
@@ -290,6 +290,7 @@ def _live(run: Run, found: Sequence[Member]) -> Run:
     said = Counter(member.verdict for member in found if member.verdict is not None)
     return replace(
         run,
+        total=sum(member.total for member in found),
         done=sum(member.done for member in found),
         counts=_ordered(seeds),
         job_counts=_ordered(said),

@@ -66,6 +66,12 @@ def change(session: Session, schedule_id: str, values: dict[str, Any], *, now: d
     return _schedule(row)
 
 
+def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
+    """Set the next due time of a schedule that the caller has locked: the clock's doing, no new version."""
+    session.get_one(ScheduleRow, schedule_id).next_at = next_at
+    session.flush()
+
+
 def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | None:
     """Take a schedule out of use; its runs stay. None when there is no such one in use."""
     if lock(session, schedule_id) is None:

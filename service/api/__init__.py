@@ -10,6 +10,7 @@ PREFIX = "/api/v1"
 def routers() -> list[APIRouter]:
     """Every router of the API, in the order of the documentation."""
     from service.api import artifacts, audit, builds, devices, diagnosis, events, flags, jobs, results, subjects, tests, tokens, workers
+    from service.api import rejudgements, runs, schedules, suites  # isort: skip
 
     nouns = (jobs, results, artifacts, events, diagnosis, tests, subjects, flags, builds, devices, workers, tokens, audit)
-    return [noun.router for noun in nouns]
+    return [noun.router for noun in (*nouns, suites, runs, schedules, rejudgements)]
