@@ -15,7 +15,7 @@ A seed without numbers (hang, crash, error) keeps its verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,14 +129,3 @@ def _reason(output: str, wanted: Tolerance, numbers: Statistics) -> str:
     known = ", ".join(needed) if isinstance(needed, Mapping) else "none"
     return f"{output}: the atol needed with rtol {rtol:g} isn't stored, and its neighbours don't decide; stored for rtol {known}"
 
-
-def tally(found: Iterable[Rejudged]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many seeds get which verdict, worst first, and how many are undecided for which reason."""
-    verdicts: dict[str, int] = {}
-    reasons: dict[str, int] = {}
-    for each in found:
-        if each.verdict is None:
-            reasons[str(each.reason)] = reasons.get(str(each.reason), 0) + 1
-        else:
-            verdicts[each.verdict.value] = verdicts.get(each.verdict.value, 0) + 1
-    return {word.value: verdicts[word.value] for word in Verdict if word.value in verdicts}, reasons
