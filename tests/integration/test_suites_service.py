@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,11 +188,14 @@ def test_pages_and_their_twins_show_runs(lite: Api) -> None:
     assert lite.client.get("/runs.json?cursor=x").status_code == 400
 
 
-def test_the_example_is_a_suite_that_runs(lite: Api) -> None:
+def test_the_examples_are_suites_that_run(lite: Api) -> None:
     run_id = submit(lite, suite=EXAMPLE, builds=["tt-train-2025"])
     names = [test["name"] for test in lite.get(f"/runs/{run_id}")["tests"]]
     assert names[0] == "backward, large features"
     assert len(names) == 6
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/suites.md").read_text(), re.DOTALL)
+    written = command.request(yaml.safe_load(block), [], {})
+    assert lite.client.post("/api/v1/runs", json=written).status_code == 202
 
 
 def test_many_tests_one_command_one_verdict(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
