@@ -102,7 +102,7 @@ def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
     out = show.console()
     out.print(table(run["tests"]))
     for test in run["tests"]:
-        if test["diagnosis"]:
+        if test["diagnosis"] and test["verdict"] != "pass":
             out.print(f"{test['name']} on {test['build']}: {test['diagnosis']}", markup=False, soft_wrap=True)
         if test["error"]:
             out.print(f"{test['name']} on {test['build']}: error: {test['error']}", markup=False, soft_wrap=True)

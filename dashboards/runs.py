@@ -14,6 +14,7 @@ from dashboards import commands, urls, words
 from dashboards.lines import Count, counts
 from gonogo.cron import CronLine
 from gonogo.selections import is_selection
+from gonogo.verdicts import Verdict
 from storage import runs as stored_runs
 from storage import schedules as stored_schedules
 from storage.encoding import timestamp
@@ -211,7 +212,7 @@ def _test(member: Member) -> TestLine:
         state_words=words.STATES[member.state],
         final=member.state.final,
         counts=counts(member.counts, max(member.total, 1)),
-        diagnosis=member.diagnosis or "",
+        diagnosis="" if member.verdict == Verdict.pass_ else member.diagnosis or "",
     )
 
 
