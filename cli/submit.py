@@ -1,15 +1,14 @@
-"""`gonogo submit`: jobs from flags, or from a file that holds one or several of them as the HTTP contract spells a job."""
+"""`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract spells them."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from cli import selections, show
+from cli import selections, show, suites
 from cli.client import Client
 from cli.jobs import FailOn, follow, report
 from gonogo.problems import FieldError, JobError
@@ -51,13 +50,8 @@ def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, An
     return {"start": start, "count": count}
 
 
-def from_file(path: Path) -> list[dict[str, Any]]:
-    """The jobs of a JSON or TOML file: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
-    try:
-        text = path.read_text()
-        found: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (OSError, ValueError) as problem:
-        raise JobError(f"{path} can't be read: {problem}") from problem
+def jobs_of(found: Any, path: Path) -> list[dict[str, Any]]:
+    """The jobs that a file holds: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
     jobs = found.get("jobs", [found]) if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise JobError(f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`")
@@ -65,7 +59,9 @@ def from_file(path: Path) -> list[dict[str, Any]]:
 
 
 def submit(
-    file: Path | None = typer.Argument(None, help="JSON or TOML file with one job or several; flags are for one job without a file."),
+    file: Path | None = typer.Argument(
+        None, help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags)."
+    ),
     kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
@@ -95,9 +91,13 @@ def submit(
     fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Submit a job to a server; with --watch, wait for its verdict."""
+    """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
+    labels = dict(part.partition("=")[::2] for part in label)
     if file is not None:
-        jobs = from_file(file)
+        found = suites.read(file)
+        if suites.is_suite(found):
+            return suites.submit(found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json)
+        jobs = jobs_of(found, file)
     else:
         chosen = selections.wanted(executor, suite, words, shuffle, stage)
         if (shape is None and not chosen) or not build:
@@ -120,7 +120,7 @@ def submit(
         if priority is not None:
             common["priority"] = priority
         if label:
-            common["labels"] = dict(part.partition("=")[::2] for part in label)
+            common["labels"] = labels
         jobs = [common | {"build": name} for name in build]
     with Client() as client:
         made = [client.call("POST", "/jobs", body=job) for job in jobs]

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, devices, gauge_pages, urls, views, words
+from dashboards import assets, charts, devices, gauge_pages, run_pages, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -170,6 +170,9 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         return page(request, "device.html", view)
 
     gauge_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
+    run_pages.add(
+        router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
+    )
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -10,6 +10,8 @@ STATIC = "/static"
 OVERVIEW = "/"
 JOBS = "/jobs"
 DEVICES = "/devices"
+RUNS = "/runs"
+SCHEDULES = "/schedules"
 LOGIN = "/login"
 LOGOUT = "/logout"
 DOCS = "/docs"
@@ -57,6 +59,31 @@ def devices(*, twin: bool = False) -> str:
 def device(device_id: str, *, twin: bool = False) -> str:
     """A device's page, with its history."""
     return f"{DEVICES}/{_part(device_id)}{'.json' if twin else ''}"
+
+
+def runs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of runs; filters that are empty or None are left out."""
+    return (f"{RUNS}.json" if twin else RUNS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def run(run_id: str, *, twin: bool = False) -> str:
+    """A run's page: its tests, one verdict."""
+    return f"{RUNS}/{_part(run_id)}{'.json' if twin else ''}"
+
+
+def cancel_run(run_id: str) -> str:
+    """POST: cancels every job of a run."""
+    return f"{API}/runs/{_part(run_id)}:cancel"
+
+
+def schedules(*, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of schedules."""
+    return (f"{SCHEDULES}.json" if twin else SCHEDULES) + _query({"cursor": cursor})
+
+
+def run_now(schedule_id: str) -> str:
+    """POST: submits a schedule's suite now; the answer has the run's id."""
+    return f"{API}/schedules/{_part(schedule_id)}:run-now"
 
 
 def events(job_id: str) -> str:

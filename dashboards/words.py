@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeviceHealth, DeviceState, FlagKind, JobState
+from storage.states import DeviceHealth, DeviceState, DueOutcome, FlagKind, JobState, RunState
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,20 @@ STATES: dict[str, str] = {
     JobState.cancelled: "cancelled",
     JobState.failed: "could not be run",
 }
+
+RUN_STATES: dict[str, str] = {
+    RunState.running: "running",
+    RunState.cancelling: "is being cancelled",
+    RunState.finished: "finished",
+    RunState.cancelled: "cancelled",
+}
+
+DUES: dict[str, str] = {
+    DueOutcome.submitted: "submitted",
+    DueOutcome.skipped: "skipped",
+    DueOutcome.failed: "could not be submitted",
+}
+"""What became of a due time of a schedule."""
 
 DEVICE_STATES: dict[str, str] = {
     DeviceState.idle: "its worker lives and runs nothing on it",

@@ -16,7 +16,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Tag
+from pydantic import BaseModel, Tag, ValidationError
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.datastructures import Headers
@@ -30,7 +30,7 @@ from storage.paging import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
-_TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared"})
+_TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared", "stored", "inline"})
 """Names of union members (see api/jobs.py) that pydantic puts into its paths; they are no fields."""
 _LIMIT_WORDS = {
     "ge": ">= {}",
@@ -219,7 +219,7 @@ def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | N
     for part in location[:-1]:
         if part in _TAGS:
             model = next(_tagged(annotation, part), model)
-        elif model is not None:
+        elif model is not None and not isinstance(part, int):
             field = model.model_fields.get(str(part))
             annotation = None if field is None else field.annotation
             model = next(_models(annotation), None)
@@ -246,6 +246,14 @@ def _invalid(error: RequestValidationError, body: type[BaseModel] | None = None)
         reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
         errors.append(_error(dotted(location), None if kind == "missing" else item.get("input"), reason, limit))
     return Problem(422, "; ".join(error["message"] for error in errors[:5]), slug="invalid-field", errors=errors[:20])
+
+
+def as_field_error(error: ValidationError) -> FieldError:
+    """The first error of a model that the service itself read, as the domain says it: its field, its value, its limit."""
+    problem = _invalid(RequestValidationError(error.errors()))
+    first = problem.errors[0]
+    reason = first["message"].removeprefix(f"{first['field']}: ").removesuffix(f" (limit: {first['limit']})")
+    return FieldError(first["field"], first["value"], reason, limit=first["limit"])
 
 
 def _http(error: HTTPException) -> Problem:

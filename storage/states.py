@@ -28,6 +28,28 @@ class JobState(StrEnum):
         return self in {JobState.finished, JobState.cancelled, JobState.failed}
 
 
+class RunState(StrEnum):
+    """Where a run, one submission of a suite, is; the last two are final."""
+
+    running = "running"  # at least one of its jobs has not ended
+    cancelling = "cancelling"  # someone asked to cancel it; jobs that run are being told
+    finished = "finished"  # all its jobs have ended; the verdict is their worst
+    cancelled = "cancelled"  # ended on request; never green
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can happen to the run any more."""
+        return self in {RunState.finished, RunState.cancelled}
+
+
+class DueOutcome(StrEnum):
+    """What became of a due time of a schedule."""
+
+    submitted = "submitted"  # a run was made
+    skipped = "skipped"  # the schedule's run before was still open, and its overlap policy says skip
+    failed = "failed"  # the suite could not be submitted; the reason says why
+
+
 class ChunkState(StrEnum):
     """Where a chunk, the unit that one attempt runs, is; the last two are closed."""
 

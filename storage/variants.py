@@ -72,8 +72,8 @@ _OF_SEEDS = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
 def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
     """The newest finished or cancelled jobs of a variant (of one build, if named), newest first, by id.
 
-    Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of the submission, so a
-    clock that went back puts a job behind older ones; nothing else depends on it.
+    Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of
+    the submission, so a clock that went back puts a job behind older ones; nothing else depends on it.
     """
     table = JobRow
     query = (

@@ -35,7 +35,7 @@ def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJ
 
 def gauged(work: Work, place: Place, duration_ms: float | None, measured: Mapping[str, Any]) -> Row:
     """The row of a gauge's run, from gonogo.gauge.measure; `repeat` is the number of the part."""
-    return {**plain(measured), **_head(work, place, duration_ms)}
+    return {**plain(measured), **head(work, place, duration_ms)}
 
 
 def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, message: str) -> Row:

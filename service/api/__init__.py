@@ -19,12 +19,18 @@ def routers() -> list[APIRouter]:
         flags,
         gauges,
         jobs,
+        rejudgements,
         results,
+        runs,
+        schedules,
         subjects,
+        suites,
         tests,
         tokens,
         workers,
     )
 
-    nouns = (jobs, results, artifacts, events, diagnosis, tests, subjects, gauges, flags, builds, devices, workers, tokens, audit)
-    return [noun.router for noun in nouns]
+    of_jobs = (jobs, results, artifacts, events, diagnosis)
+    of_tests = (tests, subjects, gauges, flags, suites, runs, schedules, rejudgements)
+    of_places = (builds, devices, workers, tokens, audit)
+    return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

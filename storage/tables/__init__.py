@@ -10,6 +10,7 @@ from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
+from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "DayRollupRow",
     "DeviceHealthRow",
     "DeviceRow",
+    "DueRow",
     "EventRow",
     "FlagChangeRow",
     "FlagRow",
@@ -36,10 +38,15 @@ __all__ = [
     "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
+    "RejudgementRow",
     "RolledRow",
     "RollupRow",
+    "RunJobRow",
+    "RunRow",
+    "ScheduleRow",
     "SeedResultRow",
     "SessionRow",
+    "SuiteRow",
     "TestSpecRow",
     "TokenRow",
     "WorkerRow",

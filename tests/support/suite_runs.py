@@ -1,0 +1,36 @@
+"""A small suite, and what ends the jobs of its runs where no worker does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import seeded
+from sqlalchemy.orm import Session
+
+from storage import jobs, runs
+from storage.encoding import utcnow
+
+SUITE: dict[str, Any] = {
+    "name": "nightly",
+    "builds": ["correct"],
+    "defaults": {"test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}, "seeds": {"count": 2}},
+    "entries": [
+        {"name": "small", "test": {"shape": [1, 1, 32, 64]}},
+        {"name": "grid", "matrix": {"shape": [[32, 64], [33, 64]]}, "seeds": {"start": 5, "count": 1}},
+    ],
+}
+
+
+def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
+    """A job ends, with all its seeds right, or wrong and green."""
+    job = jobs.get(session, job_id)
+    assert job is not None
+    first = job.request["seeds"].get("start", 0)
+    seeded.report(session, job_id, [seeded.row(first + number, wrong=wrong) for number in range(job.total)])
+    seeded.finish(session, job_id)
+
+
+def conclude(session: Session) -> None:
+    """What the scheduler does with runs whose jobs have all ended."""
+    for run_id in runs.over(session):
+        runs.finish(session, run_id, now=utcnow())

@@ -1,0 +1,74 @@
+"""Suites expanded: defaults merged, matrices, names, and where a wrong field was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gonogo.problems import FieldError
+from gonogo.suites import MAX_TESTS, Template, expand
+
+TEST: dict[str, Any] = {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+DEFAULTS = {"test": TEST, "target": {"board": "n300"}, "seeds": {"count": 4}}
+
+
+def suite(*entries: dict[str, Any], **more: Any) -> list[Template]:
+    return expand({"defaults": DEFAULTS, "entries": list(entries), **more})
+
+
+def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
+    (plain, own) = suite(
+        {"test": {"shape": [32, 64]}},
+        {"test": {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}, "target": {"arch": "x"}, "seeds": [7]},
+    )
+    assert plain.body == {**DEFAULTS, "test": {**TEST, "shape": [32, 64]}}
+    assert own.body["test"] == {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}  # a tolerance isn't mixed
+    assert (own.body["target"], own.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
+    assert [plain.name, own.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
+
+
+def test_a_selection_takes_nothing_of_a_kernel_s_defaults() -> None:
+    (found,) = suite({"test": {"selection": {"suite": "unit", "filter": "LayerNorm*"}}})
+    assert found.body["test"] == {"selection": {"suite": "unit", "filter": "LayerNorm*"}}
+    assert found.name == "unit LayerNorm*"
+
+
+def test_a_matrix_makes_a_test_of_each_combination() -> None:
+    entry = {
+        "name": "grid",
+        "test": {"numerics": {"input": "fp32"}},
+        "matrix": {"shape": [[32, 64], [1, 9]], "numerics": [{"accumulate": "bf16"}, {}]},
+    }
+    found = suite(entry)
+    assert [each.name for each in found] == ["grid 32x64 accumulate=bf16", "grid 32x64", "grid 1x9 accumulate=bf16", "grid 1x9"]
+    assert found[0].body["test"]["numerics"] == {"input": "fp32", "accumulate": "bf16"}
+    assert found[2].body["test"]["shape"] == [1, 9]
+    assert "matrix" not in found[0].body
+
+
+def test_a_wrong_field_is_named_where_it_was_written() -> None:
+    plain, grid = suite({"test": {"shape": [1, 2]}}, {"name": "g", "matrix": {"shape": [[3, 4]]}})
+    assert plain.where("test.shape") == "entries.0.test.shape"
+    assert grid.where("test.shape.1") == "entries.1.matrix.shape.0.1"
+    assert grid.where("test.shapes") == "entries.1.test.shapes"
+    (inline,) = expand({"entries": [{"test": {"shape": [1]}}]}, "suite")
+    assert inline.where("seeds.count") == "suite.entries.0.seeds.count"
+
+
+@pytest.mark.parametrize(
+    ("entries", "field"),
+    [
+        ([], "entries"),
+        ([{"name": "a"}, {"name": "a"}], "entries.1.name"),
+        ([{"matrix": {"build": ["x"]}}], "entries.0.matrix.build"),
+        ([{"matrix": {"shape": []}}], "entries.0.matrix.shape"),
+        ([{"test": {"selection": {}}, "matrix": {"shape": [[1]]}}], "entries.0.matrix"),
+        ([{"name": "x" * 250}], "entries.0.name"),
+        ([{"name": str(n)} for n in range(MAX_TESTS + 1)], "entries"),
+    ],
+)
+def test_a_suite_that_is_none_is_refused(entries: list[dict[str, Any]], field: str) -> None:
+    with pytest.raises(FieldError) as refused:
+        expand({"entries": entries})
+    assert refused.value.field == field
