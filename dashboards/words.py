@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeviceHealth, DeviceState, FlagKind, JobState
+from storage.states import DeviceHealth, DeviceState, FlagKind, FlagState, JobState
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,44 @@ FLAG_VERDICTS: dict[str, str] = {
     FlagKind.hangs: Verdict.hang,
 }
 """The verdict whose looks a flag takes; every other kind looks like `suspect`."""
+
+FLAG_STATES: dict[str, str] = {
+    FlagState.open: "open",
+    FlagState.acknowledged: "taken on",
+    FlagState.resolved: "resolved",
+    FlagState.reopened: "came back",
+}
+
+GRADES: dict[str, str] = {
+    Stability.robust: Verdict.pass_,
+    Stability.marginal: Verdict.suspect,
+    Stability.flaky: Verdict.fail_by_tolerance,
+    Stability.broken: Verdict.fail,
+    Stability.unknown: Verdict.no_information,
+    Sharpness.sharp: Verdict.pass_,
+    Sharpness.blunt: Verdict.pass_by_tolerance,
+    Sharpness.unmeasured: Verdict.no_information,
+}
+"""The verdict whose shape and colour a grade takes."""
+
+GRADE_SENTENCES: dict[str, str] = {**{each: each.sentence for each in Stability}, **{each: each.sentence for each in Sharpness}}
+
+CAUSES: dict[str, str] = {
+    Cause.unknown: "not known",
+    Cause.sick_device: "a sick device",
+    Cause.broken: "broken",
+    Cause.infrastructure: "infrastructure",
+    Cause.nondeterministic: "not deterministic",
+    Cause.device_dependent: "the device",
+    Cause.context_dependent: "what ran before",
+    Cause.seed_sensitive: "the seed",
+    Cause.stable: "it does not flicker",
+}
+
+
+def variant(line: str, arch: str, board: str) -> str:
+    """Where a test was run, in one line."""
+    return f"{line} · {arch} · {board}"
 
 
 def mark(verdict: str | None) -> Mark:
