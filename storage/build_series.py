@@ -1,0 +1,187 @@
+"""A variant from build to build, or from day to day: what masking and change points are computed from. Bounded, indexed reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.masking import Coefficients, Record, Seed
+from gonogo.flakiness.rates import Outcome, outcome_of
+from gonogo.verdicts import Explanation
+from storage.tables import JobRow, SeedResultRow
+from storage.variants import JobFacts, Variant, jobs_of
+
+MOST_BUILDS = 64
+MOST_POINTS_JOBS = 1000
+"""Newest jobs whose numbers make the points of a series."""
+SEEDS_PER_BUILD = 64
+"""Seeds of a build that are compared with another's, and the most that a point of a series holds."""
+METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
+_EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A build, or a day (UTC), of a variant."""
+
+    name: str
+    at: float
+    """The build's sequence, or the day's ordinal: what orders the points, for `at` of gonogo.flakiness.changes."""
+    numbers: Mapping[str, tuple[float, ...]]
+    """By output: the metric of each seed looked at, without those that are no finite number."""
+    failures: int
+    runs: int
+    """Counted over whole jobs; hangs, crashes and errors are in neither."""
+    jobs: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types, numbers as their mean and count."""
+        numbers = {name: {"mean": sum(each) / len(each), "seeds": len(each)} for name, each in self.numbers.items() if each}
+        return {"name": self.name, "at": self.at, "numbers": numbers, "failures": self.failures, "runs": self.runs, "jobs": list(self.jobs)}
+
+
+def points(
+    session: Session, variant: Variant, *, by: Literal["build", "day"] = "build", metric: str = "rms", most: int = MOST_BUILDS,
+    seeds: int = SEEDS_PER_BUILD,
+) -> tuple[Point, ...]:
+    """The newest `most` builds (by sequence, then name), or days on which jobs finished, in order, with at most `seeds` numbers each.
+
+    metric: one of METRICS. `numbers` go to changes.number_changes, `failures` and `runs` to changes.rate_changes. Raises ValueError for
+    another metric.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"no series of {metric!r}; there are {', '.join(METRICS)}")
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
+    for job in jobs_of(session, variant, limit=MOST_POINTS_JOBS):
+        groups.setdefault(_place(job, by), []).append(job)
+    kept = sorted(groups)[-most:]
+    budget = {job.id: number for place in kept for job, number in _shared(groups[place], seeds)}
+    values = _numbers(session, budget, metric)
+    found = []
+    for at, name in kept:
+        jobs = groups[at, name]
+        outcomes = [job.outcomes() for job in jobs]
+        failed = sum(each[Outcome.failed] for each in outcomes)
+        numbers: dict[str, list[float]] = {}
+        for job in jobs:
+            for output, each in values.get(job.id, {}).items():
+                numbers.setdefault(output, []).extend(each)
+        told = {output: tuple(each) for output, each in sorted(numbers.items())}
+        runs = failed + sum(each[Outcome.passed] for each in outcomes)
+        found.append(Point(name, at, told, failed, runs, tuple(job.id for job in jobs)))
+    return tuple(found)
+
+
+def records(
+    session: Session, jobs: Iterable[JobFacts], *, most: int = MOST_BUILDS, seeds: int = SEEDS_PER_BUILD
+) -> tuple[Record, ...]:
+    """The newest `most` builds among these jobs as gonogo.flakiness.masking takes them, in order of their sequence.
+
+    Of each build the newest jobs' seeds (repeat 0) up to `seeds`, and the terms of its newest diagnosis that could tell any.
+    """
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
+    for job in jobs:
+        groups.setdefault(_place(job, "build"), []).append(job)
+    kept = sorted(groups)[-most:]
+    chosen = {name: _shared(groups[at, name], seeds) for at, name in kept}
+    found = _seeds(session, {job.id: number for pairs in chosen.values() for job, number in pairs})
+    terms = _terms(session, [job.id for pairs in chosen.values() for job, _ in pairs])
+    made = []
+    for _, name in kept:
+        ids = [job.id for job, _ in chosen[name]]
+        merged: dict[int, Seed] = {}
+        for job_id in reversed(ids):  # of a seed that was run in several jobs the newest result counts
+            merged |= found.get(job_id, {})
+        made.append(Record(name, merged, next((terms[job_id] for job_id in ids if terms.get(job_id)), {})))
+    return tuple(made)
+
+
+def coefficients(diagnosis: Mapping[str, Any] | None) -> dict[str, Coefficients]:
+    """The terms of a stored diagnosis that the data could tell, named "output term"."""
+    found = {}
+    for term in (diagnosis or {}).get("terms", ()):
+        if term.get("can_tell", True) and term.get("coefficients"):
+            found[f"{term['output']} {term['name']}"] = Coefficients(
+                tuple(term["coefficients"]), tuple(term.get("errors") or (None,) * len(term["coefficients"])),
+                bool(term.get("wrong")), str(term.get("words") or ""),
+            )  # fmt: skip
+    return found
+
+
+def _place(job: JobFacts, by: str) -> tuple[float, str]:
+    if by == "build":
+        return float(job.sequence), job.build
+    day = (job.finished_at or job.created_at).date()
+    return float(day.toordinal()), day.isoformat()
+
+
+def _shared(jobs: Sequence[JobFacts], seeds: int) -> list[tuple[JobFacts, int]]:
+    """How many (seed, repeat) of each job to look at, the newest job first, until there are enough."""
+    found = []
+    left = seeds
+    for job in jobs:
+        if left <= 0:
+            break
+        found.append((job, min(left, job.done)))
+        left -= job.done
+    return found
+
+
+def _numbers(session: Session, budget: Mapping[str, int], metric: str) -> dict[str, dict[str, list[float]]]:
+    """Job -> output -> the finite values of its first arrivals; one statement per number of seeds."""
+    table = SeedResultRow
+    found: dict[str, dict[str, list[float]]] = {}
+    for number, ids in _by_number(budget).items():
+        query = select(table.job_id, table.output, getattr(table, metric)).where(table.job_id.in_(ids), table.arrival <= number)
+        query = query.where(getattr(table, metric).is_not(None)).order_by(table.job_id, table.arrival)
+        for job_id, output, value in session.execute(query):
+            found.setdefault(job_id, {}).setdefault(output, []).append(float(value))
+    return found
+
+
+def _by_number(budget: Mapping[str, int]) -> dict[int, list[str]]:
+    groups: dict[int, list[str]] = {}
+    for job_id, number in budget.items():
+        groups.setdefault(number, []).append(job_id)
+    return groups
+
+
+def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
+    table = SeedResultRow
+    columns = [getattr(table, name) for name in (
+        "job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", "outcome", "statistics", *_EXPLAIN,
+    )]  # fmt: skip
+    parts: dict[tuple[str, int], list[Any]] = {}
+    for number, ids in _by_number(budget).items():
+        query = select(*columns).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
+        for row in session.execute(query.order_by(table.job_id, table.seed, table.output)):
+            parts.setdefault((row.job_id, row.seed), []).append(row)
+    found: dict[str, dict[int, Seed]] = {}
+    for (job_id, seed), rows in parts.items():
+        found.setdefault(job_id, {})[seed] = _seed(rows)
+    return found
+
+
+def _seed(rows: Sequence[Any]) -> Seed:
+    head = rows[0]
+    outcome = outcome_of(head.seed_verdict)
+    green = {Outcome.passed: True, Outcome.failed: False}.get(outcome)
+    statistics = {
+        row.output: {name: getattr(row, name) for name in _EXPLAIN}
+        | {name: value for name, value in (row.statistics or {}).items() if name.endswith("_z") and isinstance(value, int | float)}
+        for row in rows
+        if row.output
+    }
+    digests = {row.output: row.digest for row in rows if row.digest is not None}
+    return Seed(green, Explanation(head.seed_explanation or Explanation.unjudged), digests, statistics)
+
+
+def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coefficients]]:
+    if not job_ids:
+        return {}
+    query = select(JobRow.id, JobRow.diagnosis).where(JobRow.id.in_(job_ids), JobRow.diagnosis.is_not(None))
+    return {job_id: coefficients(found) for job_id, found in session.execute(query)}

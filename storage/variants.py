@@ -1,0 +1,137 @@
+"""Full variants (test, build line, arch, board), which grades and flags are kept for, and the finished jobs of one. Bounded reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
+from gonogo.flakiness.samples import ISOLATED
+from gonogo.selections import KERNEL
+from storage.states import JobState
+from storage.tables import JobRow
+
+MOST_JOBS = 200
+"""Newest jobs of a variant that are looked at: two hundred nights."""
+_FACTS = (
+    "id", "test_key", "subject_key", "kernel", "build", "build_line", "build_sequence", "executor", "arch", "board", "context", "verdict",
+    "done", "counts", "created_at", "finished_at",
+)
+
+
+@dataclass(frozen=True, order=True)
+class Variant:
+    """A test on one line of builds and one kind of board."""
+
+    test_key: str
+    build_line: str
+    arch: str
+    board: str
+
+    def to_json(self) -> dict[str, str]:
+        """In plain JSON types."""
+        return {"test_key": self.test_key, "build_line": self.build_line, "arch": self.arch, "board": self.board}
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a history needs of a job that is over. `counts`: its (seed, repeat) by verdict, exact however many there are."""
+
+    id: str
+    variant: Variant
+    subject_key: str
+    kernel: str
+    build: str
+    sequence: int
+    executor: str
+    context: str
+    verdict: str | None
+    done: int
+    counts: Mapping[str, int]
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def selection(self) -> bool:
+        """Whether it ran tests that exist already (gtest, pytest): their iterations have no controlled seed."""
+        return self.kernel == KERNEL
+
+    def outcomes(self) -> dict[Outcome, int]:
+        """Its (seed, repeat) by outcome; unjudged iterations count as silent here, their green or red stands in their rows only."""
+        found = dict.fromkeys(Outcome, 0)
+        for verdict, number in self.counts.items():
+            found[outcome_of(verdict)] += number
+        return found
+
+
+def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
+    """The newest finished or cancelled jobs of a variant (of one build, if named), newest first, by id.
+
+    Jobs that compare two builds (`reference`) are left out: they say nothing against float64. Ids carry the time of the submission, so a
+    clock that went back puts a job behind older ones; nothing else depends on it.
+    """
+    table = JobRow
+    query = (
+        select(*(getattr(table, name) for name in _FACTS))
+        .where(table.test_key == variant.test_key, table.build_line == variant.build_line)
+        .where(table.arch == variant.arch, table.board == variant.board, table.reference.is_(None))
+        .where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
+    )
+    if build is not None:
+        query = query.where(table.build == build)
+    return tuple(_facts(row) for row in session.execute(query.order_by(table.id.desc()).limit(limit)))
+
+
+def job_of(session: Session, job_id: str) -> JobFacts | None:
+    """The facts of one job that is over; None where there is none, or where it compares two builds."""
+    table = JobRow
+    query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, table.reference.is_(None))
+    row = session.execute(query.where(table.state.in_((JobState.finished, JobState.cancelled)))).one_or_none()
+    return None if row is None else _facts(row)
+
+
+def variants_of(session: Session, test_key: str, *, limit: int = 100) -> tuple[Variant, ...]:
+    """The variants of a test that have ever been submitted, in order."""
+    table = JobRow
+    query = select(table.build_line, table.arch, table.board).where(table.test_key == test_key).distinct()
+    rows = session.execute(query.order_by(table.build_line, table.arch, table.board).limit(limit))
+    return tuple(Variant(test_key, line, arch, board) for line, arch, board in rows)
+
+
+def failures_of(jobs: tuple[JobFacts, ...]) -> tuple[Rate, Rate]:
+    """(failures of the kernel's runs, hangs, crashes and errors of all runs tried) over whole jobs, from their counters."""
+    total = dict.fromkeys(Outcome, 0)
+    for job in jobs:
+        for outcome, number in job.outcomes().items():
+            total[outcome] += number
+    judged = total[Outcome.failed] + total[Outcome.passed]
+    lost = total[Outcome.infrastructure]
+    return rate(total[Outcome.failed], judged), rate(lost, lost + judged)
+
+
+def context_name(context: Any) -> str:
+    """The name of what ran before in the same process; `isolated` when nothing did."""
+    return str(context.get("name")) if isinstance(context, Mapping) else str(context or ISOLATED)
+
+
+def _facts(row: Any) -> JobFacts:
+    return JobFacts(
+        id=row.id,
+        variant=Variant(row.test_key, row.build_line, row.arch, row.board),
+        subject_key=row.subject_key,
+        kernel=row.kernel,
+        build=row.build,
+        sequence=row.build_sequence,
+        executor=row.executor,
+        context=context_name(row.context),
+        verdict=row.verdict,
+        done=row.done,
+        counts=row.counts,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
