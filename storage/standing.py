@@ -37,15 +37,10 @@ class Standing:
     """When it was assessed; None when computed for this answer."""
 
 
-def choose(
-    session: Session, key: str, line: str | None = None, arch: str | None = None, board: str | None = None
-) -> tuple[Variant | None, tuple[Variant, ...]]:
-    """(the variant asked for, all of the test, the one that ran last first). What is left out may be anything; several: the one run last."""
+def variants(session: Session, key: str) -> tuple[Variant, ...]:
+    """The variants of a test, the one whose job was submitted last first; empty for a test that doesn't exist."""
     last = {each: next((job.id for job in jobs_of(session, each, limit=1)), "") for each in variants_of(session, key)}
-    ordered = tuple(sorted(last, key=lambda each: (last[each], each), reverse=True))
-    wanted = (("build_line", line), ("arch", arch), ("board", board))
-    matching = [each for each in ordered if all(value in (None, getattr(each, name)) for name, value in wanted)]
-    return (matching[0] if matching else None), ordered
+    return tuple(sorted(last, key=lambda each: (last[each], each), reverse=True))
 
 
 def read(session: Session, variant: Variant, *, build: str | None = None) -> Standing:
