@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, devices, urls, views, words
+from dashboards import assets, charts, curves, devices, test_pages, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -51,7 +51,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(urls=urls, words=words, charts=charts, asset=_asset)
+    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, asset=_asset)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -169,6 +169,8 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
             return error_page(404, "No such device", f"There is no device {device_id}. It may have been on another server.")
         return page(request, "device.html", view)
 
+    test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
+
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:
         return render("docs.html", csrf=context.csrf(request))
@@ -200,6 +202,11 @@ def _packed(request: Request, response: Response) -> Response:
 def _limit(text: str | None) -> int:
     """How long a list is: what was asked for within 1 and 200, else PAGE_LENGTH."""
     return min(200, max(1, int(text))) if text and text.isascii() and text.isdigit() and len(text) < 6 else PAGE_LENGTH
+
+
+def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
+    """A problem document for a JSON twin, a page for a reader."""
+    return _problem(status, title, detail) if request.url.path.endswith(".json") else error_page(status, title, detail)
 
 
 def _problem(status: int, title: str, detail: str) -> Response:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
 from storage.states import DeviceHealth, DeviceState, FlagKind, FlagState, JobState
 
@@ -130,6 +131,29 @@ CAUSES: dict[str, str] = {
     Cause.seed_sensitive: "the seed",
     Cause.stable: "it does not flicker",
 }
+
+CHANGES: dict[str, str] = {
+    Change.unchanged: "unchanged",
+    Change.fix_masked: "masked, not fixed",
+    Change.fixed: "fixed",
+    Change.broken: "broke",
+    Change.still_wrong: "still wrong",
+    Change.wrong_otherwise: "wrong otherwise",
+    Change.right: "still right",
+    Change.unknown: "not known",
+}
+
+CHANGE_VERDICTS: dict[str, str] = {
+    Change.unchanged: Verdict.unjudged,
+    Change.fix_masked: Verdict.pass_by_tolerance,
+    Change.fixed: Verdict.pass_,
+    Change.broken: Verdict.fail,
+    Change.still_wrong: Verdict.fail,
+    Change.wrong_otherwise: Verdict.fail,
+    Change.right: Verdict.pass_,
+    Change.unknown: Verdict.no_information,
+}
+"""The verdict whose shape and colour takes what became of a kernel."""
 
 
 def variant(line: str, arch: str, board: str) -> str:
