@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.verdicts import Explanation
+from storage.samples import outcomes_of
 from storage.tables import JobRow, SeedResultRow
 from storage.variants import JobFacts, Variant, jobs_of
 
@@ -64,7 +65,7 @@ def points(
     found = []
     for at, name in kept:
         jobs = groups[at, name]
-        outcomes = [job.outcomes() for job in jobs]
+        outcomes = [outcomes_of(job) for job in jobs]
         failed = sum(each[Outcome.failed] for each in outcomes)
         numbers: dict[str, list[float]] = {}
         for job in jobs:

@@ -23,6 +23,8 @@ from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRo
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 20  # hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job alive for ever
+ASSESS = "assess"
+"""The topic of the letter that has a closed job's variant assessed, outside of this transaction: statistics take their time."""
 _MEANS = ("rms", "pcc_deficit")
 _MAXIMA = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "row_z", "xhat_z", "scale_z")
 
@@ -143,10 +145,9 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     job.diagnosis = evidence.diagnosis(session, job.id)
     _roll_up(session, job)
     for finding in evidence.findings(session, job):
-        flag, opened = flags.upsert(session, finding, now=now)
-        if opened:
-            letter = {"flag": flag["id"], "version": flag["version"]}
-            outbox.add(session, "flag.opened", f"flag.opened:{flag['id']}:{flag['version']}", letter, now=now)
+        flags.upsert(session, finding, now=now)
+    if job.done and job.reference is None:
+        outbox.add(session, ASSESS, f"{ASSESS}:{job.id}", {"job": job.id}, now=now)
     _end(session, job, state, verdict, now=now)
 
 

@@ -1,36 +1,129 @@
-"""What people do to flags: take them on, close them, say why."""
+"""What happens to flags beside new evidence: people take them on, close and open them; acknowledgements expire; quiet ones are resolved."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from storage import flags
-from storage.encoding import utcnow
+from gonogo.problems import FieldError
+from storage import audit, flag_history, flags
+from storage.encoding import timestamp, utcnow
 from storage.ids import is_id
 from storage.states import FlagState
 from storage.tables import FlagRow
 
+FIELDS = ("state", "owner", "reason", "expires")
+BY_HAND: Mapping[FlagState, tuple[FlagState, ...]] = {
+    FlagState.open: (FlagState.acknowledged, FlagState.resolved),
+    FlagState.reopened: (FlagState.acknowledged, FlagState.resolved),
+    FlagState.acknowledged: (FlagState.open, FlagState.resolved),
+    FlagState.resolved: (FlagState.open,),
+}
+"""Where a person may move a flag to. `reopened` is not among them: only new evidence reopens."""
+MOST_EXPIRED = 100
 
-def change(session: Session, flag_id: str, fields: dict[str, Any], *, now: datetime | None = None) -> dict[str, Any] | None:
-    """Set any of state, owner and reason; the flag, or None when there is none. What is equal already makes no new version.
 
-    The row is locked, so that a job that closes at the same moment neither loses the change nor is lost by it.
+class Outdated(ValueError):
+    """The flag has another version than the one that the change was made for."""
+
+    def __init__(self, given: int, found: int) -> None:
+        self.given, self.found = given, found
+        super().__init__(f"version {given} was changed since: it is {found}")
+
+
+def change(
+    session: Session, flag_id: str, fields: dict[str, Any], *, actor: str, version: int | None = None, now: datetime | None = None
+) -> dict[str, Any] | None:
+    """Set any of state, owner, reason and expires; the flag with its history, or None when there is none.
+
+    The row is locked, so that a job that closes at the same moment neither loses the change nor is lost by it. What is equal already makes
+    no new version and no entry. Every change is in the flag's history and in the audit. Raises FieldError for a state that the present one
+    does not lead to, an expiry that is past or without an acknowledgement; Outdated when `version` is given and not the present one.
     """
-    unknown = fields.keys() - {"state", "owner", "reason"}
+    unknown = fields.keys() - set(FIELDS)
     if unknown:
         raise ValueError(f"a flag has no {sorted(unknown)} to change")
-    row = session.get(FlagRow, flag_id, with_for_update=True) if is_id(flag_id) else None
+    row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True) if is_id(flag_id) else None
     if row is None:
         return None
-    if "state" in fields:
-        fields = {**fields, "state": FlagState(fields["state"]).value}
-    if any(getattr(row, name) != value for name, value in fields.items()):
-        for name, value in fields.items():
+    if version is not None and version != row.version:
+        raise Outdated(version, row.version)
+    now = now or utcnow()
+    wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
+    before = FlagState(row.state)
+    after = FlagState(wanted.get("state", before))
+    if after is FlagState.open and before is FlagState.reopened:
+        after = before  # it is open already
+    _check(before, after, wanted, now)
+    wanted["state"] = after.value
+    if after is not FlagState.acknowledged:
+        wanted["expires_at"] = None
+    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+    if changed:
+        for name, value in changed.items():
             setattr(row, name, value)
         row.version += 1
-        row.updated_at = now or utcnow()
+        row.updated_at = now
+        detail = {name: timestamp(value) if isinstance(value, datetime) else value for name, value in fields.items()}
+        what = "resolved" if after is not before and after is FlagState.resolved else "changed"
+        flag_history.note(session, row, what, before.value, actor=actor, now=now, reason=fields.get("reason"), detail=detail)
+        audit.record(session, actor=actor, action="flag.changed", subject=flag_id, detail=detail)
+        if what == "resolved":
+            flag_history.tell(session, row, "flag.resolved", now=now)
         session.flush()
-    return flags.get(session, flag_id)
+    return flags.look(session, flag_id)
+
+
+def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: datetime) -> None:
+    if after is not before and after not in BY_HAND[before]:
+        limit = ", ".join((before.value, *BY_HAND[before]))
+        raise FieldError("state", after.value, f"a flag that is {before.value} does not become {after.value} by hand", limit=limit)
+    expires = wanted.get("expires_at")
+    if expires is None:
+        return
+    if after is not FlagState.acknowledged:
+        raise FieldError("expires", timestamp(expires), "only an acknowledgement expires", limit='"state": "acknowledged"')
+    if expires <= now:
+        raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
+
+
+def resolve(session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime) -> bool:
+    """Resolve a flag that was quiet long enough; False, and nothing done, when it changed since `version` or is resolved already."""
+    row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
+    if row is None or row.version != version or row.state == FlagState.resolved:
+        return False
+    _by_itself(session, row, FlagState.resolved, "resolved", why, detail, now)
+    flag_history.tell(session, row, "flag.resolved", now=now)
+    session.flush()
+    return True
+
+
+def expire(session: Session, *, now: datetime) -> int:
+    """Open again what was acknowledged until a time that has come, a hundred at a time; how many."""
+    query = select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)
+    rows = list(session.scalars(query.limit(MOST_EXPIRED).with_for_update(skip_locked=True)))
+    for row in rows:
+        why = f"acknowledged until {timestamp(row.expires_at)}"
+        _by_itself(session, row, FlagState.open, "expired", why, {"owner": row.owner}, now)
+        flag_history.tell(session, row, "flag.opened", now=now)
+    session.flush()
+    return len(rows)
+
+
+def expired(session: Session, *, now: datetime) -> bool:
+    """Whether there is anything for `expire` to do (a read, so that the write lock is taken only then)."""
+    query = select(FlagRow.id).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now).limit(1)
+    return session.scalar(query) is not None
+
+
+def _by_itself(session: Session, row: FlagRow, after: FlagState, what: str, why: str, detail: dict[str, Any], now: datetime) -> None:
+    before, row.state = row.state, after.value
+    row.expires_at, row.updated_at = None, now
+    row.version += 1
+    flag_history.note(session, row, what, before, actor=flag_history.BACKGROUND, now=now, reason=why, detail=detail)
+    told = {"reason": why, **detail}
+    audit.record(session, actor=flag_history.BACKGROUND, action=f"flag.{what}", subject=row.id, detail=told)

@@ -9,12 +9,14 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from storage import flag_history
 from storage.dialect import insert_once
 from storage.encoding import timestamp
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
-from storage.states import FlagKind, FlagState
-from storage.tables import FlagRow
+from storage.states import FlagKind, FlagState, JobState
+from storage.tables import FlagRow, JobRow
+from storage.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,11 @@ class Finding:
 
 
 def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
-    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was opened or reopened just now."""
+    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was opened or reopened just now.
+
+    An opening is noted in the flag's history, and `flag.opened` written to the outbox. The same job again (it was judged or assessed anew)
+    is no new evidence: it counts once, and does not reopen what was resolved since.
+    """
     fresh = {
         "id": new_id(),
         "kind": finding.kind.value,
@@ -58,15 +64,34 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
     identity = (FlagRow.kind, FlagRow.test_key, FlagRow.build_line, FlagRow.arch, FlagRow.board)
     values = (finding.kind.value, finding.test_key, finding.build_line, finding.arch, finding.board)
     query = select(FlagRow).where(*(column == value for column, value in zip(identity, values, strict=True)))
-    row = session.execute(query.with_for_update()).scalar_one()
-    opened = row.version == 0 or row.state == FlagState.resolved
-    if row.state == FlagState.resolved:
+    row = session.execute(query.with_for_update().execution_options(populate_existing=True)).scalar_one()
+    again = row.version > 0 and row.last_job == finding.job
+    if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
+        return as_json(row), False
+    before = None if row.version == 0 else row.state
+    opened = before in (None, FlagState.resolved)
+    if before == FlagState.resolved:
         row.state, row.opened_at = FlagState.reopened, now
     row.evidence, row.build, row.last_job, row.updated_at = finding.evidence, finding.build, finding.job, now
-    row.jobs += 1
+    row.quiet_after = _newest_job(session, finding)
+    row.jobs += not again
     row.version += 1
+    if opened:
+        what, words = "opened" if before is None else "reopened", finding.evidence.get("words") or finding.evidence.get("sentence")
+        detail = {"job": finding.job, "build": finding.build, "check": finding.evidence.get("check")}
+        flag_history.note(session, row, what, before, actor=flag_history.BACKGROUND, now=now, reason=words, detail=detail)
+        flag_history.tell(session, row, "flag.opened", now=now)
     session.flush()
-    return _flag(row), opened
+    return as_json(row), opened
+
+
+def _newest_job(session: Session, finding: Finding) -> str:
+    """The newest job of the variant by its id, or this one: a clock that went back must not make jobs before the evidence look later."""
+    table = JobRow
+    query = select(table.id).where(table.test_key == finding.test_key, table.build_line == finding.build_line)
+    query = query.where(table.arch == finding.arch, table.board == finding.board)
+    query = query.where(table.state.in_((JobState.finished, JobState.cancelled)))
+    return max(finding.job, session.scalar(query.order_by(table.id.desc()).limit(1)) or finding.job)
 
 
 def list_(
@@ -96,13 +121,26 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(FlagRow.id < cursor)
-    return Page.cut([_flag(row) for row in session.scalars(query)], limit, lambda item: str(item["id"]))
+    return Page.cut([as_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"]))
 
 
 def get(session: Session, flag_id: str) -> dict[str, Any] | None:
     """One flag, or None."""
     row = session.get(FlagRow, flag_id) if is_id(flag_id) else None
-    return None if row is None else _flag(row)
+    return None if row is None else as_json(row)
+
+
+def look(session: Session, flag_id: str) -> dict[str, Any] | None:
+    """One flag with its history (storage.flag_history.of) under `history`, or None."""
+    flag = get(session, flag_id)
+    return None if flag is None else {**flag, "history": flag_history.of(session, flag_id)}
+
+
+def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
+    """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the time of the last evidence."""
+    query = select(FlagRow).where(FlagRow.test_key == variant.test_key, FlagRow.build_line == variant.build_line)
+    query = query.where(FlagRow.arch == variant.arch, FlagRow.board == variant.board, FlagRow.state != FlagState.resolved)
+    return [{**as_json(row), "quiet_after": row.quiet_after or row.last_job} for row in session.scalars(query.order_by(FlagRow.kind))]
 
 
 def count_open(session: Session) -> int:
@@ -110,7 +148,8 @@ def count_open(session: Session) -> int:
     return session.scalar(select(func.count()).select_from(FlagRow).where(FlagRow.state.in_((FlagState.open, FlagState.reopened)))) or 0
 
 
-def _flag(row: FlagRow) -> dict[str, Any]:
+def as_json(row: FlagRow) -> dict[str, Any]:
+    """A flag in plain JSON types."""
     return {
         "id": row.id,
         "kind": row.kind,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.rates import outcome_of
+from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample
 from storage.tables import SeedResultRow
 from storage.variants import MOST_JOBS, JobFacts, Variant, jobs_of
@@ -139,6 +139,22 @@ def ratios(history: History) -> list[float | None]:
     """The tolerance_ratio of every run that was judged, for gonogo.flakiness.tails.tail; None: no number (NaN). Hangs, crashes and errors
     have no outputs and are left out."""
     return [run.ratio for run in history.runs if run.digests or run.ratio is not None]
+
+
+def outcomes_of(job: JobFacts) -> dict[Outcome, int]:
+    """The (seed, repeat) of a job by outcome, from its counters, exact however many there are. Unjudged iterations of a selection count as
+    silent here: their green or red stands in their rows only."""
+    found = dict.fromkeys(Outcome, 0)
+    for verdict, number in job.counts.items():
+        found[outcome_of(verdict)] += number
+    return found
+
+
+def failures_of(jobs: Iterable[JobFacts]) -> Rate:
+    """Failures of the kernel's runs over whole jobs, from their counters."""
+    told = [outcomes_of(job) for job in jobs]
+    failed = sum(each[Outcome.failed] for each in told)
+    return rate(failed, failed + sum(each[Outcome.passed] for each in told))
 
 
 def _runs(session: Session, jobs: Mapping[str, JobFacts], whole: Sequence[str], last: tuple[str, int] | None) -> Iterator[Run]:

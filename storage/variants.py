@@ -1,4 +1,7 @@
-"""Full variants (test, build line, arch, board), which grades and flags are kept for, and the finished jobs of one. Bounded reads."""
+"""Full variants (test, build line, arch, board), which grades and flags are kept for, and the finished jobs of one. Bounded reads.
+
+The API process imports this: no numpy here.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,16 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
-from gonogo.flakiness.samples import ISOLATED
 from gonogo.selections import KERNEL
 from storage.states import JobState
 from storage.tables import JobRow
 
+ISOLATED = "isolated"
 MOST_JOBS = 200
 """Newest jobs of a variant that are looked at: two hundred nights."""
 _FACTS = (
     "id", "test_key", "subject_key", "kernel", "build", "build_line", "build_sequence", "executor", "arch", "board", "context", "verdict",
-    "done", "counts", "created_at", "finished_at",
+    "done", "counts", "outcomes", "created_at", "finished_at",
 )
 
 
@@ -53,6 +55,8 @@ class JobFacts:
     verdict: str | None
     done: int
     counts: Mapping[str, int]
+    told: Mapping[str, int]
+    """Of a selection: its tests of all iterations by what they say of themselves (passed, failed, ...); empty of a kernel."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -60,13 +64,6 @@ class JobFacts:
     def selection(self) -> bool:
         """Whether it ran tests that exist already (gtest, pytest): their iterations have no controlled seed."""
         return self.kernel == KERNEL
-
-    def outcomes(self) -> dict[Outcome, int]:
-        """Its (seed, repeat) by outcome; unjudged iterations count as silent here, their green or red stands in their rows only."""
-        found = dict.fromkeys(Outcome, 0)
-        for verdict, number in self.counts.items():
-            found[outcome_of(verdict)] += number
-        return found
 
 
 def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
@@ -103,17 +100,6 @@ def variants_of(session: Session, test_key: str, *, limit: int = 100) -> tuple[V
     return tuple(Variant(test_key, line, arch, board) for line, arch, board in rows)
 
 
-def failures_of(jobs: tuple[JobFacts, ...]) -> tuple[Rate, Rate]:
-    """(failures of the kernel's runs, hangs, crashes and errors of all runs tried) over whole jobs, from their counters."""
-    total = dict.fromkeys(Outcome, 0)
-    for job in jobs:
-        for outcome, number in job.outcomes().items():
-            total[outcome] += number
-    judged = total[Outcome.failed] + total[Outcome.passed]
-    lost = total[Outcome.infrastructure]
-    return rate(total[Outcome.failed], judged), rate(lost, lost + judged)
-
-
 def context_name(context: Any) -> str:
     """The name of what ran before in the same process; `isolated` when nothing did."""
     return str(context.get("name")) if isinstance(context, Mapping) else str(context or ISOLATED)
@@ -132,6 +118,7 @@ def _facts(row: Any) -> JobFacts:
         verdict=row.verdict,
         done=row.done,
         counts=row.counts,
+        told=row.outcomes or {},
         created_at=row.created_at,
         finished_at=row.finished_at,
     )

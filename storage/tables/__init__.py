@@ -7,12 +7,13 @@ from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
 from storage.tables.base import Base
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
-from storage.tables.findings import FlagRow
+from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
 from storage.tables.numbers import ArtifactRow, EventRow, RollupRow, SeedResultRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
     "ArtifactRow",
+    "AssessmentRow",
     "AttemptRow",
     "AuditRow",
     "Base",
@@ -22,6 +23,7 @@ __all__ = [
     "DeviceHealthRow",
     "DeviceRow",
     "EventRow",
+    "FlagChangeRow",
     "FlagRow",
     "GoldenRow",
     "IdempotencyRow",

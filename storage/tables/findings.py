@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.columns import IdType
@@ -36,4 +36,49 @@ class FlagRow(Base):
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
+    quiet_after: Mapped[str | None] = mapped_column(IdType)  # the newest job of the variant at the last evidence; later ones may be quiet
     __table_args__ = (UniqueConstraint("kind", "test_key", "build_line", "arch", "board"), Index("ix_flags_state", "state", "kind", "id"))
+
+
+class FlagChangeRow(Base):
+    """One change of a flag that people care for; rows are only ever added. Renewed evidence alone is none."""
+
+    __tablename__ = "flag_changes"
+    flag_id: Mapped[str] = mapped_column(IdType, ForeignKey("flags.id"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # the flag's, after it
+    at: Mapped[datetime]
+    actor: Mapped[str]
+    what: Mapped[str]  # "opened", "reopened", "resolved", "expired", "changed"
+    before: Mapped[str | None]
+    after: Mapped[str]
+    reason: Mapped[str | None]
+    detail: Mapped[dict[str, Any] | None]
+
+
+class AssessmentRow(Base):
+    """What the stored numbers say of a full variant: its grade, why it flickers, what changed. `content` is the whole of it."""
+
+    __tablename__ = "assessments"
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
+    build_line: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    board: Mapped[str] = mapped_column(primary_key=True)
+    subject_key: Mapped[str]
+    kernel: Mapped[str]
+    build: Mapped[str]  # the newest of the line that was assessed; the columns below are of it
+    build_sequence: Mapped[int] = mapped_column(BigInteger)
+    job_id: Mapped[str] = mapped_column(IdType)  # the last one that was assessed with it
+    stability: Mapped[str]
+    sharpness: Mapped[str]
+    hollow: Mapped[bool]
+    cause: Mapped[str]
+    change: Mapped[str | None]  # against the build before; null: there is none
+    failures: Mapped[int]
+    runs: Mapped[int]
+    predicted: Mapped[float | None]  # failures per seed
+    seeds: Mapped[int]  # looked at
+    content: Mapped[dict[str, Any]]
+    policy: Mapped[str]
+    version: Mapped[int]
+    assessed_at: Mapped[datetime]
+    __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"), Index("ix_assessments_subject", "subject_key"))

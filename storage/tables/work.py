@@ -84,6 +84,7 @@ class JobRow(Base):
         Index("ix_jobs_test", "test_key", "id"),
         Index("ix_jobs_subject", "subject_key", "id"),
         Index("ix_jobs_build", "build", "id"),
+        Index("ix_jobs_variant", "test_key", "build_line", "arch", "board", "id"),
     )
 
 
