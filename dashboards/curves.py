@@ -81,7 +81,7 @@ _LABELS = {
 def trend(curve: Curve) -> Options:
     """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with a band where it changed."""
     edges = [edge for point in curve.points for edge in (point.low, point.high) if edge is not None and edge > 0] or [1.0]
-    low, high = 10.0 ** math.floor(math.log10(min(edges)) - 0.02), 10.0 ** math.ceil(math.log10(max(edges)) + 0.02)
+    low, high = 10.0 ** math.floor(math.log10(min(edges)) - 0.05), 10.0 ** math.ceil(math.log10(max(edges)) + 0.05)
     rows = [(place, point) for place, point in enumerate(curve.points) if point.mean is not None]
     whiskers = [[place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))] for place, point in rows]
     noun = "build" if curve.over == "builds" else "day"

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 from dashboards import proofs, urls, words
 from dashboards.lines import shape_of, tolerance_of
 from dashboards.proofs import Proof
-from storage import audit, catalogue, flags
+from storage import catalogue, flags
 from storage.encoding import timestamp
 from storage.states import FlagKind, FlagState
 
+_SAID_APART = ("reason", "check")
 FILTERS = ("kind", "state", "test", "job")
-MOST_DEEDS = 50
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,14 @@ class FlagsView:
 
 @dataclass(frozen=True)
 class Deed:
-    """What someone did about a finding."""
+    """What happened to a finding: opened, reopened, resolved, expired, or changed by someone."""
 
     at: str
     age: str
     actor: str
-    changes: tuple[tuple[str, str], ...]
+    what: str
+    reason: str
+    details: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,10 @@ def listed(session: Session, filters: Mapping[str, str], cursor: str | None, lim
 
 def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     """The page of a finding; None when there is none of that id."""
-    flag = flags.get(session, flag_id)
+    flag = flags.look(session, flag_id)
     if flag is None:
         return None
     test = catalogue.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
-    deeds = audit.list_(session, audit.AuditFilter(subject=flag_id), limit=MOST_DEEDS).items
     shown = line(flag, test, now)
     facts = [("build", flag["build"]), ("line, arch, board", shown.variant), ("tolerance", shown.tolerance)]
     facts += [("opened", _at(flag["opened_at"])), ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}")]
@@ -125,7 +126,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         facts=tuple(facts),
         proof=proofs.read(flag["evidence"]),
         evidence=flag["evidence"],
-        history=tuple(_deed(each, now) for each in deeds),
+        history=tuple(_deed(each, now) for each in flag["history"]),
         version=flag["version"],
         change_url=urls.change_flag(flag_id),
         expires_day=(flag["expires_at"] or "")[:10],
@@ -165,8 +166,9 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
 
 
 def _deed(entry: Mapping[str, Any], now: datetime) -> Deed:
-    changes = tuple((proofs.label(name), "none" if value is None else proofs.text(value)) for name, value in (entry["detail"] or {}).items())
-    return Deed(entry["at"], _age(entry["at"], now), entry["actor"], changes)
+    detail = {name: value for name, value in (entry["detail"] or {}).items() if name not in _SAID_APART and value is not None}
+    told = tuple((proofs.label(name), proofs.text(value)) for name, value in detail.items())
+    return Deed(entry["at"], _age(entry["at"], now), entry["actor"], entry["what"], entry["reason"] or "", told)
 
 
 def _age(moment: str, now: datetime) -> str:

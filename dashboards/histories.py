@@ -24,6 +24,7 @@ from storage.variants import Variant, jobs_of
 FILTERS = ("kernel",)
 CHOICES = ("line", "arch", "board", "output", "metric", "over")
 MOST_FLAGS = 20
+_QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 MOST_BUILDS = 40
 """Builds in the table of a page; all that were looked at are in the API's answer."""
 
@@ -124,12 +125,13 @@ class FactorLine:
 
 @dataclass(frozen=True)
 class StepLine:
-    """What became of the kernel from one build to the next."""
+    """What became of the kernel from one build to the next; `telling`: its state is another one."""
 
     before: str
     after: str
     change: str
     verdict: str
+    telling: bool
     words: str
 
 
@@ -309,7 +311,7 @@ def _row_line(row: Mapping[str, Any]) -> RowLine:
 
 def _step_line(step: Mapping[str, Any]) -> StepLine:
     change = Change(step["change"])
-    return StepLine(step["before"], step["after"], words.CHANGES[change], words.CHANGE_VERDICTS[change], step["words"])
+    return StepLine(step["before"], step["after"], words.CHANGES[change], words.CHANGE_VERDICTS[change], change not in _QUIET, step["words"])
 
 
 def _interval(rate: Mapping[str, Any]) -> Interval:

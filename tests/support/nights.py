@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def row(seed: int, *, wrong: bool, within: bool, bits: str, device: str = "lab-1
     """A result row whose digests are of `bits`."""
     found = seeded.row(seed, wrong=wrong, within=within)
     for output, entry in found["outputs"].items():
-        entry["digest"] = f"{hash((bits, output, seed)) & 0xFFFFFFFFFFFFFFFF:016x}"
+        entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
     return found | {"device": device, "position": position, "host_run": new_id()}
 
 
