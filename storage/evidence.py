@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from gonogo.diagnoses import beside
 from gonogo.selections import KERNEL, Selection, is_selection
 from gonogo.tolerances import for_output
 from gonogo.verdicts import Explanation, Verdict
-from storage import stages
+from storage import sick_devices, stages
 from storage.flags import Finding
 from storage.states import FlagKind
 from storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
@@ -72,24 +72,45 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
     if job.reference is not None:
         return []
     pairs = {Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance, Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight}
-    counts = job.counts if job.kernel != KERNEL else _iterations_with(session, job.id, [verdict.value for verdict in pairs])
-    return [_finding(session, job, verdict, kind, counts[verdict.value]) for verdict, kind in pairs.items() if counts.get(verdict.value)]
+    sick = sick_devices.now(session)
+    counts: Mapping[str, int] = job.counts
+    if job.kernel == KERNEL:
+        counts = _iterations_with(session, job.id, [verdict.value for verdict in pairs], sick)
+    elif sick and any(counts.get(verdict.value) for verdict in pairs):
+        counts = _seeds_with(session, job.id, [verdict.value for verdict in pairs], sick)
+    return [
+        _finding(session, job, verdict, kind, counts[verdict.value], sick) for verdict, kind in pairs.items() if counts.get(verdict.value)
+    ]
 
 
-def _iterations_with(session: Session, job_id: str, verdicts: list[str]) -> dict[str, int]:
+def _seeds_with(session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]) -> dict[str, int]:
+    """How many (seed, repeat) got each of these verdicts on a device that is well: a sick one says nothing of a test."""
+    table = SeedResultRow
+    pairs = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id, table.seed_verdict.in_(verdicts))
+    found = pairs.where(_well(sick)).distinct().subquery()
+    return dict(session.execute(select(found.c.seed_verdict, func.count()).group_by(found.c.seed_verdict)).all())
+
+
+def _well(sick: frozenset[str]) -> ColumnElement[bool]:
+    device = SeedResultRow.device
+    return device.is_(None) | device.not_in(sick) if sick else true()
+
+
+def _iterations_with(session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]) -> dict[str, int]:
     """In how many iterations of a selection some test got each of these verdicts: an iteration's own is that of its worst test."""
     table = SeedResultRow
     query = select(table.verdict, func.count(table.seed.distinct())).where(table.job_id == job_id, table.outcome.is_not(None))
+    query = query.where(_well(sick))
     return dict(session.execute(query.where(table.verdict.in_(verdicts)).group_by(table.verdict)).all())
 
 
-def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, seeds: int) -> Finding:
+def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, seeds: int, sick: frozenset[str]) -> Finding:
     table = SeedResultRow
     hollow = kind is FlagKind.passes_by_tolerance
     size = func.coalesce(table.budget_ratio if hollow else table.tolerance_ratio, 0.0)
     # of a selection the arrays' own outputs, not the entries of the tests, which have no numbers
     of_verdict = table.verdict == verdict.value if job.kernel == KERNEL else table.seed_verdict == verdict.value
-    query = select(table).where(table.job_id == job.id, of_verdict)
+    query = select(table).where(table.job_id == job.id, of_verdict, _well(sick))
     if hollow:
         query = query.where(table.explanation == Explanation.unexplained.value)
     row = session.scalars(query.order_by(size.desc(), table.seed, table.repeat, table.output).limit(1)).first()
@@ -130,20 +151,21 @@ def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[
 
 
 def check_line(
-    canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str, reference: str | None = None
+    canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str, reference: str | None = None, seeds: int = 1,
+    repeats: int = 1,
 ) -> str:
-    """The shell command that runs one seed of a test again on the reader's own machine.
+    """The shell command that runs `seeds` seeds of a test from `seed` on, one by default, again on the reader's own machine.
 
     Of a tolerance that differs between outputs it takes the one of the output in question: the command has no flags for the others.
     """
     if is_selection(canonical):
-        return _selection_line(Selection.parse(canonical), build=build, executor=executor, iteration=seed)
+        return _selection_line(Selection.parse(canonical), build, executor, seed, seeds, repeats)
     words = ["gonogo", "check", "--kernel", canonical["kernel"], "--shape", ",".join(str(n) for n in canonical["shape"]), "--build", build]
     if executor != "emulator":
         words += ["--executor", executor]
     if reference is not None:
         words += ["--reference-build", reference]
-    words += ["--seeds", "1", "--seed-start", str(seed)]
+    words += ["--seeds", str(seeds), "--seed-start", str(seed), *(["--repeats", str(repeats)] if repeats > 1 else [])]
     if "epsilon" in canonical:
         words += ["--epsilon", repr(canonical["epsilon"])]
     tolerance = for_output(canonical.get("tolerance", {}), output)
@@ -155,8 +177,8 @@ def check_line(
     return shlex.join(words)
 
 
-def _selection_line(selection: Selection, *, build: str, executor: str, iteration: int) -> str:
-    """The same for one iteration of a selection."""
+def _selection_line(selection: Selection, build: str, executor: str, iteration: int, seeds: int, repeats: int) -> str:
+    """The same for iterations of a selection."""
     words = ["gonogo", "check", "--executor", executor, "--build", build]
     for flag, value in (("--suite", selection.suite), ("--filter", selection.filter)):
         if value is not None:
@@ -165,4 +187,5 @@ def _selection_line(selection: Selection, *, build: str, executor: str, iteratio
         words += ["--shuffle", "true" if selection.shuffle is True else str(selection.shuffle)]
     for stage in selection.stages or ():
         words += ["--stage", stage]
-    return shlex.join([*words, "--seeds", "1", "--seed-start", str(iteration)])
+    words += ["--seeds", str(seeds), "--seed-start", str(iteration), *(["--repeats", str(repeats)] if repeats > 1 else [])]
+    return shlex.join(words)

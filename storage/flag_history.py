@@ -26,7 +26,7 @@ def note(
         FlagChangeRow(
             flag_id=row.id, version=row.version, at=now, actor=actor, what=what, before=before, after=row.state, reason=reason,
             detail=detail,
-        )  # fmt: skip
+        )
     )
 
 

@@ -44,6 +44,12 @@ def due(
     return [Letter(row.id, row.topic, row.payload, row.tries) for row in session.scalars(query)]
 
 
+def claim(session: Session, letter_id: str) -> bool:
+    """Lock a letter until the transaction ends; False when it is ticked off already (another process was faster) or gone."""
+    row = session.get(OutboxRow, letter_id, with_for_update=True, populate_existing=True)
+    return row is not None and row.due_at is not None
+
+
 def delivered(session: Session, ids: list[str], *, now: datetime | None = None) -> None:
     """Tick off."""
     session.execute(update(OutboxRow).where(OutboxRow.id.in_(ids)).values(due_at=None, done_at=now or utcnow(), error=None))

@@ -118,6 +118,11 @@ def of_jobs(
 
 def samples(history: History, *, job: str | None = None) -> list[Sample]:
     """The runs as attribution takes them (of one job, if named). An iteration of a selection has seed None: nobody controls it."""
+    return of_runs(run for run in history.runs if job is None or run.job.id == job)
+
+
+def of_runs(runs: Iterable[Run]) -> list[Sample]:
+    """The same of chosen runs."""
     return [
         Sample(
             seed=None if run.job.selection else run.seed,
@@ -125,20 +130,34 @@ def samples(history: History, *, job: str | None = None) -> list[Sample]:
             device=run.device or "",
             build=run.job.build,
             context=run.job.context,
-            host_run=run.host_run or f"{run.job.id}",
+            host_run=run.host_run or run.job.id,
             position=run.position or 0,
             digest=run.digest,
             outcome=outcome_of(run.verdict, run.green),
         )
-        for run in history.runs
-        if job is None or run.job.id == job
+        for run in runs
     ]
 
 
 def ratios(history: History) -> list[float | None]:
-    """The tolerance_ratio of every run that was judged, for gonogo.flakiness.tails.tail; None: no number (NaN). Hangs, crashes and errors
-    have no outputs and are left out."""
-    return [run.ratio for run in history.runs if run.digests or run.ratio is not None]
+    """The tolerance_ratio of every distinct run that was judged, for gonogo.flakiness.tails.tail; None: no number (NaN)."""
+    return ratios_of(distinct(history.runs))
+
+
+def ratios_of(runs: Iterable[Run]) -> list[float | None]:
+    """The same of chosen runs. Hangs, crashes and errors have no outputs and are left out."""
+    return [run.ratio for run in runs if run.digests or run.ratio is not None]
+
+
+def distinct(runs: Iterable[Run]) -> list[Run]:
+    """Each (seed, digest) once: the same seed that gives the same bits, in another job or on another build, is the same observation, and
+    counted twice would make a history of eight seeds look like one of hundreds. Runs without a digest, and iterations, are all kept."""
+    found: dict[Any, Run] = {}
+    for run in runs:
+        digest = None if run.job.selection else run.digest
+        key = (run.job.id, run.seed, run.repeat) if digest is None else (run.seed, digest, run.verdict)
+        found.setdefault(key, run)
+    return list(found.values())
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:

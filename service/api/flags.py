@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
 from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
-from storage import audit, flag_changes
+from storage import flag_changes
 from storage import flags as stored
 from storage.states import FlagKind, FlagState
 
 router = make_router("flags")
 MAX_REASON = 2000
+
+
+def _is_text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
 
 
 class FlagOut(BaseModel):
@@ -43,6 +52,25 @@ class FlagOut(BaseModel):
     expires_at: str | None
 
 
+class FlagEntry(BaseModel):
+    """One change of a flag; `actor` is a token's name, or `background` for what follows from numbers and times."""
+
+    version: int
+    at: str
+    actor: str
+    what: Literal["opened", "reopened", "resolved", "expired", "changed"]
+    before: FlagState | None
+    after: FlagState
+    reason: str | None
+    detail: dict[str, Any] | None
+
+
+class FlagWithHistory(FlagOut):
+    """A flag and what happened to it, newest first."""
+
+    history: list[FlagEntry]
+
+
 class FlagPage(BaseModel):
     """A page of flags, newest first."""
 
@@ -51,11 +79,14 @@ class FlagPage(BaseModel):
 
 
 class FlagChange(Strict):
-    """What to change; what is left out stays. A flag is reopened by the job that finds it again, not by hand."""
+    """What to change; what is left out stays. A flag is reopened by the job that finds it again, not by hand: a person sets a resolved one
+    to `open`. What expires is an acknowledgement: the flag is then open again."""
 
     state: Literal["open", "acknowledged", "resolved"] = Field("open")
     owner: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
+    expires: Moment | None = Field(None, description="RFC 3339 with a time zone; of an acknowledgement only")
+    version: int | None = Field(None, ge=1, description="refused with 409 where the flag has another one by now")
 
 
 @router.get("/flags", responses={200: {"model": FlagPage}}, response_class=Response, summary="List flags, newest first")
@@ -74,25 +105,30 @@ def list_flags(
         return answer_page(stored.list_(session, kind=kind, state=state, test=test, job=job, limit=limit, cursor=cursor))
 
 
-@router.get("/flags/{flag_id}", responses={200: {"model": FlagOut}}, response_class=Response, summary="Look at a flag")
+@router.get("/flags/{flag_id}", responses={200: {"model": FlagWithHistory}}, response_class=Response, summary="Look at a flag")
 def look(context: Ctx, _who: Reader, flag_id: str) -> Response:
-    """With its evidence."""
+    """With its evidence, and its newest 200 changes."""
     with context.reading() as session:
-        flag = stored.get(session, flag_id)
+        flag = stored.look(session, flag_id)
     if flag is None:
         raise missing("flag", flag_id)
     return answer(flag)
 
 
-@router.patch("/flags/{flag_id}", responses={200: {"model": FlagOut}}, response_class=Response, summary="Take on or close a flag")
+@router.patch(
+    "/flags/{flag_id}", responses={200: {"model": FlagWithHistory}}, response_class=Response, summary="Take on, close or open a flag"
+)
 def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Response:
-    """Sets any of state, owner and reason."""
+    """Sets any of state, owner, reason and expires; `version` makes it conditional."""
     fields = body.model_dump(exclude_unset=True)
+    version = fields.pop("version", None)
     if not fields:
-        raise BadField("body", {}, "nothing to change", limit="any of state, owner, reason")
+        raise BadField("body", {}, "nothing to change", limit="any of state, owner, reason, expires")
     with context.session() as session:
-        flag = flag_changes.change(session, flag_id, fields)
-        if flag is None:
-            raise missing("flag", flag_id)
-        audit.record(session, actor=who.actor, action="flag.changed", subject=flag_id, detail=fields)
+        try:
+            flag = flag_changes.change(session, flag_id, fields, actor=who.actor, version=version)
+        except flag_changes.Outdated as problem:
+            raise BadField("version", problem.given, "the flag was changed since", limit=problem.found, status=409) from problem
+    if flag is None:
+        raise missing("flag", flag_id)
     return answer(flag)

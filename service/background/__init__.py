@@ -1,10 +1,11 @@
-"""`gonogo background`: dispatcher, ingest, reaper and delivery in one process; any number of copies may run."""
+"""`gonogo background`: dispatcher, ingest, reaper, assessment and delivery in one process; any number of copies may run."""
 
 from __future__ import annotations
 
 import threading
 
 from service.background import delivery, dispatcher, ingest
+from service.background.assess import Assessor
 from service.background.consumer import Consumer, recover
 from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
@@ -51,6 +52,7 @@ def _work(core: Core) -> None:
     roles = [
         Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
+        Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
     ]

@@ -10,6 +10,7 @@ from typing import Any
 from service.background.core import Core, log
 from service.background.dispatcher import TOPICS as DISPATCHED
 from storage import outbox
+from storage.closing import ASSESS
 from storage.encoding import utcnow
 
 Handler = Callable[[Core, Mapping[str, Any]], None]
@@ -23,7 +24,7 @@ HANDLERS: dict[str, Handler] = {}
 
 def run_once(core: Core) -> int:
     """Deliver what is due; the number of letters ticked off."""
-    letters = core.reading(lambda session: outbox.due(session, but=DISPATCHED))
+    letters = core.reading(lambda session: outbox.due(session, but=(*DISPATCHED, ASSESS)))
     done: list[str] = []
     for letter in letters:
         handler = HANDLERS.get(letter.topic)

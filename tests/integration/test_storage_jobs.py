@@ -172,7 +172,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, "words of seed 1")
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
-        assert [letter.topic for letter in outbox.due(current)] == ["job.created", "flag.opened", "job.finished"]
+        assert [letter.topic for letter in outbox.due(current)] == ["job.created", "flag.opened", "assess", "job.finished"]
     assert (flag["kind"], flag["test_key"], flag["build_line"], flag["jobs"]) == ("passes_by_tolerance", "v1-test", "emulator", 1)
     proof = flag["evidence"]
     assert (proof["seed"], proof["output"], proof["seeds"], proof["of"]) == (1, "dx", 2, 3)
