@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboards import words
 from dashboards.charts import AXIS, Options
+from gonogo.verdicts import Verdict
 
 _FLOOR = 1e-300
 
@@ -60,7 +61,8 @@ def read(trend: Mapping[str, Any], output: str) -> Curve | None:
     noun = "build" if over == "builds" else "day"
     least, most = words.number(min(means)), words.number(max(means))
     spread = f"is {most}" if least == most else f"lies between {least} and {most}"
-    summary = f"{output}: the mean {label(metric)} of {words.count(len(known), noun)} {spread}. {_first_up(trend['numbers'][output]['words'])}."
+    changed = _first_up(trend["numbers"][output]["words"])
+    summary = f"{output}: the mean {label(metric)} of {words.count(len(known), noun)} {spread}. {changed}."
     return Curve(output, metric, over, points, changes, summary)
 
 
@@ -119,7 +121,7 @@ def trend(curve: Curve) -> Options:
 
 def _marks(curve: Curve, rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool) -> Options:
     """The means of the points where some run failed, or of those where none did: apart by shape and colour."""
-    looks = words.MARKS[words.Verdict.fail if failed else words.Verdict.pass_]
+    looks = words.mark(Verdict.fail if failed else Verdict.pass_)
     data = [
         [place, _short(max(low, point.mean or _FLOOR)), point.name, point.seeds, _short(point.mean), _short(point.low), _short(point.high),
          f"{point.failures} of {point.runs}"]

@@ -151,7 +151,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         kernel=flag["kernel"],
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
-        test_url=urls.test(flag["test_key"], variant),
+        test_url=urls.history(flag["test_key"], variant),
         build=flag["build"],
         variant=words.variant(flag["build_line"], flag["arch"], flag["board"]),
         owner=flag["owner"],
@@ -160,7 +160,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         job_url=urls.job(flag["last_job"]),
         opened_at=flag["opened_at"],
         updated_at=flag["updated_at"],
-        age=_age(flag["updated_at"], now),
+        age=words.since(flag["updated_at"], now),
         expires_at=flag["expires_at"],
     )
 
@@ -168,11 +168,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
 def _deed(entry: Mapping[str, Any], now: datetime) -> Deed:
     detail = {name: value for name, value in (entry["detail"] or {}).items() if name not in _SAID_APART and value is not None}
     told = tuple((proofs.label(name), proofs.text(value)) for name, value in detail.items())
-    return Deed(entry["at"], _age(entry["at"], now), entry["actor"], entry["what"], entry["reason"] or "", told)
-
-
-def _age(moment: str, now: datetime) -> str:
-    return words.ago((now - datetime.fromisoformat(moment)).total_seconds())
+    return Deed(entry["at"], words.since(entry["at"], now), entry["actor"], entry["what"], entry["reason"] or "", told)
 
 
 def _at(moment: str) -> str:

@@ -10,59 +10,23 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import curves, findings, urls, words
+from dashboards.catalogues import Badge, badges
 from dashboards.curves import Curve
 from dashboards.findings import FindingLine
 from dashboards.lines import Count, counts, noun_of, shape_of, tolerance_of
 from dashboards.proofs import percent, rate_words
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
-from storage import catalogue, flags, standing, test_specs, trends
-from storage.catalogue import TestRecord
+from storage import flags, standing, test_specs, trends
+from storage.build_series import METRICS
 from storage.encoding import timestamp
 from storage.variants import Variant, jobs_of
 
-FILTERS = ("kernel",)
-CHOICES = ("line", "arch", "board", "output", "metric", "over")
+CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
 MOST_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 MOST_BUILDS = 40
 """Builds in the table of a page; all that were looked at are in the API's answer."""
-
-
-@dataclass(frozen=True)
-class TestLine:
-    """A test in the list; `verdict` is that of its last job."""
-
-    __test__ = False  # pytest: not a test case
-
-    key: str
-    url: str
-    kernel: str
-    shape: str
-    tolerance: str
-    variants: tuple[str, ...]
-    flags: int
-    flags_url: str
-    job_url: str | None
-    build: str | None
-    state_words: str
-    verdict: str | None
-    at: str | None
-    age: str
-
-
-@dataclass(frozen=True)
-class TestsView:
-    """A page of the list of tests; `next_url` leads on, or is None."""
-
-    __test__ = False  # pytest: not a test case
-
-    items: tuple[TestLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    start: str
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -76,19 +40,13 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Badge:
-    """A grade: its word, the verdict whose looks it takes, and what it means."""
-
-    word: str
-    verdict: str
-    sentence: str
-
-
-@dataclass(frozen=True)
 class BuildLine:
     """A test on one build."""
 
     build: str
+    url: str
+    """The page with the grade of that build."""
+    chosen: bool
     seeds: int
     jobs: int
     counts: tuple[Count, ...]
@@ -186,14 +144,6 @@ class TestView:
     at: str | None
 
 
-def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, start: str, now: datetime) -> TestsView:
-    """A page of tests, the latest submitted first. Raises storage.paging.BadCursor."""
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = catalogue.tests(session, limit=limit, cursor=cursor or None, **given)
-    next_url = urls.tests(given, cursor=page.next) if page.next else None
-    return TestsView(tuple(_test_line(each, now) for each in page.items), given, page.next, next_url, start, timestamp(now))
-
-
 def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> TestView | None:
     """The page of a test, of the variant that the query names as far as it exists, else the one that ran last; None: no such test."""
     test = test_specs.get(session, key)
@@ -206,10 +156,10 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
     about: dict[str, Any] = {
         "key": key, "subject_key": test["subject_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical), "noun": noun_of(canonical), "jobs_url": urls.jobs({"test": key}), "at": timestamp(now),
-        "variants": tuple(Choice(_words(each), urls.test(key, _named(each)), each == variant) for each in variants),
+        "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
     }  # fmt: skip
     if variant is None:
-        return TestView(**about, **_NOTHING, links={}, twin=urls.test(key, twin=True))
+        return TestView(**about, **_NOTHING, links={}, twin=urls.history(key, twin=True))
     return TestView(**about, **_judged(session, variant, wanted, canonical, now))
 
 
@@ -222,48 +172,55 @@ _NOTHING: dict[str, Any] = {
 
 def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canonical: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Everything of a page that needs runs."""
-    found, jobs, here = standing.read(session, variant), jobs_of(session, variant), _named(variant)
+    found, jobs, here = standing.read(session, variant, build=wanted.get("build")), jobs_of(session, variant), _named(variant)
     builds = standing.builds(jobs)
-    metric = wanted.get("metric") if wanted.get("metric") in trends.METRICS else trends.DEFAULT_METRIC
+    metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric)).to_json()
     outputs = sorted(trend["numbers"])
     output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, outputs)
-    chosen = {**here, "output": output, "metric": str(metric), "over": over}
+    chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
     cause, raised = found.attribution, flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items
     of_variant = [flag for flag in raised if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())]
 
     def choices(name: str, values: Sequence[str], said: Mapping[str, str]) -> tuple[Choice, ...]:
         return tuple(
-            Choice(said.get(each, each), urls.test(variant.test_key, {**chosen, name: each}), each == chosen[name]) for each in values
+            Choice(said.get(each, each), urls.history(variant.test_key, {**chosen, name: each}), each == chosen[name]) for each in values
         )
 
     return {
         "variant": here,
-        "variant_words": _words(variant),
-        "badges": _badges(found.grade),
+        "variant_words": words.variant_of(variant),
+        "badges": badges(found.grade),
         "build": found.build,
         "grade_words": tuple(found.grade["words"].split("; ")),
         "failures": _interval(found.grade["failures"]),
-        "assessed": f"assessed {_age(found.at, now)}, from {found.looked['words']}" if found.at else f"from {found.looked['words']}",
-        "builds": tuple(_build_line(each, now) for each in builds[:MOST_BUILDS]),
+        "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}" if found.at else f"from {found.looked['words']}",
+        "builds": tuple(
+            _build_line(each, urls.history(variant.test_key, {**chosen, "build": each["build"]}), each["build"] == found.build, now)
+            for each in builds[:MOST_BUILDS]
+        ),
         "more_builds": max(0, len(builds) - MOST_BUILDS),
-        "cause": words.CAUSES.get(cause["cause"], cause["cause"]),
+        "cause": words.CAUSES[cause["cause"]],
         "cause_sentence": Cause(cause["cause"]).sentence,
         "cause_words": cause["words"],
-        "factors": tuple(FactorLine(words.CAUSES.get(each["cause"], each["cause"]), each["holds"], each["words"]) for each in cause["findings"]),
+        "factors": tuple(FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"]) for each in cause["findings"]),
         "contexts": tuple(_row_line(each) for each in cause["contexts"]),
         "devices": tuple(_row_line(each) for each in cause["devices"]),
         "curve": curves.read(trend, output) if output else None,
         "outputs": choices("output", outputs, {}),
-        "metrics": choices("metric", trends.METRICS, {each: curves.label(each) for each in trends.METRICS}),
+        "metrics": choices("metric", METRICS, {each: curves.label(each) for each in METRICS}),
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
         "changes": tuple(f"{name}: {each['words']}" for name in outputs for each in trend["numbers"][name]["changes"]),
         "rate_changes": trend["rates"]["words"],
         "steps": tuple(_step_line(each) for each in reversed(trend["steps"])),
         "flags": tuple(findings.line(flag, canonical, now) for flag in of_variant),
-        "links": {name: urls.of_test(variant.test_key, name, here) for name in ("attribution", "changes", "comparison")},
-        "twin": urls.test(variant.test_key, chosen, twin=True),
+        "links": {
+            "attribution": urls.of_test(variant.test_key, "attribution", {**here, "build": found.build}),
+            "changes": urls.of_test(variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}),
+            "comparison": urls.of_test(variant.test_key, "comparison", here),
+        },
+        "twin": urls.history(variant.test_key, chosen, twin=True),
     }
 
 
@@ -278,18 +235,11 @@ def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
     return max(outputs, key=interest) if outputs else ""
 
 
-def _badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
-    found = [Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]]) for axis in ("stability", "sharpness")]
-    if grade["hollow"]:
-        found.append(Badge("hollow", "pass_by_tolerance", "Green, and rounding does not explain the error, on this build."))
-    if grade["latent"]:
-        found.append(Badge("will flake", "suspect", "Green, and the tail of its errors foretells failures: a latent flake."))
-    return tuple(found)
-
-
-def _build_line(build: Mapping[str, Any], now: datetime) -> BuildLine:
+def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
     return BuildLine(
         build=build["build"],
+        url=url,
+        chosen=chosen,
         seeds=build["seeds"],
         jobs=build["jobs"],
         counts=counts(build["counts"], max(build["seeds"], 1)),
@@ -298,7 +248,7 @@ def _build_line(build: Mapping[str, Any], now: datetime) -> BuildLine:
         lost=_interval(build["infrastructure"]),
         job_url=urls.job(build["last_job"]),
         at=build["last_at"],
-        age=_age(build["last_at"], now),
+        age=words.since(build["last_at"], now),
     )
 
 
@@ -311,32 +261,13 @@ def _row_line(row: Mapping[str, Any]) -> RowLine:
 
 def _step_line(step: Mapping[str, Any]) -> StepLine:
     change = Change(step["change"])
-    return StepLine(step["before"], step["after"], words.CHANGES[change], words.CHANGE_VERDICTS[change], change not in _QUIET, step["words"])
+    looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
+    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, step["words"])
 
 
 def _interval(rate: Mapping[str, Any]) -> Interval:
     share = rate["failures"] / rate["runs"] if rate["runs"] else None
     return Interval(rate_words(rate), share, rate["low"], rate["high"])
-
-
-def _test_line(test: TestRecord, now: datetime) -> TestLine:
-    variants = tuple(_words(each) for each in test.variants)
-    return TestLine(
-        key=test.key,
-        url=urls.test(test.key),
-        kernel=test.kernel,
-        shape=shape_of(test.canonical),
-        tolerance=tolerance_of(test.canonical),
-        variants=variants,
-        flags=test.open_flags,
-        flags_url=urls.flags({"test": test.key}),
-        job_url=urls.job(test.job) if test.job else None,
-        build=test.build,
-        state_words=words.STATES.get(test.state or "", "never run"),
-        verdict=test.verdict,
-        at=timestamp(test.at),
-        age=_age(timestamp(test.at), now),
-    )
 
 
 def _named(variant: Variant) -> dict[str, str]:
@@ -345,11 +276,3 @@ def _named(variant: Variant) -> dict[str, str]:
 
 def _of_variant(wanted: Mapping[str, str]) -> dict[str, str]:
     return {name: wanted[name] for name in ("line", "arch", "board") if name in wanted}
-
-
-def _words(variant: Variant) -> str:
-    return words.variant(variant.build_line, variant.arch, variant.board)
-
-
-def _age(moment: str | None, now: datetime) -> str:
-    return "" if moment is None else words.ago((now - datetime.fromisoformat(moment)).total_seconds())

@@ -77,7 +77,7 @@ def percent(share: float | None) -> str:
 def text(value: Any) -> str:
     """A value of the evidence in one line: numbers with three digits, digests shortened, rates in words."""
     if isinstance(value, Mapping):
-        if _RATE <= value.keys():
+        if value.keys() >= _RATE:
             return rate_words(value)
         return ", ".join(f"{label(str(name))} {text(each)}" for name, each in value.items() if each is not None)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -95,7 +95,7 @@ def text(value: Any) -> str:
 def _table(name: str, value: Any) -> ProofTable | None:
     """Lists of objects, and objects of objects (their names become the first column), are tables."""
     if isinstance(value, Mapping) and value and all(isinstance(each, Mapping) for each in value.values()):
-        rows = [{"": key, **each} for key, each in value.items()] if not any(_RATE <= each.keys() for each in value.values()) else [
+        rows = [{"": key, **each} for key, each in value.items()] if not any(each.keys() >= _RATE for each in value.values()) else [
             {"": key, "rate": each} for key, each in value.items()
         ]
     elif isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(each, Mapping) for each in value):

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
-from dashboards import commands, findings, histories, urls
+from dashboards import catalogues, commands, findings, histories, urls
 from storage.paging import BadCursor
 
 
@@ -34,9 +34,9 @@ def add(
 ) -> None:
     """Adds the routes. They only read; what changes a flag is the API's. limit: how long a list is, from what was asked for."""
 
-    def tests(query: Mapping[str, str]) -> histories.TestsView:
+    def tests(query: Mapping[str, str]) -> catalogues.TestsView:
         with reading() as session:
-            return histories.listed(session, query, query.get("cursor"), limit(query.get("limit")), commands.START, now())
+            return catalogues.listed(session, query, query.get("cursor"), limit(query.get("limit")), commands.START, now())
 
     def flags(query: Mapping[str, str]) -> findings.FlagsView:
         with reading() as session:

@@ -34,12 +34,12 @@ def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
     return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
 
 
-def tests(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def catalogue(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
     """The list of tests."""
     return (f"{TESTS}.json" if twin else TESTS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def test(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
     """A test's page, for one of its variants (line, arch, board), an output and a statistic."""
     return f"{TESTS}/{_part(key)}{'.json' if twin else ''}" + _query(chosen or {})
 

@@ -178,7 +178,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         error=found.error,
         test=found.canonical,
         test_key=found.test_key,
-        test_url=urls.test(found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}),
+        test_url=urls.history(found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}),
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,

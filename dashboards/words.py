@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
 from storage.states import DeviceHealth, DeviceState, FlagKind, FlagState, JobState
+from storage.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,16 @@ CHANGE_VERDICTS: dict[str, str] = {
 def variant(line: str, arch: str, board: str) -> str:
     """Where a test was run, in one line."""
     return f"{line} · {arch} · {board}"
+
+
+def variant_of(each: Variant) -> str:
+    """The same of a stored variant."""
+    return variant(each.build_line, each.arch, each.board)
+
+
+def since(moment: str | None, now: datetime) -> str:
+    """How long ago a stored time is; "" for none."""
+    return "" if moment is None else ago((now - datetime.fromisoformat(moment)).total_seconds())
 
 
 def mark(verdict: str | None) -> Mark:

@@ -1,4 +1,4 @@
-"""How a test stands on one variant: grade and attribution, as assessed in the background or, where that is missing or old, from its seeds."""
+"""How a test stands on a variant: grade and attribution, as assessed in the background or, where that is missing or old, from its seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness import grades
 from gonogo.flakiness.attribution import attribute
-from gonogo.flakiness.rates import Rate, rate, rate_of
-from gonogo.flakiness.tails import tail
+from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.verdicts import Verdict
-from storage import samples
+from storage import assessments, samples
 from storage.encoding import timestamp
-from storage.variants import JobFacts, Variant, failures_of, jobs_of, variants_of
+from storage.samples import Looked
+from storage.variants import JobFacts, Variant, jobs_of, variants_of
+
+NOTHING = Looked(0, 0, 0, False)
 
 _GREEN = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
 
@@ -44,20 +46,31 @@ def variants(session: Session, key: str) -> tuple[Variant, ...]:
 
 
 def read(session: Session, variant: Variant, *, build: str | None = None) -> Standing:
-    """Grade and attribution of a variant; of one of its builds, if named."""
-    return _computed(session, variant, build)
+    """Grade and attribution of the newest build of a variant, or of the one that is named.
+
+    The stored assessment where it has seen the newest job of that build; else it is computed here from the newest seeds (bounded), by the
+    same function that the background uses.
+    """
+    stored = assessments.get(session, variant)
+    jobs = jobs_of(session, variant)
+    wanted = build or newest_build(jobs)
+    own = [job for job in jobs if job.build == wanted] or list(jobs_of(session, variant, build=wanted, limit=1) if wanted else ())
+    newest = max((job.id for job in own), default=None)
+    if stored is not None and stored["build"] == wanted and newest is not None and stored["job"] >= newest:
+        content = stored["content"]
+        parts = content["grade"], content["attribution"], content["looked"]
+        return Standing(variant, wanted, *parts, "stored", stored["assessed_at"])
+    return _computed(session, variant, wanted, newest)
 
 
-def _computed(session: Session, variant: Variant, build: str | None) -> Standing:
-    history = samples.read(session, variant, build=build)
-    newest = build or newest_build(history.jobs)
-    runs = tuple(run for run in history.runs if run.job.build == newest)
-    graded = samples.History(variant, tuple(job for job in history.jobs if job.build == newest), runs, history.looked)
-    failures, _ = rate_of(each.outcome for each in samples.samples(graded))
-    foretold = tail(samples.ratios(graded)) if any(run.ratio is not None for run in runs) else None
-    grade = grades.grade(failures, foretold, {}, grades.hollow(run.verdict for run in runs))
-    found = attribute(samples.samples(history))
-    return Standing(variant, newest, grade.to_json(), found.to_json(), history.looked.to_json(), "computed", None)
+def _computed(session: Session, variant: Variant, build: str | None, job: str | None) -> Standing:
+    from storage import assessing  # loads numpy, which an API that finds everything assessed never needs
+
+    found = assessing.assess(session, job) if job is not None else None
+    if found is None:
+        unknown = grades.grade(rate(0, 0)).to_json(), attribute([]).to_json()
+        return Standing(variant, build, *unknown, NOTHING.to_json(), "computed", None)
+    return Standing(variant, build, found.grade.to_json(), found.attribution.to_json(), found.looked.to_json(), "computed", None)
 
 
 def newest_build(jobs: Sequence[JobFacts]) -> str | None:
@@ -78,8 +91,10 @@ def builds(jobs: Sequence[JobFacts]) -> list[dict[str, Any]]:
 
 def rates(jobs: Sequence[JobFacts]) -> dict[str, Any]:
     """{"failures", "infrastructure", "hollow"} of some jobs, each a rate with its interval, in plain JSON."""
-    failures, lost = failures_of(tuple(jobs))
-    return {"failures": failures.to_json(), "infrastructure": lost.to_json(), "hollow": _hollow(jobs).to_json()}
+    told = [samples.outcomes_of(job) for job in jobs]
+    lost = sum(each[Outcome.infrastructure] for each in told)
+    failures = samples.failures_of(jobs)
+    return {"failures": failures.to_json(), "infrastructure": rate(lost, lost + failures.runs).to_json(), "hollow": _hollow(jobs).to_json()}
 
 
 def _build(jobs: Sequence[JobFacts]) -> dict[str, Any]:

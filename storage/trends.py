@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.changes import Changes, number_changes, rate_changes
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.rates import rate
 from storage import build_series, test_specs
 from storage.build_series import METRICS, SEEDS_PER_BUILD, Point
 from storage.variants import JobFacts, Variant, jobs_of
+
+if TYPE_CHECKING:
+    from gonogo.flakiness.changes import Changes
 
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
@@ -25,7 +27,7 @@ Over = Literal["builds", "days"]
 
 @dataclass(frozen=True)
 class Trend:
-    """Points in order; per output the changes of the numbers, and those of the failure rate; and between builds what became of the kernel."""
+    """Points in order; the changes of each output's numbers, and of the failure rate; between builds what became of the kernel."""
 
     variant: Variant
     over: Over
@@ -52,6 +54,8 @@ class Trend:
 def read(session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC) -> Trend:
     """The trend of a variant. Rates are the test's own; numbers are its subject's on the same line and board, but for tolerance_ratio, so
     that a test that takes another tolerance keeps its past. Raises ValueError for a metric that isn't in METRICS."""
+    from gonogo.flakiness.changes import number_changes, rate_changes  # loads numpy, which the API starts without
+
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
     points = build_series.points(session, variant, by=by, metric=metric)
     if metric != OF_TOLERANCE:

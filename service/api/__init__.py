@@ -9,8 +9,27 @@ PREFIX = "/api/v1"
 
 def routers() -> list[APIRouter]:
     """Every router of the API, in the order of the documentation."""
-    from service.api import artifacts, attribution, audit, builds, changes, devices, diagnosis, events, flags, jobs, results, subjects, tests
-    from service.api import tokens, workers
+    from service.api import (
+        artifacts,
+        attribution,
+        audit,
+        builds,
+        changes,
+        devices,
+        diagnosis,
+        events,
+        flags,
+        jobs,
+        results,
+        subjects,
+        tests,
+        tokens,
+        workers,
+    )
 
-    nouns = (jobs, results, artifacts, events, diagnosis, tests, attribution, changes, subjects, flags, builds, devices, workers, tokens, audit)
+    nouns = (
+        *(jobs, results, artifacts, events, diagnosis),
+        *(tests, attribution, changes, subjects, flags),
+        *(builds, devices, workers, tokens, audit),
+    )
     return [noun.router for noun in nouns]

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from gonogo.flakiness.attribution import Cause
 from service.api.answers import Filter, answer, make_router
-from service.api.flakiness_schemas import Configuration, FactorOut, Looked, RateOut, SamplesOut, Source, VariantOut
+from service.api.flakiness_schemas import Configuration, FactorOut, Looked, RateOut, SampleOut, Source, VariantOut
 from service.api.tests import Arch, Board, Line, chosen, shape
 from service.context import Ctx, Reader
 from storage import samples as stored
@@ -20,7 +20,9 @@ MAX_SAMPLES = 500
 
 
 class AttributionOut(BaseModel):
-    """The cause with its words, every factor with its evidence, and the tables. `causes` are all that hold, `cause` among them first."""
+    """The cause with its words, every factor with its evidence, and the tables. `causes` are all that hold, `cause` among them first.
+
+    `samples`: the newest runs, newest first; `looked` says how many were read for the answer itself."""
 
     key: str
     variant: VariantOut
@@ -35,7 +37,7 @@ class AttributionOut(BaseModel):
     infrastructure: RateOut
     contexts: list[Configuration]
     devices: list[Configuration]
-    samples: SamplesOut
+    samples: list[SampleOut]
     looked: Looked
     assessed: Source
     policy: str
@@ -54,25 +56,23 @@ def attribution(
     build: Filter = None,
     samples: Annotated[int, Query(ge=0, le=MAX_SAMPLES, description="how many of the newest runs to list")] = 100,
 ) -> Response:
-    """Of one variant; without `line`, `arch` and `board` of the one that ran last. `build`: of the runs of that build only.
+    """Of one variant; without `line`, `arch` and `board` of the one that ran last. Of its newest build, or of the one that is named.
 
     `contexts` is the table of isolation against groups: pass rates with intervals, and the exact test of each row against `isolated`.
     """
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
         found = standing.read(session, variant, build=build)
-        history = stored.read(session, variant, build=build)
-    told = stored.samples(history)
-    newest = told[len(told) - samples :] if samples < len(told) else told
+        told = stored.samples(stored.read(session, variant, build=found.build, seeds=samples)) if found.build else []
     return answer(
         {
             "key": key,
             "variant": shape(variant),
             "variants": [shape(each) for each in variants],
-            "build": build,
+            "build": found.build,
             **found.attribution,
             "sentence": Cause(found.attribution["cause"]).sentence,
-            "samples": {"total": len(told), "items": [{**each._asdict(), "outcome": each.outcome.value} for each in reversed(newest)]},
+            "samples": [{**each._asdict(), "outcome": each.outcome.value} for each in reversed(told)],
             "looked": found.looked,
             "assessed": {"source": found.source, "at": found.at},
         }

@@ -14,6 +14,7 @@ from service.api.tests import Arch, Board, Line, chosen, shape
 from service.context import Ctx, Reader
 from service.problems import BadField
 from storage import trends
+from storage.build_series import METRICS
 
 router = make_router("tests")
 
@@ -49,15 +50,15 @@ def changes(
     arch: Arch = None,
     board: Board = None,
     over: trends.Over = "builds",
-    metric: Annotated[str | None, Query(json_schema_extra={"enum": list(trends.METRICS)})] = None,
+    metric: Annotated[str | None, Query(json_schema_extra={"enum": list(METRICS)})] = None,
 ) -> Response:
     """Over builds in their order, or over days (UTC). A change has the interval of its place, in the names of builds or days.
 
     Numbers are those of the subject, so that a test that takes another tolerance keeps its past; rates are the test's own.
     """
     wanted = trends.DEFAULT_METRIC if metric is None else metric
-    if wanted not in trends.METRICS:
-        raise BadField("metric", wanted, "no series of this statistic is kept", limit="one of " + ", ".join(trends.METRICS))
+    if wanted not in METRICS:
+        raise BadField("metric", wanted, "no series of this statistic is kept", limit="one of " + ", ".join(METRICS))
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
         found = trends.read(session, variant, over=over, metric=wanted)
@@ -65,10 +66,20 @@ def changes(
 
 
 @router.get(
-    "/tests/{key}/comparison", responses={200: {"model": ComparisonOut}}, response_class=Response, summary="Fixed between two builds, or masked?"
+    "/tests/{key}/comparison",
+    responses={200: {"model": ComparisonOut}},
+    response_class=Response,
+    summary="Fixed between two builds, or masked?",
 )
 def comparison(
-    context: Ctx, _who: Reader, key: str, base: Filter = None, head: Filter = None, line: Line = None, arch: Arch = None, board: Board = None
+    context: Ctx,
+    _who: Reader,
+    key: str,
+    base: Filter = None,
+    head: Filter = None,
+    line: Line = None,
+    arch: Arch = None,
+    board: Board = None,
 ) -> Response:
     """By digests, then by forensic coefficients, then by the statistics that explain. Without `head` the newest build, without `base` the
     one before it; a build without judged seeds gives `unknown`."""

@@ -124,13 +124,6 @@ class SampleOut(BaseModel):
     outcome: str
 
 
-class SamplesOut(BaseModel):
-    """The newest runs that were looked at; `total` of them in all."""
-
-    total: int
-    items: list[SampleOut]
-
-
 class ChangeOut(BaseModel):
     """A change at the point `at`, which lies between the two of `between` at `level`."""
 

@@ -22,8 +22,9 @@ def submit(
     """A queued job of one build of a line."""
     spec = TestSpec.parse(test)
     new = NewJob(
-        test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements, build=build,
-        build_line=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, seeds=tuple(seeds), context=context,
+        test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
+        build=build, build_line=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
+        seeds=tuple(seeds),
         request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
     )  # fmt: skip
     return jobs.create(session, new)
@@ -38,9 +39,9 @@ def row(seed: int, *, wrong: bool, within: bool, bits: str, device: str = "lab-1
 
 
 def night(
-    session: Session, build: str, sequence: int, seeds: Iterable[int], *, wrong: bool = False, red: Iterable[int] = (), diagnosed: bool = False,
-    bits: str | None = None, device: str = "lab-1/wormhole:0", context: Any = "isolated", test: Mapping[str, Any] = seeded.NIGHTLY,
-    board: str = "n150",
+    session: Session, build: str, sequence: int, seeds: Iterable[int], *, wrong: bool = False, red: Iterable[int] = (),
+    diagnosed: bool = False, bits: str | None = None, device: str = "lab-1/wormhole:0", context: Any = "isolated",
+    test: Mapping[str, Any] = seeded.NIGHTLY, board: str = "n150",
 ) -> Job:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs (without: those of the build)."""
     numbers = list(seeds)
