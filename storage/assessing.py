@@ -20,17 +20,13 @@ from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.flakiness.tails import tail
 from gonogo.suspicion import Suspicion
 from gonogo.verdicts import Verdict
-from storage import build_series, samples, sick_devices
+from storage import build_series, eras, samples, sick_devices
 from storage.build_series import Point
 from storage.samples import Looked, Run
 from storage.variants import JobFacts, Variant, job_of, jobs_of
 
 Missed = Callable[[Session, Variant], Mapping[str, Rate]]
 """How often each known-wrong kernel passed a variant's test, by the newest gauge of it."""
-MOST_COMPARED = 10
-"""Builds back to which `fixed or masked` and the era of equal builds are followed."""
-COMPARED_SEEDS = 32
-_SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wrong)
 
 
 def unmeasured(session: Session, variant: Variant) -> Mapping[str, Rate]:
@@ -90,7 +86,7 @@ def assess(
     line = jobs_of(session, variant)
     others = tuple(each for each in line if each.id != job.id)  # a clock that went back may have put it behind: it is looked at anyway
     own = (job, *(each for each in others if each.build == job.build))
-    change, era = _compared(session, job, own, others, policy)
+    change, era = eras.compared(session, job, own, others, policy)
     pooled = (*own, *(each for each in others if each.build in era))
     history = samples.of_jobs(session, variant, pooled)
     kept, left_out, sick = _without_sick(session, history.runs, suspicions or {})
@@ -104,7 +100,10 @@ def assess(
     own_failures = attribution.failures if read_all or left_out or job.selection else samples.failures_of(own)
     failures, pool = own_failures, mine
     if own_failures.known and not own_failures.failures:
-        pool = tuple(kept)
+        era = eras.alike(kept, job.build, era, policy)
+        pool = tuple(run for run in kept if run.job.build in (job.build, *era))
+    else:
+        era = ()
     distinct = samples.distinct(pool)
     if read_all or left_out or job.selection:
         failures = _failures(distinct, policy) if own_failures.known else own_failures
@@ -115,29 +114,6 @@ def assess(
         variant, job, attribution, given, change, _changes(session, variant, policy), _builds((job, *others)), era, history.looked,
         left_out, mine, tuple(sorted((job, *others), key=lambda each: each.id, reverse=True)), policy,
     )  # fmt: skip
-
-
-def _compared(
-    session: Session, job: JobFacts, own: Sequence[JobFacts], others: Sequence[JobFacts], policy: FlakinessPolicy
-) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
-    """(what became of the kernel since the build before, the builds before that are the same and all green, back from the job's)."""
-    before = [each for each in others if (each.sequence, each.build) < (job.sequence, job.build)]
-    if job.selection or not before:
-        return None, ()
-    records = build_series.records(session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS)
-    steps = masking.series(records, policy)
-    last = steps[-1] if steps and steps[-1].after == job.build else None
-    red = {each.build for each in before if samples.outcomes_of(each)[Outcome.failed]}
-    era: list[str] = []
-    at = job.build
-    for step in reversed(steps):
-        if step.after != at:
-            continue
-        if step.change not in _SAME or step.before in red:
-            break
-        era.append(step.before)
-        at = step.before
-    return last, tuple(era)
 
 
 def _without_sick(

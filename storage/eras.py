@@ -1,0 +1,61 @@
+"""A build of a variant against the ones before it: fixed, masked or unchanged, and how far back its errors are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness import masking
+from gonogo.flakiness.contrasts import welch
+from gonogo.flakiness.policy import FlakinessPolicy
+from gonogo.flakiness.rates import Outcome
+from storage import build_series, samples
+from storage.samples import Run
+from storage.variants import JobFacts
+
+MOST_COMPARED = 10
+"""Builds back to which a build is compared."""
+COMPARED_SEEDS = 32
+_SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wrong)
+
+
+def compared(
+    session: Session, job: JobFacts, own: Sequence[JobFacts], others: Sequence[JobFacts], policy: FlakinessPolicy
+) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
+    """(what became of the kernel since the build before, the builds before that are the same and all green, back from the job's)."""
+    before = [each for each in others if (each.sequence, each.build) < (job.sequence, job.build)]
+    if job.selection or not before:
+        return None, ()
+    records = build_series.records(session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS)
+    steps = masking.series(records, policy)
+    last = steps[-1] if steps and steps[-1].after == job.build else None
+    red = {each.build for each in before if samples.outcomes_of(each)[Outcome.failed]}
+    era: list[str] = []
+    at = job.build
+    for step in reversed(steps):
+        if step.after != at:
+            continue
+        if step.change not in _SAME or step.before in red:
+            break
+        era.append(step.before)
+        at = step.before
+    return last, tuple(era)
+
+
+def alike(runs: Sequence[Run], build: str, era: Sequence[str], policy: FlakinessPolicy) -> tuple[str, ...]:
+    """The builds of an era, newest first, back to the first whose tolerance_ratios differ from those of the newer ones (Welch's test):
+    seeds of a build whose errors were larger, though explained, would make a tail that is none of this build's."""
+    ratios: dict[str, list[float]] = {}
+    for run in samples.distinct(runs):
+        if run.ratio is not None:
+            ratios.setdefault(run.job.build, []).append(run.ratio)
+    pool = list(ratios.get(build, ()))
+    kept: list[str] = []
+    for name in era:
+        other = ratios.get(name, [])
+        if welch(pool, other).p <= policy.significance:
+            break
+        kept.append(name)
+        pool += other
+    return tuple(kept)
