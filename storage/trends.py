@@ -124,7 +124,10 @@ def _changes(found: Changes, names: Sequence[str]) -> dict[str, Any]:
     for change, raw in zip(plain["changes"], found.changes, strict=True):
         place, low, high = (names[min(each, len(names) - 1)] for each in (raw.place, raw.low, raw.high))
         said = raw.words.replace(f"from point {raw.place} on", f"from {place} on")
-        said = said.replace(f"between {raw.low} and {raw.high}", f"between {low} and {high}")
+        between = f"between {raw.low} and {raw.high}"
+        if raw.low == raw.high:  # the place is sure: nothing to say about it
+            said = said.replace(f"({between}, ", "(").replace(f" ({between})", "")
+        said = said.replace(between, f"between {low} and {high}")
         change.update({"at": place, "between": [low, high], "words": said})
     plain["words"] = "; ".join(change["words"] for change in plain["changes"]) or found.words
     return plain
