@@ -46,7 +46,7 @@ class Assessment:
     """Against the nearest earlier build with judged seeds; None: there is none."""
     changes: Mapping[str, Any]
     builds: tuple[Mapping[str, Any], ...]
-    """Newest first: {"build", "sequence", "jobs", "seeds", "counts", "failures", "last_job"}."""
+    """Newest first: {"build", "sequence", "jobs", "seeds", "counts", "failures", "runs", "last_job"}."""
     era: tuple[str, ...]
     """Earlier builds whose errors look the same, and whose seeds the tail was fitted to as well."""
     looked: Looked
@@ -166,15 +166,17 @@ def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: Flakine
 def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
     found: dict[str, dict[str, Any]] = {}
     for job in jobs:
-        empty = {"build": job.build, "sequence": job.sequence, "jobs": 0, "seeds": 0, "counts": {}, "last_job": job.id}
+        empty = {"build": job.build, "sequence": job.sequence, "jobs": 0, "seeds": 0, "counts": {}, "failures": 0, "runs": 0}
+        empty["last_job"] = job.id
         entry = found.setdefault(job.build, empty)
         entry["jobs"] += 1
         entry["seeds"] += job.done
         entry["last_job"] = max(entry["last_job"], job.id)
         for verdict, number in job.counts.items():
             entry["counts"][verdict] = entry["counts"].get(verdict, 0) + number
-    for name, entry in found.items():
-        entry["failures"] = samples.failures_of(job for job in jobs if job.build == name).to_json()
+        outcomes = samples.outcomes_of(job)
+        entry["failures"] += outcomes[Outcome.failed]
+        entry["runs"] += outcomes[Outcome.failed] + outcomes[Outcome.passed]
     newest = sorted(found.values(), key=lambda entry: (entry["sequence"], entry["build"]), reverse=True)
     return tuple(newest[: build_series.MOST_BUILDS])
 

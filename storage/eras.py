@@ -28,18 +28,26 @@ def compared(
     if job.selection or not before:
         return None, ()
     records = build_series.records(session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS)
-    steps = masking.series(records, policy)
-    last = steps[-1] if steps and steps[-1].after == job.build else None
-    red = {each.build for each in before if samples.outcomes_of(each)[Outcome.failed]}
+    seeds: dict[str, int] = {}
+    red = set()
+    for each in (*own, *before):
+        seeds[each.build] = seeds.get(each.build, 0) + each.done
+        if samples.outcomes_of(each)[Outcome.failed]:
+            red.add(each.build)
+    last: masking.BuildChange | None = None
     era: list[str] = []
-    at = job.build
-    for step in reversed(steps):
-        if step.after != at:
+    after = records[-1]
+    total = seeds[job.build]
+    for earlier in reversed(records[:-1]):  # as masking.series, but back from the newest, and no further than anything is asked of
+        if not masking.judged(earlier):
             continue
-        if step.change not in _SAME or step.before in red:
+        step = masking.compare_builds(earlier, after, policy)
+        last = last or step
+        if step.change not in _SAME or red & {earlier.build, job.build} or total >= policy.tail_most:
             break
-        era.append(step.before)
-        at = step.before
+        era.append(earlier.build)
+        total += seeds[earlier.build]
+        after = earlier
     return last, tuple(era)
 
 

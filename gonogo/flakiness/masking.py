@@ -144,12 +144,16 @@ def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple
     found: list[BuildChange] = []
     base: Record | None = None
     for record in records:
-        judged = _share(record, policy, _is_wrong).known
         if base is not None:
             found.append(compare_builds(base, record, policy))
-        if judged or base is None:
+        if judged(record) or base is None:
             base = record
     return tuple(found)
+
+
+def judged(record: Record) -> bool:
+    """Whether any seed of it says that its error is explained, or that it isn't: without one it is no baseline."""
+    return any(_is_wrong(seed) is not None for seed in record.seeds.values())
 
 
 def _is_red(seed: Seed) -> bool | None:
