@@ -38,7 +38,7 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == ("b0304ff7a5", "budget_ratio", 4)
 
 
-def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page) -> None:
+def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch) -> None:
     """With a login, so that the form must carry the CSRF token."""
     with guarded.writing() as session:
         nights.masked(session)
@@ -62,6 +62,7 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page) -> Non
     page.get_by_label("expires on").fill("2001-01-01")
     page.get_by_role("button", name="save").click()
     expect(page.locator("#said")).to_contain_text("expires: is past")
+    watch.problems = [problem for problem in watch.problems if "422" not in problem]  # Chromium logs each
     page.reload()
     page.get_by_role("button", name="resolve").click()
     expect(page.locator("#banner")).to_contain_text("resolved")

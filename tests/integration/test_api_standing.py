@@ -127,23 +127,23 @@ def test_a_test_without_a_finished_job_has_defined_answers(api: Api) -> None:
     assert api.client.get("/tests").status_code == api.client.get("/flags").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "field"),
-    [
-        ("/api/v1/tests/v1-nothing/attribution", 404, "test"),
-        ("/api/v1/tests/v1-nothing/changes", 404, "test"),
-        ("/api/v1/tests/v1-nothing/comparison", 404, "test"),
-        ("/api/v1/tests/v1-nothing/changes?metric=shoe_size", 422, "metric"),
-        ("/api/v1/tests/v1-nothing/changes?over=moons", 422, "over"),
-        ("/api/v1/tests/v1-nothing/attribution?samples=501", 422, "samples"),
-        ("/api/v1/tests/v1-nothing/attribution?lines=main", 422, "lines"),
-        ("/tests/v1-nothing.json", 404, None),
-        ("/flags/nothing.json", 404, None),
-        ("/tests.json?cursor=nothing", 400, None),
-        ("/flags.json?cursor=nothing", 400, None),
-    ],
-)
-def test_bad_requests_are_refused_by_name(api: Api, path: str, status: int, field: str | None) -> None:
-    answer = api.client.get(path)
-    assert (answer.status_code, answer.json().get("field")) == (status, field)
-    assert answer.headers["content-type"] == "application/problem+json"
+REFUSED: dict[str, tuple[int, str | None]] = {
+    "/api/v1/tests/v1-nothing/attribution": (404, "test"),
+    "/api/v1/tests/v1-nothing/changes": (404, "test"),
+    "/api/v1/tests/v1-nothing/comparison": (404, "test"),
+    "/api/v1/tests/v1-nothing/changes?metric=shoe_size": (422, "metric"),
+    "/api/v1/tests/v1-nothing/changes?over=moons": (422, "over"),
+    "/api/v1/tests/v1-nothing/attribution?samples=501": (422, "samples"),
+    "/api/v1/tests/v1-nothing/attribution?lines=main": (422, "lines"),
+    "/tests/v1-nothing.json": (404, None),
+    "/flags/nothing.json": (404, None),
+    "/tests.json?cursor=nothing": (400, None),
+    "/flags.json?cursor=nothing": (400, None),
+}
+
+
+def test_bad_requests_are_refused_by_name(api: Api) -> None:
+    for path, wanted in REFUSED.items():
+        answer = api.client.get(path)
+        assert (answer.status_code, answer.json().get("field")) == wanted, path
+        assert answer.headers["content-type"] == "application/problem+json"
