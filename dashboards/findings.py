@@ -32,6 +32,8 @@ class FindingLine:
     state: str
     state_words: str
     sentence: str
+    words: str
+    """The figures behind the sentence."""
     diagnosis: str
     kernel: str
     shape: str
@@ -147,6 +149,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         state=flag["state"],
         state_words=words.FLAG_STATES.get(flag["state"], flag["state"]),
         sentence=str(found.get("sentence") or found.get("words") or words.FLAGS.get(kind, kind)),
+        words=str(found.get("words") or ""),
         diagnosis=str(found.get("diagnosis") or ""),
         kernel=flag["kernel"],
         shape=shape_of(test) if test else "",

@@ -228,9 +228,9 @@ def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
     """The output to show: one that changed, else the one whose error varies most; "" for none."""
 
     def interest(output: str) -> tuple[int, float]:
-        means = [point["numbers"][output]["mean"] for point in trend["points"] if output in point["numbers"]]
-        positive = [each for each in means if each > 0]
-        return len(trend["numbers"][output]["changes"]), max(positive) / min(positive) if positive else 0.0
+        spreads = [point["numbers"][output] for point in trend["points"] if output in point["numbers"]]
+        edges = [spread[edge] for spread in spreads for edge in ("low", "high") if spread[edge] > 0]
+        return len(trend["numbers"][output]["changes"]), max(edges) / min(edges) if edges else 0.0
 
     return max(outputs, key=interest) if outputs else ""
 

@@ -84,6 +84,6 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
     assert facts == {"seeds": "1, 2, 3", "digest": "0123456789ab", "failures": rate(3, 20).words, "certain": "yes"}
     missed, contexts = proof.tables
     assert missed.rows == (("drop-s1", rate(8, 8).words),)
-    assert (contexts.columns, contexts.rows) == (("name", "runs", "p"), (("isolated", "5", "–"), ("grouped", "–", "1.23e-3")))
+    assert (contexts.columns, contexts.rows) == (("name", "runs", "p"), (("isolated", "5", "–"), ("grouped", "–", "0.00123")))
     assert proofs.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out == 100 - proofs.MOST_ROWS
     assert proofs.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"
