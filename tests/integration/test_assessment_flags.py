@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import seeded
+import time_machine
 from histories import World, row, spec_of, world
 
 from gonogo.flakiness.policy import POLICY
 from storage import engine as engines
-from storage import flags, outbox
+from storage import flag_changes, flags, outbox
 
+LATER = datetime.now(UTC) + timedelta(days=1)
 QUIET = POLICY.quiet_seeds
 EVIDENCE = {"sentence", "words", "job", "build", "seeds", "of", "figures", "examples", "rerun", "check", "looked", "policy"}
 
@@ -157,8 +160,23 @@ def tolerance_too_tight(here: World) -> None:
     assert here.flags(test)["tolerance_too_tight"]["state"] == "resolved"
 
 
+def acknowledged_for_a_while(here: World) -> None:
+    test = spec_of(0.51)
+    here.job([row(0, wrong=True)], test=test)
+    flag = here.flags(test)["passes_by_tolerance"]
+    now = datetime.now(UTC)
+    with engines.session(here.engine) as session:
+        flag_changes.change(session, flag["id"], {"state": "acknowledged", "expires": now + timedelta(hours=1)}, actor="ada")
+    here.assess()
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "acknowledged"
+    with time_machine.travel(now + timedelta(hours=2), tick=True):
+        here.assess()
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "open"
+
+
 STORIES: tuple[Callable[[World], None], ...] = (
     flaky, nondeterministic, device_dependent, context_dependent, latent_flake, fix_masked, hangs, passes_by_tolerance, tolerance_too_tight,
+    acknowledged_for_a_while,
 )  # fmt: skip
 
 
@@ -179,7 +197,7 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_ur
         for story in STORIES:
             story(made)
         with engines.reading(made.engine) as session:
-            letters = [letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"), limit=500)]
+            letters = [letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500)]
             found = flags.list_(session, limit=500).items
         assert letters.count("flag.resolved") == len([flag for flag in found if flag["state"] == "resolved"]) + 1  # one was reopened
-        assert letters.count("flag.opened") == len(found) + 1
+        assert letters.count("flag.opened") == len(found) + 2  # and one expired

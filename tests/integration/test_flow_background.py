@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backgrounds import TIMEOUT_S, broker, eventually, numbers, running, short, submit, until
@@ -18,7 +19,7 @@ from sqlalchemy import Engine
 
 from service import background
 from settings import Settings
-from storage import jobs, leases, schema
+from storage import assessments, jobs, leases, schema
 from storage.engine import make_engine, reading, session
 from workers import queue
 
@@ -90,7 +91,17 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(engine: Engine, settings: S
         worker.send(chunk, [row(2), row(3)], batch=1)
         worker.finish(chunk, batches=2)
         job = until(engine, job_id, lambda job: job.state == "finished")
-    assert (job.verdict, job.counts, job.open_chunks) == ("pass", {"pass": 4}, 0)
+        assert (job.verdict, job.counts, job.open_chunks) == ("pass", {"pass": 4}, 0)
+        eventually(lambda: assessments_of(engine, job.test_key))
+    (assessed,) = assessments_of(engine, job.test_key)
+    assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (job_id, "unknown", 0, 4)
+    assert "not enough seeds: 4 of 20" in assessed["content"]["grade"]["words"]
+
+
+def assessments_of(engine: Engine, test_key: str) -> list[dict[str, Any]]:
+    """What has been said of the variants of a test."""
+    with reading(engine) as current:
+        return assessments.of_test(current, test_key)
 
 
 def test_two_unstarted_chunks_per_live_worker_and_no_more(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
