@@ -13,13 +13,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from storage import flag_changes, flags, outbox
+from storage.closing import ASSESS
 from storage.dialect import insert_once
 from storage.encoding import timestamp
 from storage.flags import Finding
 from storage.paging import BadCursor, Page
 from storage.quiet import Quiet
 from storage.tables import AssessmentRow
-from storage.variants import Variant
+from storage.variants import Variant, jobs_of
 
 if TYPE_CHECKING:
     from storage.assessing import Assessment
@@ -29,6 +30,17 @@ _SUMMARY = (
     *_KEY, "subject_key", "kernel", "build", "build_sequence", "stability", "sharpness", "hollow", "cause", "change", "failures", "runs",
     "predicted", "seeds", "policy", "version",
 )  # fmt: skip
+
+
+def ask(session: Session, variant: Variant, reason: str, *, now: datetime) -> bool:
+    """Have a variant assessed anew by its newest job, as after a gauge or another policy; False where it has none that is over.
+
+    reason: makes the letter unique, as `gauge:<id>`; a second one with the same reason is none.
+    """
+    newest = jobs_of(session, variant, limit=1)
+    if newest:
+        outbox.add(session, ASSESS, f"{ASSESS}:{newest[0].id}:{reason}", {"job": newest[0].id}, now=now)
+    return bool(newest)
 
 
 def conclude(

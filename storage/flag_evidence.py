@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -14,12 +15,13 @@ from gonogo.flakiness.attribution import Finding as Factor
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.verdicts import Explanation, Verdict
+from storage import evidence
 from storage.assessing import Assessment
 from storage.evidence import check_line
 from storage.flags import Finding
 from storage.samples import Run
 from storage.states import FlagKind
-from storage.tables import SeedResultRow, TestSpecRow
+from storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 EXAMPLES = 8
 """Runs shown as examples, each with its job, device, digest and verdict."""
@@ -36,6 +38,10 @@ SENTENCES = {
     FlagKind.fix_masked: masking.Change.fix_masked.sentence,
     FlagKind.hangs: "Some seed did not end within its deadline.",
 }
+_VERDICTS = {
+    FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
+    FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
+}
 _FACTORS = {
     Cause.nondeterministic: FlagKind.nondeterministic,
     Cause.device_dependent: FlagKind.device_dependent,
@@ -51,7 +57,24 @@ def findings(session: Session, found: Assessment) -> list[Finding]:
     made: list[Finding | None] = [_hangs(session, found, mine, canonical), _flaky(found, mine, canonical)]
     made += [_factor(found, mine, canonical, kind, cause) for cause, kind in _FACTORS.items()]
     made += [_latent(found, mine, canonical), _masked(found, mine, canonical)]
+    made += [_fuller(found, mine, each) for each in evidence.findings(session, session.get_one(JobRow, found.job.id))]
     return [each for each in made if each is not None]
+
+
+def _fuller(found: Assessment, mine: Sequence[Run], base: Finding) -> Finding | None:
+    """What ingest flagged by verdict, with all that it takes to run it again; ingest has no time for it. The same job counts once."""
+    verdict = _VERDICTS[base.kind]
+    speaking = [run for run in mine if run.verdict == verdict] or list(mine)
+    if not speaking:
+        return None
+    share = rate(int(base.evidence["seeds"]), max(int(base.evidence["seeds"]), int(base.evidence["of"])), found.policy)
+    worst = sorted(speaking, key=lambda run: run.seed != base.evidence.get("seed"))
+    more = {
+        "words": f"{share.words} seeds", "figures": {"seeds": share.to_json()}, "looked": found.looked.to_json(),
+        "examples": [_example(run) for run in worst[:EXAMPLES]], "rerun": _rerun(speaking, worst),
+        "left_out": {name: dict(each) for name, each in found.left_out.items()},
+    }  # fmt: skip
+    return replace(base, evidence={**base.evidence, **more})
 
 
 def _hangs(session: Session, found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]) -> Finding | None:
@@ -75,8 +98,9 @@ def _flaky(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any])
     if not news:
         return None
     why = found.attribution
+    counted = found.grade.failures if found.grade.failures.runs > why.failures.runs else why.failures  # where not every seed was read
     figures = {
-        "failures": why.failures.to_json(), "infrastructure": why.lost.to_json(), "cause": why.cause.value,
+        "failures": counted.to_json(), "infrastructure": why.lost.to_json(), "cause": why.cause.value,
         "causes": [each.value for each in why.causes], "contexts": [row.to_json() for row in why.contexts],
         "devices": [row.to_json() for row in why.devices],
     }  # fmt: skip
@@ -149,16 +173,7 @@ def _finding(
         "repeat": head.repeat,
         "figures": dict(figures),
         "examples": [_example(run) for run in shown[:EXAMPLES]],
-        "rerun": {
-            "seeds": _some(run.seed for run in speaking),
-            "repeats": repeats,
-            "devices": _some(run.device for run in speaking if run.device),
-            "builds": _some([*([before] if before else []), *(run.job.build for run in speaking)]),
-            "contexts": _some(run.job.context for run in found.runs) if kind is FlagKind.context_dependent else _some(
-                run.job.context for run in speaking
-            ),
-            "jobs": _some(run.job.id for run in [*shown[:EXAMPLES], *speaking]),
-        },
+        "rerun": _rerun(speaking, shown, repeats, before, found.runs if kind is FlagKind.context_dependent else speaking),
         "check": check_line(
             canonical, build=job.build, executor=job.executor, seed=first, output=output, seeds=count, repeats=repeats
         ),
@@ -170,6 +185,20 @@ def _finding(
         kind=kind, test_key=found.variant.test_key, build_line=found.variant.build_line, arch=found.variant.arch,
         board=found.variant.board, subject_key=job.subject_key, kernel=job.kernel, build=job.build, job=job.id, evidence=proof,
     )  # fmt: skip
+
+
+def _rerun(
+    speaking: Sequence[Run], shown: Sequence[Run], repeats: int = 1, before: str | None = None, contexts: Sequence[Run] | None = None
+) -> dict[str, Any]:
+    """What a job that shows it again must ask for."""
+    return {
+        "seeds": _some(run.seed for run in speaking),
+        "repeats": repeats,
+        "devices": _some(run.device for run in speaking if run.device),
+        "builds": _some([*([before] if before else []), *(run.job.build for run in speaking)]),
+        "contexts": _some(run.job.context for run in contexts or speaking),
+        "jobs": _some(run.job.id for run in [*shown[:EXAMPLES], *speaking]),
+    }
 
 
 def _by_outcome(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:

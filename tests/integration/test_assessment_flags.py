@@ -13,6 +13,7 @@ import time_machine
 from histories import World, row, spec_of, world
 
 from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.rates import rate
 from storage import engine as engines
 from storage import flag_changes, flags, outbox
 
@@ -146,8 +147,11 @@ def hangs(here: World) -> None:
 
 def passes_by_tolerance(here: World) -> None:
     test = spec_of(0.48)
-    here.job([row(seed, wrong=True) for seed in range(4)], test=test)
-    assert here.flags(test)["passes_by_tolerance"]["state"] == "open"
+    here.job([row(seed, wrong=seed < 3) for seed in range(4)], test=test)
+    flag = opened(here, "passes_by_tolerance", test)
+    assert flag["jobs"] == 1  # flagged by ingest, its evidence made whole by the assessment
+    assert flag["evidence"]["figures"]["seeds"] == rate(3, 4).to_json()
+    assert {each["digests"]["dx"] for each in flag["evidence"]["examples"]} == {f"000bad{seed:010x}" for seed in range(3)}
     quiet(here, test)
     assert here.flags(test)["passes_by_tolerance"]["state"] == "resolved"
 
@@ -155,7 +159,7 @@ def passes_by_tolerance(here: World) -> None:
 def tolerance_too_tight(here: World) -> None:
     test = spec_of(0.49)
     here.job([row(seed, within=False) for seed in range(4)], test=test)
-    assert here.flags(test)["tolerance_too_tight"]["state"] == "open"
+    opened(here, "tolerance_too_tight", test)
     quiet(here, test)
     assert here.flags(test)["tolerance_too_tight"]["state"] == "resolved"
 

@@ -127,7 +127,12 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
 def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     test = spec_of(0.35)
     sharp = World(shared.core, lambda session, asked: {"double-subtract": rate(0, 9)} if asked == variant(test) else {})
-    sharp.job([row(seed) for seed in range(4)], test=test)
+    shared.job([row(seed) for seed in range(4)], test=test)
+    assert stored(shared, test)["sharpness"] == "unmeasured"
+    with engines.session(shared.engine) as session:
+        assert [assessments.ask(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)] == [True, True]
+        assert not assessments.ask(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
+    assert sharp.assess() == 1
     assert stored(shared, test)["sharpness"] == "sharp"
 
 
@@ -142,6 +147,27 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
     assert content["changes"]["build"]["numbers"]["dgamma"]["changes"] == []
     assert content["changes"]["build"]["rates"]["changes"] == []  # green all the time: verdicts alone saw nothing
     assert content["changes"]["day"]["points"] == [datetime.now(UTC).date().isoformat()]
+
+
+def iteration(number: int, outcome: str) -> dict[str, Any]:
+    """An iteration of a gtest without arrays."""
+    entry = {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+    return {**seeded.unwell(number, "unjudged", ""), "explanation": "unjudged", "outputs": {"Norm.Backward": entry}}
+
+
+def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(shared: World) -> None:
+    test = {"selection": {"suite": "ops", "filter": "Norm.*"}}
+    shared.job([iteration(number, "failed" if number == 2 else "passed") for number in range(8)], test=test)
+    with engines.reading(shared.engine) as session:
+        found = samples.samples(samples.read(session, variant(test)))
+    assert {(each.seed, each.digest) for each in found} == {(None, None)}
+    kept = stored(shared, test)
+    assert (kept["stability"], kept["failures"], kept["runs"]) == ("flaky", 1, 8)
+    flag = shared.flags(test)["flaky"]
+    assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag["evidence"]["check"]
+    for number in range(2):
+        shared.job([iteration(each, "passed") for each in range(40)], test=test, build=f"later{number}", sequence=5 + number)
+    assert shared.flags(test)["flaky"]["state"] == "resolved"
 
 
 def strange(number: int) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import seeded
 from pydantic import SecretStr
 
-from gonogo.tests import TestSpec
+from gonogo.selections import parse_subject
 from service.background.assess import Assessor
 from service.background.core import Core, open_core
 from settings import Settings
@@ -45,7 +45,7 @@ class World:
         context: Any = "isolated", diagnosed: bool = False, assess: bool = True, **changes: Any,
     ) -> Job:
         """A job that is over, and assessed unless told otherwise."""
-        spec = TestSpec.parse(test)
+        spec = parse_subject(test)
         with engines.session(self.engine) as session:
             new = NewJob(
                 test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
@@ -71,12 +71,12 @@ class World:
     def flags(self, test: Mapping[str, Any] = seeded.NIGHTLY) -> dict[str, dict[str, Any]]:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
-            return {each["kind"]: each for each in flags.list_(session, test=TestSpec.parse(test).key).items}
+            return {each["kind"]: each for each in flags.list_(session, test=variant(test).test_key).items}
 
 
 def variant(test: Mapping[str, Any] = seeded.NIGHTLY) -> Variant:
     """The variant that `World.job` runs a test as."""
-    return Variant(TestSpec.parse(test).key, "main", "wormhole", "n150")
+    return Variant(parse_subject(test).key, "main", "wormhole", "n150")
 
 
 @contextmanager
