@@ -15,7 +15,7 @@ from dashboards.plots import TOLERANCE_RATIO, SeedPlot
 
 Options = dict[str, Any]
 
-_AXIS: Options = {
+AXIS: Options = {
     "nameTextStyle": {"color": "$soft"},
     "axisLabel": {"color": "$soft", "hideOverlap": True},
     "axisLine": {"lineStyle": {"color": "$line-strong"}},
@@ -45,7 +45,7 @@ def seeds(plot: SeedPlot) -> Options:
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
-            **_AXIS,
+            **AXIS,
             "type": "value",
             "name": place.words,
             "nameLocation": "middle",
@@ -56,7 +56,7 @@ def seeds(plot: SeedPlot) -> Options:
             "axisLabel": _INNER_LABELS,
         },
         "yAxis": {
-            **_AXIS,
+            **AXIS,
             "type": "log",
             "name": "error ÷ declared tolerance" if ratio else "error ÷ what rounding explains",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
@@ -197,7 +197,7 @@ def term(view: TermView) -> Options:
         "grid": {"left": 44, "right": 12, "top": 14, "bottom": 42},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
-            **_AXIS,
+            **AXIS,
             "type": "value",
             "name": f"{view.unit} (of {view.tiles})",
             "nameLocation": "middle",
@@ -210,7 +210,7 @@ def term(view: TermView) -> Options:
             "axisTick": {"lineStyle": {"color": "$line-strong"}, "customValues": ticks},
         },
         "yAxis": {
-            **_AXIS,
+            **AXIS,
             "type": "value",
             "min": _short(min([0.0, *values]) * 1.1),
             "max": _short(max([1.25, *values]) * 1.1),

@@ -88,8 +88,8 @@ def job_line(job: Job, now: datetime) -> JobLine:
         url=urls.job(job.id),
         kernel=job.kernel,
         noun=noun_of(job.canonical),
-        shape=_shape(job.canonical),
-        tolerance=_tolerance(job.canonical),
+        shape=shape_of(job.canonical),
+        tolerance=tolerance_of(job.canonical),
         build=job.build,
         queue=job.queue,
         state=job.state.value,
@@ -115,12 +115,12 @@ def noun_of(test: Mapping[str, Any]) -> str:
     return "iteration" if is_selection(test) else "seed"
 
 
-def _shape(test: Mapping[str, Any]) -> str:
+def shape_of(test: Mapping[str, Any]) -> str:
     """The shape of a kernel's test; of a selection which tests it names."""
     return Selection.parse(test).words if is_selection(test) else words.shape(test.get("shape", ()))
 
 
-def _tolerance(test: Mapping[str, Any]) -> str:
+def tolerance_of(test: Mapping[str, Any]) -> str:
     """The tolerance of a kernel's test; the gates of a selection are in its tests."""
     return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
 
@@ -155,8 +155,8 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         sentence=str(said),
         diagnosis=str(diagnosed or ""),
         kernel=flag.kernel,
-        shape=_shape(flag.test),
-        tolerance=_tolerance(flag.test),
+        shape=shape_of(flag.test),
+        tolerance=tolerance_of(flag.test),
         build=flag.build,
         jobs=flag.jobs,
         job_url=urls.gauge(flag.last_job) if flag.kind == FlagKind.blunt_test else urls.job(flag.last_job),

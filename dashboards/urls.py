@@ -9,6 +9,8 @@ API = "/api/v1"
 STATIC = "/static"
 OVERVIEW = "/"
 JOBS = "/jobs"
+TESTS = "/tests"
+FLAGS = "/flags"
 DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
@@ -49,6 +51,36 @@ def gauge(gauge_id: str, *, twin: bool = False) -> str:
 def cancel_gauge(gauge_id: str) -> str:
     """POST: cancels a gauge."""
     return f"{MEASURE}/{_part(gauge_id)}:cancel"
+
+
+def catalogue(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of tests."""
+    return (f"{TESTS}.json" if twin else TESTS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+    """A test's page, for one of its variants (line, arch, board), an output and a statistic."""
+    return f"{TESTS}/{_part(key)}{'.json' if twin else ''}" + _query(chosen or {})
+
+
+def flags(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of findings; filters that are empty or None are left out."""
+    return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def flag(flag_id: str, *, twin: bool = False) -> str:
+    """One finding with its evidence."""
+    return f"{FLAGS}/{_part(flag_id)}{'.json' if twin else ''}"
+
+
+def change_flag(flag_id: str) -> str:
+    """PATCH: takes a finding on, closes it, says why."""
+    return f"{API}/flags/{_part(flag_id)}"
+
+
+def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None) -> str:
+    """What the API says of a test: "attribution", "changes", "comparison"."""
+    return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
 
 
 def devices(*, twin: bool = False) -> str:

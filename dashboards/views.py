@@ -110,6 +110,7 @@ class JobView:
     suspects: Mapping[str, Any] | None
     test: Mapping[str, Any]
     test_key: str
+    test_url: str
     facts: tuple[tuple[str, str], ...]
     outputs: tuple[str, ...]
     tests: TestsView | None
@@ -186,6 +187,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         suspects=found.suspects,
         test=found.canonical,
         test_key=found.test_key,
+        test_url=urls.history(found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}),
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,

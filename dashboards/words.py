@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
+from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeviceHealth, DeviceState, DueOutcome, FlagKind, JobState, RunState
+from storage.states import DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
+from storage.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,77 @@ FLAG_VERDICTS: dict[str, str] = {
     FlagKind.hangs: Verdict.hang,
 }
 """The verdict whose looks a flag takes; every other kind looks like `suspect`."""
+
+FLAG_STATES: dict[str, str] = {
+    FlagState.open: "open",
+    FlagState.acknowledged: "taken on",
+    FlagState.resolved: "resolved",
+    FlagState.reopened: "came back",
+}
+
+GRADES: dict[str, str] = {
+    Stability.robust: Verdict.pass_,
+    Stability.marginal: Verdict.suspect,
+    Stability.flaky: Verdict.fail_by_tolerance,
+    Stability.broken: Verdict.fail,
+    Stability.unknown: Verdict.no_information,
+    Sharpness.sharp: Verdict.pass_,
+    Sharpness.blunt: Verdict.pass_by_tolerance,
+    Sharpness.unmeasured: Verdict.no_information,
+}
+"""The verdict whose shape and colour a grade takes."""
+
+GRADE_SENTENCES: dict[str, str] = {**{each: each.sentence for each in Stability}, **{each: each.sentence for each in Sharpness}}
+
+CAUSES: dict[str, str] = {
+    Cause.unknown: "not known",
+    Cause.sick_device: "a sick device",
+    Cause.broken: "broken",
+    Cause.infrastructure: "infrastructure",
+    Cause.nondeterministic: "not deterministic",
+    Cause.device_dependent: "the device",
+    Cause.context_dependent: "what ran before",
+    Cause.seed_sensitive: "the seed",
+    Cause.stable: "it does not flicker",
+}
+
+CHANGES: dict[str, str] = {
+    Change.unchanged: "unchanged",
+    Change.fix_masked: "masked, not fixed",
+    Change.fixed: "fixed",
+    Change.broken: "broke",
+    Change.still_wrong: "still wrong",
+    Change.wrong_otherwise: "wrong otherwise",
+    Change.right: "still right",
+    Change.unknown: "not known",
+}
+
+CHANGE_VERDICTS: dict[str, str] = {
+    Change.unchanged: Verdict.unjudged,
+    Change.fix_masked: Verdict.pass_by_tolerance,
+    Change.fixed: Verdict.pass_,
+    Change.broken: Verdict.fail,
+    Change.still_wrong: Verdict.fail,
+    Change.wrong_otherwise: Verdict.fail,
+    Change.right: Verdict.pass_,
+    Change.unknown: Verdict.no_information,
+}
+"""The verdict whose shape and colour takes what became of a kernel."""
+
+
+def variant(line: str, arch: str, board: str) -> str:
+    """Where a test was run, in one line."""
+    return f"{line} · {arch} · {board}"
+
+
+def variant_of(each: Variant) -> str:
+    """The same of a stored variant."""
+    return variant(each.build_line, each.arch, each.board)
+
+
+def since(moment: str | None, now: datetime) -> str:
+    """How long ago a stored time is; "" for none."""
+    return "" if moment is None else ago((now - datetime.fromisoformat(moment)).total_seconds())
 
 
 def mark(verdict: str | None) -> Mark:

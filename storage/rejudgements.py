@@ -17,7 +17,7 @@ from storage import results, test_specs
 from storage.encoding import timestamp
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
-from storage.states import JobState
+from storage.states import JobKind, JobState
 from storage.tables import JobRow, RejudgementRow
 
 MAX_SEEDS = 50_000
@@ -31,7 +31,7 @@ def report(session: Session, declared: TestSpec, wanted: TestSpec, *, build: str
     {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored", "applied"}, "build", "builds": [...], "jobs": [...],
     "seeds", "changed", "undecided", "reasons", "jobs_left_out"}; builds and jobs hold old and new counts by verdict.
     """
-    wheres: list[ColumnElement[bool]] = [JobRow.test_key == declared.key, JobRow.state.in_(ENDED)]
+    wheres: list[ColumnElement[bool]] = [JobRow.test_key == declared.key, JobRow.kind == JobKind.seeds, JobRow.state.in_(ENDED)]
     if build is not None:
         wheres.append(JobRow.build == build)
     query = select(JobRow.id, JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.verdict, JobRow.done).where(*wheres)

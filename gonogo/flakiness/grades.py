@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.flakiness.tails import Tail
 from gonogo.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from gonogo.flakiness.tails import Tail
 
 
 class Stability(StrEnum):

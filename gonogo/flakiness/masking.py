@@ -243,7 +243,7 @@ def _words(
     change: Change, before: Record, after: Record, turned: bool, red: tuple[Rate, Rate], unexplained: tuple[Rate, Rate],
     same: Iterable[str], differing: Iterable[str], by: str, bits: int,
 ) -> str:
-    parts = [f"{before.build} to {after.build}: {change.sentence}"]
+    parts = [f"{before.build} to {after.build}: {change.sentence.removesuffix('.')}"]
     if bits:
         parts.append(f"{bits} seeds compared")
         if turned:

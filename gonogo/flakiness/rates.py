@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.outcomes import Outcome as Outcome
 from gonogo.flakiness.outcomes import outcome_of as outcome_of
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.special import beta_quantile
+
+if TYPE_CHECKING:  # the API gives rates with their intervals, and does without numpy until two of them are compared
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> fl
     R. A. Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma, and a relative slack of 1e-7 for
     ties, as R has. 1 where a side has no runs.
     """
+    import numpy as np
+
     if runs == 0 or other_runs == 0:
         return 1.0
     total, bad = runs + other_runs, failures + other_failures
@@ -102,6 +105,8 @@ def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> floa
 
     Integral of the density of the first times the cdf of the second over 4,001 places in logit(p), which resolve rates near 0 and 1.
     """
+    import numpy as np
+
     if not (first.known and second.known):
         return None
     places = np.linspace(-40.0, 40.0, 4001)
@@ -120,6 +125,8 @@ def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> floa
 
 def _density(each: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Density of logit(p), up to a factor."""
+    import numpy as np
+
     a, b = each.failures + policy.prior, each.runs - each.failures + policy.prior
     logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)

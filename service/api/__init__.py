@@ -11,8 +11,10 @@ def routers() -> list[APIRouter]:
     """Every router of the API, in the order of the documentation."""
     from service.api import (
         artifacts,
+        attribution,
         audit,
         builds,
+        changes,
         devices,
         diagnosis,
         events,
@@ -31,6 +33,6 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
-    of_tests = (tests, subjects, gauges, flags, suites, runs, schedules, rejudgements)
+    of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

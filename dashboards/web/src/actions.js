@@ -1,8 +1,21 @@
-// Buttons: cancel and resubmit a job, copy a command line. Requests carry the page's CSRF token in a header.
+// Buttons and forms: cancel and resubmit a job, change a flag, copy a command line. Requests carry the page's CSRF token in a header.
 
 function say(text) {
   const place = document.getElementById('said');
   if (place) place.textContent = text;
+}
+
+/** Sends JSON and gives the answer's; raises with the server's own words where it refuses. */
+async function send(method, address, values) {
+  const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
+  const answer = await fetch(address, {
+    method,
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...(token ? { 'X-CSRF-Token': token } : {}) },
+    body: JSON.stringify(values),
+  });
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`);
+  return body;
 }
 
 async function post(button) {
@@ -10,19 +23,44 @@ async function post(button) {
   button.disabled = true;
   say('');
   try {
-    const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
-    const answer = await fetch(button.dataset.post, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...(token ? { 'X-CSRF-Token': token } : {}) },
-      body: '{}',
-    });
-    const body = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`);
+    const body = await send('POST', button.dataset.post, {});
     if (button.dataset.then && body.id) location.assign(button.dataset.then.replace('{id}', encodeURIComponent(body.id)));
     else document.dispatchEvent(new Event('gonogo:ask'));
   } catch (error) {
     say(`${button.textContent.trim()} did not work: ${error.message}`);
     button.disabled = false;
+  }
+}
+
+/** What was changed in a form: an emptied field is null, a date begins at midnight UTC; the button that was pressed counts as a field. */
+function changed(form, pressed) {
+  const values = {};
+  for (const control of form.elements) {
+    const untouched = control.tagName === 'BUTTON' || control.value === control.defaultValue;
+    if (!control.name || untouched) continue;
+    const text = control.value.trim();
+    values[control.name] = text === '' ? null : control.type === 'date' ? `${text}T00:00:00Z` : text;
+  }
+  if (pressed?.name) values[pressed.name] = pressed.value;
+  return values;
+}
+
+/** A form that changes something by the API; the page is read anew afterwards, as much of it may look different. */
+async function patch(form, pressed) {
+  const values = changed(form, pressed);
+  say('');
+  if (Object.keys(values).length === 0) {
+    say('nothing was changed');
+    return;
+  }
+  const buttons = [...form.querySelectorAll('button')];
+  for (const each of buttons) each.disabled = true;
+  try {
+    await send('PATCH', form.dataset.patch, values);
+    location.reload();
+  } catch (error) {
+    say(`that did not work: ${error.message}`);
+    for (const each of buttons) each.disabled = false;
   }
 }
 
@@ -41,8 +79,14 @@ async function copy(button) {
   }, 1500);
 }
 
-/** Makes every `[data-post]` and `[data-copy]` button work, those that a refresh brings in later too. */
+/** Makes every `[data-post]` and `[data-copy]` button and every `[data-patch]` form work, those that a refresh brings in later too. */
 export function listen() {
+  document.addEventListener('submit', (event) => {
+    const form = event.target;
+    if (!(form instanceof HTMLFormElement) || !form.dataset.patch) return;
+    event.preventDefault();
+    patch(form, event.submitter);
+  });
   document.addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('button') : null;
     if (button?.dataset.post) post(button);

@@ -1,0 +1,71 @@
+"""A kernel that is right or wrong by what ran before it: the table of isolation against groups comes out of the API.
+
+The report that this retells ran one test alone, with its neighbours and with a larger group, and counted by hand how often each passed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api import in_process
+from emulated import core_of, work_off
+
+# Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the tolerance on some seeds only; behind a
+# forward kernel, whose outputs are larger, on all.
+TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.1}}
+NEIGHBOURS = {"name": "backward-suite", "before": [TEST]}
+ALL = {"name": "all-suites", "before": [TEST, {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}]}
+SEEDS = range(8)
+
+
+def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
+    with in_process(sqlite_url) as api:
+        # one seed a job, as each run of the report was a process of its own
+        jobs = [
+            api.submit(test=TEST, build="stale-register", seeds=[seed], context=context)
+            for context in ("isolated", NEIGHBOURS, ALL)
+            for seed in SEEDS
+        ]
+        core = core_of(api.context)
+        assert work_off(core) == len(jobs)
+        key = api.get(f"/jobs/{jobs[0]}")["test_key"]
+
+        found = api.get(f"/tests/{key}/attribution")
+        rows = {row["name"]: row for row in found["contexts"]}
+        assert list(rows) == ["isolated", "all-suites", "backward-suite"]
+        assert {(row["runs"], row["host_runs"]) for row in rows.values()} == {(8, 8)}
+        assert [rows[name]["pass_rate"] for name in ("isolated", "all-suites")] == [1.0, 0.0]
+        assert 0 < rows["backward-suite"]["pass_rate"] < 1
+        for row in rows.values():
+            assert row["pass_low"] <= row["pass_rate"] <= row["pass_high"]
+            assert row["passed"] + row["failed"] == row["runs"]
+        assert rows["isolated"]["p"] is None
+        assert rows["all-suites"]["p"] < 1e-3
+
+        assert found["cause"] == "context_dependent"
+        assert "what ran before" in found["sentence"]
+        factor = next(each for each in found["findings"] if each["cause"] == "context_dependent")
+        assert factor["holds"]
+        assert (factor["compared"]["failures"], factor["compared"]["runs"]) == (8, 8)  # every seed's bits change with the context
+        assert factor["examples"]
+        assert [row["name"] for row in factor["rows"]] == ["all-suites"]
+        assert {(each["context"], each["position"]) for each in found["samples"]} == {
+            ("isolated", 0),
+            ("backward-suite", 1),
+            ("all-suites", 2),
+        }
+
+        # that was the background's assessment; the same is computed where it has seen nothing
+        assert found["assessed"]["source"] == "stored"
+        (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
+        assert "gonogo check" in str(flag["evidence"])
+        graded = api.get(f"/tests/{key}")["variants"][0]
+        assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == ("stale-register", "flaky", True)
+        later = api.submit(test=TEST, build="stale-register", seeds=[99])
+        assert api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"  # a job that is not over says nothing
+        page = api.client.get(f"/tests/{key}").text
+        for said in ("what ran before", "backward-suite", "all-suites", "100%", "flaky", flag["id"]):
+            assert said in page
+        assert api.client.get(f"/tests/{key}.json").json()["cause"] == "what ran before"
+        assert later not in str(found)
+        core.close()

@@ -1,0 +1,72 @@
+"""The pages of tests and flags in a real browser: what a reader sees of a masked fix, and how a flag is taken on, with a login too."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import nights
+from playwright.sync_api import Page, expect
+
+from service.auth import issue_token
+
+PHONE = {"width": 390, "height": 844}
+
+
+def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
+    with server.writing() as session:
+        key = nights.masked(session)
+    page.goto(server.url)
+    page.get_by_role("link", name="Tests", exact=True).click()
+    page.get_by_role("link", name=re.compile("layernorm_bw")).click()
+    expect(page).to_have_url(f"{server.url}/tests/{key}")
+    figure = page.locator("figure[data-chart=chart-curve]")
+    expect(figure).to_have_attribute("data-marks", "4")
+    expect(figure).to_contain_text("smaller from fixed-4c1e on")
+    page.locator("#builds").get_by_role("link", name="b0304ff7a5").click()
+    expect(page.locator("#grade")).to_contain_text("hollow")
+    expect(page.locator("#steps li").first).to_contain_text("fixed")
+    masked = page.locator("#steps li").nth(1)
+    expect(masked).to_contain_text("masked, not fixed")
+    expect(masked).to_contain_text("s1 is subtracted twice in all 265 tiles")
+    page.get_by_role("link", name="error ÷ budget").click()
+    expect(figure).to_contain_text("error ÷ budget of 4 builds")
+    # a phone shows all of it without sideways scrolling
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    shown = httpx.get(f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=budget_ratio").json()
+    assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == ("b0304ff7a5", "budget_ratio", 4)
+
+
+def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch) -> None:
+    """With a login, so that the form must carry the CSRF token."""
+    with guarded.writing() as session:
+        nights.masked(session)
+        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
+    page.goto(f"{guarded.url}/flags?kind=passes_by_tolerance")
+    page.locator("input[name=token]").fill(token)
+    page.get_by_role("button").last.click()
+    expect(page).to_have_url(re.compile("/flags"))
+    page.locator("article.flag a.verdict").click()
+    expect(page.locator("#banner")).to_contain_text("s1 is subtracted twice")
+    expect(page.locator("code").filter(has_text="gonogo check")).to_contain_text("--build b0304ff7a5")
+    page.get_by_label("owner").fill("ada")
+    page.get_by_label("reason").fill("known since December")
+    page.get_by_label("expires on").fill("2099-01-31")
+    page.get_by_role("button", name="take it on").click()
+    expect(page.locator("#banner")).to_contain_text("taken on, owned by ada: known since December; expires 2099-01-31")
+    expect(page.locator("#deeds tbody tr").first).to_contain_text("ada")
+    page.get_by_label("owner").fill("x" * 100)
+    page.get_by_role("button", name="save").click()
+    expect(page.locator("#banner")).to_contain_text("x" * 100)
+    page.get_by_label("expires on").fill("2001-01-01")
+    page.get_by_role("button", name="save").click()
+    expect(page.locator("#said")).to_contain_text("expires: is past")
+    watch.problems = [problem for problem in watch.problems if "422" not in problem]  # Chromium logs each
+    page.reload()
+    page.get_by_role("button", name="resolve").click()
+    expect(page.locator("#banner")).to_contain_text("resolved")
+    page.get_by_role("link", name="Flags", exact=True).click()
+    page.get_by_label("state").select_option("open")
+    page.get_by_role("button", name="show").click()
+    expect(page.get_by_role("heading", name="No flag matches")).to_be_visible()

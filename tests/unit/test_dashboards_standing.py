@@ -1,0 +1,89 @@
+"""What the pages of tests and flags draw and say: curves over builds, and evidence of any shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dashboards import curves, proofs, words
+from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.flakiness.masking import Change
+from gonogo.flakiness.rates import rate
+from storage.states import FlagKind, FlagState
+
+
+def trend(*means: float | None, red: tuple[int, ...] = (), changes: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    points = [
+        {
+            "name": f"b{place}",
+            "failures": rate(int(place in red), 2).to_json(),
+            "jobs": 1,
+            "numbers": {} if mean is None else {"dx": {"seeds": 2, "low": mean / 2, "mean": mean, "high": 2 * mean}},
+        }
+        for place, mean in enumerate(means)
+    ]
+    said = "; ".join(each["words"] for each in changes) or "no change in 3 points"
+    return {"over": "builds", "metric": "rms", "points": points, "numbers": {"dx": {"changes": list(changes), "words": said}}}
+
+
+def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
+    change = {"place": 2, "low": 1, "high": 3, "words": "5 times larger from b2 on"}
+    curve = curves.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), changes=(change,)), "dx")
+    assert curve is not None
+    assert curve.summary == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005. 5 times larger from b2 on."
+    options = curves.trend(curve)
+    json.dumps(options)
+    whiskers, fine, failed, changed = options["series"]
+    assert [row[0] for row in whiskers["data"]] == [0, 2, 3]
+    assert whiskers["data"][0][1:] == [5e-4, 2e-3]
+    assert [row[2] for row in fine["data"]] == ["b0", "b2"]
+    assert [row[2] for row in failed["data"]] == ["b3"]
+    assert changed["markLine"]["data"][0]["xAxis"] == "b2"
+    assert [edge["xAxis"] for edge in changed["markArea"]["data"][0]] == ["b1", "b3"]
+    assert options["yAxis"]["min"] <= 5e-4
+    assert options["yAxis"]["max"] >= 1e-2
+
+
+def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
+    assert curves.read(trend(None, None), "dx") is None
+    curve = curves.read(trend(0.0, 0.0), "dx")
+    assert curve is not None
+    options = curves.trend(curve)
+    assert all(row[1] > 0 for row in options["series"][1]["data"])  # a log axis has no place for zero
+    assert options["series"][1]["data"][0][4] == 0
+
+
+def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
+    assert set(words.GRADES) == set(words.GRADE_SENTENCES) == {*Stability, *Sharpness}
+    assert set(words.CAUSES) == set(Cause)
+    assert set(words.CHANGES) == set(words.CHANGE_VERDICTS) == set(Change)
+    assert set(words.FLAG_STATES) == set(FlagState)
+    assert set(words.FLAGS) == set(FlagKind)
+    looks = {*words.GRADES.values(), *words.CHANGE_VERDICTS.values()}
+    assert all(words.mark(each).label != "no verdict yet" and words.sentence(each) for each in looks)
+
+
+def test_evidence_of_any_shape_is_facts_and_tables() -> None:
+    proof = proofs.read(
+        {
+            "sentence": "said above",
+            "check": ["gonogo check --seeds 1", "gonogo check --seeds 2"],
+            "seeds": [1, 2, 3],
+            "digest": "0123456789abcdef0123",
+            "failures": rate(3, 20).to_json(),
+            "missed": {"drop-s1": rate(8, 8).to_json()},
+            "contexts": [{"name": "isolated", "runs": 5}, {"name": "grouped", "p": 0.00123}],
+            "nothing": None,
+            "empty": {},
+            "certain": True,
+        }
+    )
+    assert proof.checks == ("gonogo check --seeds 1", "gonogo check --seeds 2")
+    facts = dict(proof.facts)
+    assert facts == {"seeds": "1, 2, 3", "digest": "0123456789ab", "failures": rate(3, 20).words, "certain": "yes"}
+    missed, contexts = proof.tables
+    assert missed.rows == (("drop-s1", rate(8, 8).words),)
+    assert (contexts.columns, contexts.rows) == (("name", "runs", "p"), (("isolated", "5", "–"), ("grouped", "–", "0.00123")))
+    assert proofs.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out == 100 - proofs.MOST_ROWS
+    assert proofs.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"
