@@ -51,6 +51,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
     "device": Entry("cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
+    "webhook": Entry("cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
     "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }
 

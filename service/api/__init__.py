@@ -9,7 +9,22 @@ PREFIX = "/api/v1"
 
 def routers() -> list[APIRouter]:
     """Every router of the API, in the order of the documentation."""
-    from service.api import artifacts, audit, builds, devices, diagnosis, events, flags, jobs, results, subjects, tests, tokens, workers
+    from service.api import (
+        artifacts,
+        audit,
+        builds,
+        devices,
+        diagnosis,
+        events,
+        flags,
+        jobs,
+        results,
+        subjects,
+        tests,
+        tokens,
+        webhooks,
+        workers,
+    )
 
-    nouns = (jobs, results, artifacts, events, diagnosis, tests, subjects, flags, builds, devices, workers, tokens, audit)
+    nouns = (jobs, results, artifacts, events, diagnosis, tests, subjects, flags, builds, devices, workers, tokens, webhooks, audit)
     return [noun.router for noun in nouns]

@@ -9,6 +9,7 @@ from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, Golden
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import FlagRow
 from storage.tables.numbers import ArtifactRow, EventRow, RollupRow, SeedResultRow
+from storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
+    "DeliveryRow",
+    "DeliveryTryRow",
     "DeviceHealthRow",
     "DeviceRow",
     "EventRow",
@@ -34,5 +37,6 @@ __all__ = [
     "SessionRow",
     "TestSpecRow",
     "TokenRow",
+    "WebhookRow",
     "WorkerRow",
 ]
