@@ -53,6 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "device": Entry("cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
     "rollups": Entry("cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."),
+    "webhook": Entry("cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
     "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }
 

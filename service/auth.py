@@ -67,10 +67,13 @@ class Keys:
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
+    def key(self, purpose: str) -> bytes:
+        """The 32 bytes of the key of `purpose`."""
+        return hmac.new(self._secret, b"gonogo " + purpose.encode(), hashlib.sha256).digest()
+
     def digest(self, purpose: str, text: str) -> str:
         """Hex HMAC-SHA256 of `text` under the key of `purpose`."""
-        key = hmac.new(self._secret, b"gonogo " + purpose.encode(), hashlib.sha256).digest()
-        return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.key(purpose), text.encode(), hashlib.sha256).hexdigest()
 
 
 def make_token() -> str:

@@ -7,6 +7,7 @@ compares the two: a setting without a documented meaning fails it.
 from __future__ import annotations
 
 from functools import lru_cache
+from ipaddress import ip_network
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -100,9 +101,16 @@ class Settings(BaseSettings):
     heartbeat_timeout_s: PositiveFloat = Field(30.0, description="an attempt without a heartbeat for this long is lost")
     poll_s: PositiveFloat = Field(1.0, description="the dispatcher looks into the database at least this often, doorbell or not")
     chunk_seconds: PositiveFloat = Field(20.0, description="estimated device time of one chunk of a job")
+    webhook_private: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="comma-separated networks that are not public and that webhooks may be sent to nevertheless, such as `10.1.0.0/16`"
+    )
+    smtp_url: SecretStr | None = Field(
+        None, description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`"
+    )
+    mail_from: str | None = Field(None, description="sender of e-mail messages")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
-    @field_validator("hosts", "proxies", mode="before")
+    @field_validator("hosts", "proxies", "webhook_private", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -116,6 +124,21 @@ class Settings(BaseSettings):
             value = "unix://" + value.removeprefix("redis+socket://").replace("virtual_host=", "db=")
         if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
             raise ValueError("must be a redis://, rediss:// or unix:// URL")
+        return value
+
+    @field_validator("webhook_private")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            ip_network(text)  # raises ValueError, which names the text
+        return value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _mail(cls, value: SecretStr | None) -> SecretStr | None:
+        parts = urlsplit("smtp://x" if value is None else value.get_secret_value())
+        if parts.scheme not in {"smtp", "smtp+starttls", "smtps"} or not parts.hostname:
+            raise ValueError("must be an smtp://, smtp+starttls:// or smtps:// URL with a host")
         return value
 
     @field_validator("secret_key", "worker_key")

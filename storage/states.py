@@ -127,3 +127,19 @@ class FlagKind(StrEnum):
     fix_masked = "fix_masked"  # turned green, and the error signature stayed
     blunt_test = "blunt_test"  # known-wrong kernels pass
     hangs = "hangs"  # some seed never ended
+
+
+class WebhookState(StrEnum):
+    """Whether a subscription is told anything."""
+
+    active = "active"  # it is
+    disabled = "disabled"  # a person switched it off, or its receiver answered 410 (gone)
+
+
+class DeliveryState(StrEnum):
+    """What became of a message; all but the first are final."""
+
+    waiting = "waiting"  # it will be tried, or tried again
+    delivered = "delivered"  # the receiver took it
+    failed = "failed"  # the last try failed; it can be replayed
+    cancelled = "cancelled"  # its subscription was disabled first

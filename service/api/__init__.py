@@ -29,10 +29,11 @@ def routers() -> list[APIRouter]:
         suites,
         tests,
         tokens,
+        webhooks,
         workers,
     )
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
     of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
-    of_places = (builds, devices, workers, tokens, audit)
+    of_places = (builds, devices, workers, tokens, webhooks, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

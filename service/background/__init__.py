@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from service.background import delivery, dispatcher, ingest, scheduler
 from service.background.assess import Assessor
@@ -10,6 +13,7 @@ from service.background.consumer import Consumer, recover
 from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
+from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
 
@@ -24,6 +28,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     """
     core = open_core(settings, stop)
     ingest.register(core)
+    delivery.HANDLERS.update({type_: partial(_tell, type_) for type_ in messages.TYPES})
     if _ready(core):
         _work(core)
     core.close()
@@ -59,6 +64,12 @@ def _work(core: Core) -> None:
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
     ]
+    sender = outbound.make(core)
+    if sender is None:
+        log.warning("webhooks are not sent: GONOGO_SECRET_KEY is not set")
+    else:
+        cleaner = outbound.Cleaner(core)
+        roles.append(Role(core, "webhooks", lambda: (sender.run_once(), cleaner.run_once()), lambda: _pause(core), _nothing))
     consumer = Consumer(core)
     for thread in (consumer, *roles):
         thread.start()
@@ -78,6 +89,10 @@ def _catch_up(core: Core) -> None:
     seeds = rollup_rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)
+
+
+def _tell(type_: str, core: Core, letter: Mapping[str, Any]) -> None:
+    outbound.fan_out(core, type_, letter)
 
 
 def _pause(core: Core, seconds: float | None = None) -> None:

@@ -11,6 +11,7 @@ from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
+from storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "CanaryRow",
     "ChunkRow",
     "DayRollupRow",
+    "DeliveryRow",
+    "DeliveryTryRow",
     "DeviceHealthRow",
     "DeviceRow",
     "DueRow",
@@ -49,5 +52,6 @@ __all__ = [
     "SuiteRow",
     "TestSpecRow",
     "TokenRow",
+    "WebhookRow",
     "WorkerRow",
 ]

@@ -1,0 +1,1 @@
+"""Webhooks: what happens here, told to others."""

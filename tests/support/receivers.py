@@ -1,0 +1,99 @@
+"""A receiver of webhooks for tests: a real HTTP server that answers as told and keeps what it got."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A status, headers, and a gate that holds the answer back until it is open."""
+
+    status: int = 204
+    headers: Mapping[str, str] = field(default_factory=dict)
+    gate: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class Got:
+    """One request."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def message(self) -> Any:
+        """Its JSON."""
+        return json.loads(self.body)
+
+
+class Receiver:
+    """Answers with `replies` in turn, then with 204."""
+
+    def __init__(self) -> None:
+        self.got: list[Got] = []
+        self.replies: list[Reply] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.got.append(Got(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+                reply = receiver.replies.pop(0) if receiver.replies else Reply()
+                if reply.gate is not None:
+                    reply.gate.wait(10)
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook?a=1"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class MailServer:
+    """Takes e-mail over SMTP, as far as a client without extensions asks; `got` are the messages."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+        server = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                self.wfile.write(b"220 test\r\n")
+                while word := self.rfile.readline().strip().upper():
+                    if word == b"DATA":
+                        self.wfile.write(b"354 go on\r\n")
+                        lines = list(iter(self.rfile.readline, b".\r\n"))
+                        server.got.append(b"".join(lines).decode())
+                    self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.url = f"smtp://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

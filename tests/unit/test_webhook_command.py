@@ -1,0 +1,32 @@
+"""`gonogo webhook verify` on messages of the public library."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook
+from typer.testing import CliRunner
+
+from cli.webhook import app
+from service.webhooks import secrets
+
+BODY = '{"type":"job.finished"}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "said"), [({}, 0, "verified"), ({"--id": "m2"}, 1, "no signature fits"), ({"--timestamp": "9"}, 1, "old")]
+)
+def test_a_message_is_verified_or_not(tmp_path: Path, changed: dict[str, str], code: int, said: str) -> None:
+    secret, now = secrets.make(), datetime.now(UTC)
+    (tmp_path / "body").write_text(BODY)
+    words = {
+        "--id": "m1",
+        "--timestamp": str(int(now.timestamp())),
+        "--signature": Webhook(secret).sign("m1", now, BODY),
+        "--secret": secret,
+    }
+    done = CliRunner().invoke(app, ["verify", str(tmp_path / "body"), *(word for pair in (words | changed).items() for word in pair)])
+    assert done.exit_code == code, done.output
+    assert said in done.output

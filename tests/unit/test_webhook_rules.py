@@ -1,0 +1,128 @@
+"""The rules of webhooks that need no network: signatures, secrets at rest, addresses, and when a message is tried again."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from service.auth import Keys
+from service.problems import BadField
+from service.webhooks import addresses, schedule, secrets
+from service.webhooks.signatures import Unverified, signatures, verify
+from storage.states import DeliveryState
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+PUBLIC = "93.184.216.34"
+
+
+def test_the_public_library_verifies_what_we_sign() -> None:
+    mine, old, body, moment = secrets.make(), secrets.make(), b'{"type":"job.finished"}', datetime.now(UTC)
+    headers = {
+        "webhook-id": "m1",
+        "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": signatures([mine, old], "m1", int(moment.timestamp()), body),
+    }
+    for each in (mine, old):
+        assert Webhook(each).verify(body, headers) == json.loads(body)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(mine).verify(body + b" ", headers)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(secrets.make()).verify(body, headers)
+
+
+def test_we_verify_what_the_public_library_signs() -> None:
+    secret, body, moment = secrets.make(), b"{}", datetime.now(UTC)
+    header, stamp, now = Webhook(secret).sign("m1", moment, body.decode()), str(int(moment.timestamp())), moment.timestamp()
+    verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
+    for changed in ({"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"timestamp": "soon"}, {"header": header[:-2]}):
+        told = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
+        with pytest.raises(Unverified):
+            verify(secret, **told)  # type: ignore[arg-type]
+    verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
+
+
+def test_a_secret_at_rest_opens_under_its_own_key_only() -> None:
+    sealed = secrets.Box(Keys("k" * 40)).close("whsec_abc")
+    assert "whsec" not in sealed
+    assert secrets.Box(Keys("k" * 40)).open(sealed) == "whsec_abc"
+    with pytest.raises(ValueError, match="another GONOGO_SECRET_KEY"):
+        secrets.Box(Keys("j" * 40)).open(sealed)
+
+
+@pytest.mark.parametrize("text", ["", "whsec_", "whsec_AAAA", "whsec_!!!!", "whsec_" + "A" * 120])
+def test_a_bad_secret_is_named(text: str) -> None:
+    with pytest.raises(BadField, match="secret"):
+        secrets.check(text)
+
+
+@pytest.mark.parametrize(
+    "url", ["example.org", "ftp://example.org/", "https:///x", "http://u:p@example.org/", "https://example.org/#a", "http://[::1", "http://x:0/"]
+)
+def test_a_bad_address_is_named(url: str) -> None:
+    with pytest.raises(BadField, match="url"):
+        addresses.check(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.0.0.8", "172.16.3.4", "192.168.1.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1%eth0", "fd00::1",
+     "::ffff:10.0.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255"],
+)  # fmt: skip
+def test_a_private_address_is_refused_unless_its_network_is_allowed(address: str) -> None:
+    with pytest.raises(addresses.Refused, match="GONOGO_WEBHOOK_PRIVATE"):
+        addresses.pin("https://inside.example/x", (), lambda host, port: [address])
+    everything = addresses.networks(["0.0.0.0/0", "::/0"])
+    assert addresses.pin("https://inside.example/x", everything, lambda host, port: [address]).name == "inside.example"
+
+
+def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
+    with pytest.raises(addresses.Refused):
+        addresses.pin("https://mixed.example/", (), lambda host, port: [PUBLIC, "10.0.0.1"])
+
+
+def test_the_connection_goes_to_the_address_that_was_checked() -> None:
+    known = {("ci.example", 8443): [PUBLIC]}
+    pinned = addresses.pin("https://ci.example:8443/hook?a=1", (), lambda host, port: known[host, port])
+    assert pinned == addresses.Pinned(f"https://{PUBLIC}:8443/hook?a=1", "ci.example:8443", "ci.example")
+    six = addresses.pin("http://[2606:4700::1]/", (), lambda host, port: ["2606:4700::1"])
+    assert (six.url, six.host) == ("http://[2606:4700::1]/", "[2606:4700::1]")
+
+
+def test_the_schedule_is_the_contracts_with_a_little_jitter() -> None:
+    chance = random.Random(1)
+    waits = []
+    for tries in range(1, 10):
+        follows = schedule.after(tries, 500, None, NOW, chance)
+        assert follows.state is DeliveryState.waiting
+        assert follows.again_at is not None
+        waits.append((follows.again_at - NOW).total_seconds())
+    for wait, wanted in zip(waits, (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), strict=True):
+        assert wanted <= wait <= 1.1 * wanted
+    assert schedule.after(10, 500, None, NOW, chance) == schedule.Next(DeliveryState.failed)
+    assert schedule.after(10, None, None, NOW, chance).state is DeliveryState.failed
+
+
+def test_what_an_answer_means() -> None:
+    chance = random.Random(1)
+    for status in (200, 201, 204, 299):
+        assert schedule.after(1, status, None, NOW, chance) == schedule.Next(DeliveryState.delivered)
+    for status in (301, 302, 400, 401, 404, 429, 500, None):
+        assert schedule.after(1, status, None, NOW, chance).state is DeliveryState.waiting
+    assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(DeliveryState.failed, disable=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("120", 120), (" 7 ", 7), ("0", 0), ("999999999999", 86400), (format_datetime(NOW + timedelta(minutes=10), usegmt=True), 600),
+     (format_datetime(NOW - timedelta(days=3), usegmt=True), 0), ("soon", None), ("-5", None), ("", None), ("١٢", None), (None, None)],
+)  # fmt: skip
+def test_retry_after_is_honoured_up_to_a_day(header: str | None, seconds: int | None) -> None:
+    assert schedule.asked_for(header, NOW) == (None if seconds is None else timedelta(seconds=seconds))
+    follows = schedule.after(1, 429, header, NOW, random.Random(1))
+    assert follows.again_at is not None
+    assert (follows.again_at - NOW).total_seconds() >= max(5, seconds or 0)
