@@ -15,7 +15,7 @@ from benchmarks.strangers.wrongs import WRONGS
 from gonogo.flakiness.suspects import settled
 from gonogo.inputs import generate, quantise
 from gonogo.judging import SeedJudgement, judge
-from gonogo.verdicts import Explanation
+from gonogo.verdicts import Explanation, Verdict
 
 SEEDS = 8
 
@@ -43,10 +43,10 @@ def inputs_of(case: Case, seed: int) -> tuple[Any, Any]:
 
 
 def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = None) -> Record:
-    """Judge a stranger. Flagged: a seed that rounding doesn't explain, or, when all seeds have run, suspect seeds whose pooled statistics
-    are not explained either (what the job says of a suspect after more seeds).
+    """Judge a stranger. Flagged: a seed whose verdict is red or hollow (`fail`, `pass_by_tolerance`), or, when all seeds have run, suspect
+    seeds whose pooled statistics are not explained either (what the job says of a suspect after more seeds).
 
-    Ends at the first unexplained seed, once the fault (if there is one: `clean` is the build without) has shown, too.
+    Ends at the first such seed, once the fault (if there is one: `clean` is the build without) has shown, too.
     """
     record = Record(build, case.name)
     kernel, twin = Stranger(build), Stranger(clean) if clean else None
@@ -68,7 +68,7 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
         record.seeds = seed + 1
         for name, output in judgement.outputs.items():
             rows.setdefault(name, []).append(dict(output.statistics))
-        record.flagged = judgement.explanation is Explanation.unexplained
+        record.flagged = judgement.explanation is Explanation.unexplained or judgement.verdict is Verdict.fail
         suspect = suspect or judgement.explanation is Explanation.suspect
         if record.flagged and twin is None:
             break

@@ -22,6 +22,7 @@ from gonogo.numerics.budgets.expectation import (
     Mask,
     Shared,
     binade,
+    cut,
     output_bound,
     output_step,
     round_away,
@@ -85,6 +86,15 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
         taken = onto(stored, grid)
         made = (x - taken) * held
         allowance += (slope_mean * (stored - taken) + gamma * (round_away(made, t.stored) - made),)
+    if t.cut:
+        # x - mean may be stored, too: rounded onto its own grid, of which the mean may be a small part. And any buffer may truncate.
+        for each in (mu, mu - m.bound_mean, mu + m.bound_mean):
+            exact = x - round_away(each, t.stored)
+            kept = round_away(exact, t.stored)
+            made = kept * held
+            allowance += (slope_mean * (kept - exact) + gamma * (round_away(made, t.stored) - made),)
+        made = cut(gamma * cut(cut(x - cut(mu, t.cut), t.cut) * cut(r, t.cut), t.cut), t.cut) + beta
+        allowance += ((made if t.out_block else cut(made, 2 * t.out)) - y,)
     scale = t.product_mean + t.read + t.scale
     expected_y = Expectation(
         reference=y,
@@ -141,6 +151,10 @@ def per_row(
     bound = before + np.maximum(stored, output_bound((np.abs(reference) + before).T, t.out, t.out_block).T)
     extra = output_bound(reference.T, t.out, t.out_block).T ** 2 / 3
     said = np.ones((reference.shape[0], 1), bool) if informative is None else informative[:, None]
+    allowance: tuple[Array, ...] = ()
+    if t.cut:  # a buffer and an output that truncate
+        made = cut(reference, t.cut)
+        allowance = (np.where(said, (made if t.out_block else cut(made, 2 * t.out)) - reference, 0.0).T,)
     return Expectation(
         reference=reference.T,
         bound=np.where(said, bound, np.inf).T,
@@ -148,6 +162,7 @@ def per_row(
         out=t.out,
         out_block=t.out_block,
         informative=np.array([bool(said.any())]),
+        allowance=allowance,
         shared=shared_patterns([np.where(said, each, 0.0).T for each in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))]),
         directions=(Direction("scale", np.where(said, reference, 0.0).T),),
     )

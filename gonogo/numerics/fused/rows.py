@@ -26,14 +26,16 @@ SCORES = 9
 # Projections of a row onto its three directions: of the directions themselves, of the squares, e0 (ties to even; what ties away
 # add to it), e, allowances.
 GRAM, OWN, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
-PROJECTIONS = ALLOWED + 3
+ALLOWANCES = 7
+"""At most so many."""
+PROJECTIONS = ALLOWED + ALLOWANCES
 
 SUMS = 8
 """The first totals are sums over all columns, with running totals of their own."""
 
 # Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2 (where w
-# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, three of w allowance.
-COLUMNS = 18
+# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, ALLOWANCES of w allowance.
+COLUMNS = 15 + ALLOWANCES
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
 COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
 
