@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from benchmarks.strangers.judged import SEEDS, Record, rights, wrongs
+from benchmarks.strangers.judged import SEEDS, Record, exotic, rights, wrongs
 from benchmarks.strangers.showing import Showing
 
 LEAST_FLAGGED = 0.99
@@ -29,17 +29,19 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
-    right = rights(given.seeds, only=given.only)
+    every = rights(given.seeds, only=given.only)
+    right = [record for record in every if not exotic(record)]
     wrong = wrongs(given.seeds, only=given.only)
     by_showing = {each: [record for record in wrong if record.showing is each] for each in Showing}
     shown = by_showing[Showing.shows]
     found, false = _share(shown, "wrong kernels whose fault shows", console), _share(right, "right kernels", console)
     _share(by_showing[Showing.faint], "wrong kernels whose fault is faint (counted apart)", console)
     _share(by_showing[Showing.hidden], "wrong kernels whose fault can't show (counted apart)", console)
+    _share([record for record in every if exotic(record)], "right kernels that round to odd (counted apart)", console)
     for record in shown:
         if not record.flagged:
             console.print(f"MISSED {_words(record)}")
-    for record in right:
+    for record in every:
         if record.flagged:
             console.print(f"FALSE  {_words(record)}")
     if given.faint:

@@ -40,10 +40,12 @@ CASES: tuple[Case, ...] = (
     _case("fp32 uniform", "layernorm_fw", [33, 519], {}, FP32),
     _case("bf16 offset", "layernorm_fw", [64, 96], OFFSET, {}),
     _case("fp32 normal", "layernorm_fw", [5, 4096], NORMAL, FP32),
+    _case("bf16 normal", "layernorm_fw", [512, 160], NORMAL, {}),
     _case("bf16 uniform", "layernorm_bw", [64, 96], {}, {}),
     _case("bf16 normal", "layernorm_bw", [33, 519], NORMAL, {}),
     _case("bf16 uniform", "layernorm_bw", [5, 4096], {}, {}),
     _case("fp32 uniform", "layernorm_bw", [33, 519], {}, FP32),
     _case("bf16 offset own", "layernorm_bw", [33, 519], OFFSET, {"statistics": "own"}),
     _case("fp32 normal", "layernorm_bw", [5, 4096], NORMAL, FP32),
+    _case("bf16 uniform", "layernorm_bw", [512, 160], {}, {}),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -86,7 +85,9 @@ def _note(record: Record, judgement: SeedJudgement) -> None:
                 record.figures[key] = max(record.figures.get(key, 0.0), abs(float(value)))
 
 
-Progress = Callable[[str], None]
+def exotic(record: Record) -> bool:
+    """Whether it is a right kernel that is counted apart."""
+    return record.build.startswith("right:") and RIGHTS[record.build.removeprefix("right:")].exotic
 
 
 def rights(seeds: int, cases: tuple[Case, ...] = CASES, only: str = "") -> list[Record]:

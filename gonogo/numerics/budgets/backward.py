@@ -244,8 +244,10 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             second = round_away(first - taken, t.difference)
             allowance += (r * ((first - (stored - s)) + (second - (first - taken))),)
     d_cut = np.zeros_like(p)  # what truncating buffers make of dgamma's terms
+    truncated: Array | None = None
     if t.cut:
-        allowance += (truncated_dataflow(x_read - m_read, r, p_read, dx, t),)
+        truncated = truncated_dataflow(x_read - m_read, r, p_read, dx, t)
+        allowance += (truncated,)
         d_cut = cut(as_read(dy, t) * cut(cut(x_read - m_read, t.cut) * r, t.cut), t.cut) - dy * xhat
     floor = n * (NEGLIGIBLE * r[:, 0] * np.abs(p).max(axis=1, initial=0.0)) ** 2
     expected = {
@@ -259,6 +261,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             shared=(Shared(r**2 * v1, np.ones((1, 1))), Shared(r**2 * v2, xhat), Shared(scale**2 + known.var_rstd, dx), *patterns),
             trend=(r * (bias1 + xhat * bias2), np.sqrt(systematic) * r * (s1 + xhat * s2), scale * dx, *ties),
             allowance=allowance,
+            truncated=truncated,
             keyed=rounded_alike,
             spread=r * (spread1 + np.abs(xhat) * spread2),
             directions=(
@@ -343,7 +346,7 @@ def column_sum(
     bound: Array,
     variance: Array,
     predicted: Array,
-    truncated: Array,
+    cuts: Array,
     scale: float,
     rows: int,
     t: BackwardTerms,
@@ -371,7 +374,7 @@ def column_sum(
     )
     allowance: tuple[Array, ...] = ()
     if t.cut:
-        made = reference + truncated
+        made = reference + cuts
         allowance = (((made if t.out_block else cut(made, 2 * t.out)) - reference)[None, :],)
     return Expectation(
         reference=reference[None, :],
@@ -381,6 +384,7 @@ def column_sum(
         out_block=t.out_block,
         bias=predicted[None, :],
         allowance=allowance,
+        truncated=allowance[0] if allowance else None,
         shared=(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
             *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out, t.out_block)),

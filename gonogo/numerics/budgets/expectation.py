@@ -86,6 +86,7 @@ class Expectation:
     allowance: tuple[Array, ...] = ()
     """Errors (rows, N) that a right kernel may or may not make as a whole (an operand rounded onto another's grid, predicted for its value
     and for the ends of that value's own bound): a projection between none and any of them is no evidence."""
+    truncated: Array | None = None  # (rows, N), one of the allowances: the error where every buffer truncates, which is no noise to chi
     factors: tuple[Array, ...] = ()  # (K, N), of an output of one row: K independent errors (one standard deviation each)
     informative: Mask | None = None  # (rows,) False: nothing can be said about the row
 
@@ -108,6 +109,12 @@ class Expectation:
         if self.bias is not None:
             total = total + excess(self.bias**2, self.noise)
         return np.asarray(total)
+
+
+def chi_variance(expected: Expectation) -> Array:
+    """What chi compares squared errors with: s^2, and the square of what an element is off by where every buffer truncates. Rounding to
+    nearest errs by h/sqrt(3), truncating by 2h/sqrt(3): a kernel that truncates is twice as far off, and as right."""
+    return expected.variance if expected.truncated is None else expected.variance + expected.truncated**2
 
 
 def output_step(values: Array, unit: float, block: bool) -> Array:

@@ -92,7 +92,7 @@ def backward_block(
     if step_cut > 0.0:
         allowances += 1
     allowance = np.empty((4, n))
-    x_cut = np.empty(n)
+    x_cut, zeros = np.empty(n), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
@@ -327,6 +327,7 @@ def backward_block(
             own_noise,
             allowance,
             allowances,
+            allowance[truncating] if step_cut > 0.0 else zeros,
         )
         if not informative[i]:
             continue

@@ -76,7 +76,7 @@ def forward_block(
     patterns = 3 if read > 0.0 else 2
     pattern = np.zeros((3, n))
     allowances = 7 if step_cut > 0.0 else 3
-    allowance = np.empty((allowances, n))
+    allowance, zeros = np.empty((allowances, n)), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
@@ -283,6 +283,7 @@ def forward_block(
             own_noise,
             allowance,
             allowances,
+            allowance[6] if step_cut > 0.0 else zeros,
         )
         if not informative:
             continue

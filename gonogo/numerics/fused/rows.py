@@ -225,8 +225,8 @@ def deviations(error: float, variance: float) -> Any:
 
 
 @jit
-def add_chi(error: Any, variance: Any, first: Any, last: Any, lanes: Any) -> None:
-    """Errors in standard deviations, squared."""
+def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
+    """Errors in standard deviations, squared; `truncated`: what is no noise to chi (see budgets.expectation.chi_variance)."""
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -234,12 +234,12 @@ def add_chi(error: Any, variance: Any, first: Any, last: Any, lanes: Any) -> Non
             k = i + U(LANES)
             q = k + U(LANES)
             m = q + U(LANES)
-            lanes[CHI * LANES + j] += (deviations(error[i], variance[i]) + deviations(error[k], variance[k])) + (
-                deviations(error[q], variance[q]) + deviations(error[m], variance[m])
+            lanes[CHI * LANES + j] += (deviations(error[i], variance[i] + truncated[i] * truncated[i]) + deviations(error[k], variance[k] + truncated[k] * truncated[k])) + (
+                deviations(error[q], variance[q] + truncated[q] * truncated[q]) + deviations(error[m], variance[m] + truncated[m] * truncated[m])
             )
     for j in range(np.int64(last - full)):
         i = full + U(j)
-        lanes[CHI * LANES + j % LANES] += deviations(error[i], variance[i])
+        lanes[CHI * LANES + j % LANES] += deviations(error[i], variance[i] + truncated[i] * truncated[i])
 
 
 @jit
@@ -339,10 +339,12 @@ def compare_row(
     own_noise: Any,
     allowance: Any,
     allowances: int,
+    truncated: Any,
 ) -> bool:
     """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
     row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
-    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2.
+    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2,
+    the square of `truncated` what chi adds to it.
     Leaves e, e0 (ties to even), s^2 and, where it returns True, what ties away add to e0 in error, golden_error, variance and
     golden_away. `origin` shifts raw in the PCC's sums."""
     lanes, projected, distance, found, extra, keys = scratch
@@ -361,7 +363,7 @@ def compare_row(
             error[j] = out[j] - ref[j]
         against_budget(row, first, last, out, ref, bound, error, totals)
         add_variance(ref, noise, own_noise, w0, w1, shared, first, last, variance)
-        add_chi(error, variance, first, last, lanes)
+        add_chi(error, variance, truncated, first, last, lanes)
         project_gram(w0, w1, ref, first, last, 3 * GRAM, projected)
         project_squares(w0, w1, ref, noise, first, last, 3 * OWN, projected)
         tied = golden_errors(out, ref, first, last, unit, golden_error, golden_away, tied, totals)
