@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
     "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
+    "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }
 

@@ -1,1 +1,1 @@
-"""Strangers: right and wrong LayerNorm kernels, written by someone who had not seen how GoNoGo finds faults. `python -m benchmarks.strangers`."""
+"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen how faults are found: `python -m benchmarks.strangers`."""

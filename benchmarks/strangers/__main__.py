@@ -22,7 +22,9 @@ MOST_FALSE = 0.01
 
 def main(words: list[str] | None = None) -> int:
     """Run all; print what was found."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS, help="at most so many seeds a kernel and test")
     parser.add_argument("--only", default="", help="only strangers with this in their name")
     parser.add_argument("--faint", action="store_true", help="name the faint and the hidden ones, too")
@@ -63,7 +65,8 @@ def _share(records: Sequence[Record], title: str, console: Console) -> float | N
 
 def _words(record: Record) -> str:
     largest = sorted(record.figures.items(), key=lambda item: -item[1])[:5]
-    return f"{record.build} on {record.case}: {', '.join(f'{name} {value:.3g}' for name, value in largest)} ({', '.join(sorted(set(record.verdicts)))})"
+    figures = ", ".join(f"{name} {value:.3g}" for name, value in largest)
+    return f"{record.build} on {record.case}: {figures} ({', '.join(sorted(set(record.verdicts)))})"
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from benchmarks.strangers import sums
 from benchmarks.strangers.roundings import Rounding, three_passes
 
 Floats = NDArray[np.float32]
-Alteration = Callable[[Floats, "Work"], Floats]
-"""What a fault makes of the value of a stage."""
+Alteration = Callable[[Floats, "Work"], NDArray[Any]]
+"""What a fault makes of the value of a stage; float32 is made of it again."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ class Fault:
     kernel: str
     alterations: Mapping[str, Alteration] = field(default_factory=dict)
     order: Order | None = None
-    both: bool = False
-    """Whether only a backward kernel that makes its own statistics has the stage."""
 
 
 def columns(part: slice, factor: float = 0.0) -> Alteration:

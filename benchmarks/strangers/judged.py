@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from benchmarks.strangers.cases import CASES, Case
@@ -34,7 +34,7 @@ class Record:
     verdicts: list[str] = field(default_factory=list)
 
 
-@lru_cache(maxsize=None)
+@cache
 def inputs_of(case: Case, seed: int) -> tuple[Any, Any]:
     """Raw and given tensors: the same for every stranger."""
     raw = generate(case.test, seed)
@@ -80,7 +80,9 @@ def _note(record: Record, judgement: SeedJudgement) -> None:
     record.verdicts.append(judgement.verdict.value)
     for name, output in judgement.outputs.items():
         for statistic, value in output.statistics.items():
-            if isinstance(value, int | float) and (statistic in ("budget_ratio", "chi", "nonfinite") or statistic.endswith(("_z", "_z_max"))):
+            if isinstance(value, int | float) and (
+                statistic in ("budget_ratio", "chi", "nonfinite") or statistic.endswith(("_z", "_z_max"))
+            ):
                 key = f"{name} {statistic}"
                 record.figures[key] = max(record.figures.get(key, 0.0), abs(float(value)))
 

@@ -37,8 +37,8 @@ def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
 
 
 def forward(work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float) -> dict[str, Floats]:
-    """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a + b with a = rstd gamma, b = beta - mean a)
-    and early (rstd gamma first)."""
+    """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a + b with a = rstd gamma and
+    b = beta - mean a) and early (rstd gamma first)."""
     x = work.keep("x", x)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
     beta = work.keep("beta", np.broadcast_to(beta, x.shape))
@@ -58,9 +58,7 @@ def forward(work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float) 
     return {"y": work.give("y", y), "mean": work.give("mean of rows", mean)[:, 0], "rstd": work.give("rstd of rows", rstd)[:, 0]}
 
 
-def backward(
-    work: Work, x: Floats, gamma: Floats, dy: Floats, epsilon: float, given: tuple[Floats, Floats] | None
-) -> dict[str, Floats]:
+def backward(work: Work, x: Floats, gamma: Floats, dy: Floats, epsilon: float, given: tuple[Floats, Floats] | None) -> dict[str, Floats]:
     """dx, dgamma, dbeta of layernorm_bw. Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled (rstd / N (N p - sum p - x^ sum p x^)),
     spread (each term times rstd), and folded (rstd p + a x + b)."""
     x, dy = work.keep("x", x), work.keep("dy", dy)

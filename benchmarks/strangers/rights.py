@@ -41,7 +41,13 @@ def _orders() -> Iterable[Right]:
 
 
 def _moments() -> Iterable[Right]:
-    for moments, order in (("one-pass", "lanes-32"), ("shifted", "sequential"), ("corrected", "tiles"), ("welford", "halves"), ("chan", "tiles")):
+    for moments, order in (
+        ("one-pass", "lanes-32"),
+        ("shifted", "sequential"),
+        ("corrected", "tiles"),
+        ("welford", "halves"),
+        ("chan", "tiles"),
+    ):
         yield Right(Arithmetic(f"moments-{moments}", order=order, moments=moments), centred_only=moments == "one-pass")
     yield Right(Arithmetic("moments-welford-stored", order="faces", moments="welford", stored=XHAT | ROWS))
     yield Right(Arithmetic("moments-one-pass-double", order="double", moments="one-pass"), centred_only=True)
@@ -66,7 +72,9 @@ def _buffers() -> Iterable[Right]:
     groups = {"xhat": XHAT, "products": PRODUCTS, "rows": ROWS, "all": ALL}
     for name, stored in groups.items():
         for mode in ("even", "away", "stochastic", "odd"):
-            yield Right(Arithmetic(f"stored-{name}-{mode}", stored=stored, buffering=mode, output=mode, order="tiles"), exotic=mode == "odd")
+            yield Right(
+                Arithmetic(f"stored-{name}-{mode}", stored=stored, buffering=mode, output=mode, order="tiles"), exotic=mode == "odd"
+            )
         yield Right(Arithmetic(f"stored-{name}-zero", stored=stored, buffering="zero", order="tiles"))
     yield Right(Arithmetic("stored-all-by-cores", stored=ALL, parts=8, order="lanes-32"))
     yield Right(Arithmetic("stored-xhat-by-cores", stored=XHAT, parts=4, order="lanes-16", buffering="away"))
@@ -80,9 +88,7 @@ def _outputs() -> Iterable[Right]:
     yield Right(Arithmetic("output-zero-stored", output="zero", stored=XHAT | PRODUCTS, buffering="zero"))
 
 
-RIGHTS: dict[str, Right] = {
-    right.name: right for group in (_orders, _moments, _rsqrts, _forms, _buffers, _outputs) for right in group()
-}
+RIGHTS: dict[str, Right] = {right.name: right for group in (_orders, _moments, _rsqrts, _forms, _buffers, _outputs) for right in group()}
 
 BASES: tuple[Arithmetic, ...] = (
     Arithmetic("plain"),

@@ -1,8 +1,9 @@
 """Can a fault show? Asked of the two outputs, with and without the fault, and of the formats; never of GoNoGo.
 
-Unit of rounding of an element: u T, with u the largest relative error of a value stored in a buffer of the test, and T the sum of the sizes of the terms that make
-the element. A kernel that stores every step rounds each of them by at most u T, and there are n steps on the way from the inputs to the
-output. So a right kernel is off by up to n u T; a right one and its faulty twin differ by up to 2 n u T for rounding alone. A fault
+Unit of rounding of an element: u T, with u the largest relative error of a value stored in a buffer of the test, and T the sum of the
+sizes of the terms that make the element. A kernel that stores every step rounds each of them by at most u T, and there are n steps on the
+way from the inputs to the output. So a right kernel is off by up to n u T; a right one and its faulty twin differ by up to 2 n u T for
+rounding alone. A fault
 - **shows** when it changes an element by more than 2 n u T: no two right kernels are that far apart;
 - is **faint** when no element changes as much, but all of them together do: the changes, each over u T, have a 2-norm above 2 n. Whoever
   knew the form of the fault could find it; nobody can in a single element, and a right kernel that rounds one factor of the output may

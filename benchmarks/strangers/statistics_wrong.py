@@ -71,9 +71,9 @@ def _down_a_tile(value: np.ndarray) -> np.ndarray:
     return changed
 
 
-def _named(kernel: str, stage: str, changes: dict[str, Alteration], **more: bool) -> Iterable[Fault]:
+def _named(kernel: str, stage: str, changes: dict[str, Alteration]) -> Iterable[Fault]:
     for name, alteration in changes.items():
-        yield Fault(f"{stage.replace(' ', '-')}-{name}", kernel, {stage: alteration}, **more)
+        yield Fault(f"{stage.replace(' ', '-')}-{name}", kernel, {stage: alteration})
 
 
 def _forward() -> Iterable[Fault]:
@@ -85,7 +85,9 @@ def _forward() -> Iterable[Fault]:
     yield from _named(FW, "beta", VECTOR)
     n = "count"
     yield Fault("variance-unbiased", FW, {"variance": lambda value, work: value * (work.values[n] / (work.values[n] - 1))})
-    yield Fault("epsilon-outside-the-root", FW, {"rstd": lambda value, work: 1 / (np.sqrt(work.values["variance"]) + work.values["epsilon"])})
+    yield Fault(
+        "epsilon-outside-the-root", FW, {"rstd": lambda value, work: 1 / (np.sqrt(work.values["variance"]) + work.values["epsilon"])}
+    )
     yield Fault("epsilon-taken-off", FW, {"epsilon": times(-1)})
     yield Fault("mean-zero", FW, {"mean": constant(0)})
     yield Fault("mean-not-subtracted", FW, {"centred": instead("x"), "xhat": lambda value, work: work.values["x"] * work.values["rstd"]})
@@ -101,9 +103,13 @@ def _forward() -> Iterable[Fault]:
     yield Fault("beta-subtracted", FW, {"beta": times(-1)})
     yield Fault("beta-times-rstd", FW, {"y": lambda value, work: value + work.values["beta"] * (work.values["rstd"] - 1)})
     yield Fault("gamma-is-beta", FW, {"beta": lambda value, work: work.values["gamma"]})
-    yield Fault("x-in-a-coarser-format", FW, {"x": lambda value, work: (np.array(value).view(np.uint32) & np.uint32(0xFFF80000)).view(np.float32)})
+    yield Fault(
+        "x-in-a-coarser-format", FW, {"x": lambda value, work: (np.array(value).view(np.uint32) & np.uint32(0xFFF80000)).view(np.float32)}
+    )
     yield Fault("large-offset-in-fp16", FW, {"x": lambda value, work: Rounding("fp16")(value + 1000, work.chance) - 1000})
-    yield Fault("squares-overflow-in-fp16", FW, {"squares": lambda value, work: Rounding("fp16")(value * 6e4, work.chance) / np.float32(6e4)})
+    yield Fault(
+        "squares-overflow-in-fp16", FW, {"squares": lambda value, work: Rounding("fp16")(value * 6e4, work.chance) / np.float32(6e4)}
+    )
 
 
 def _backward() -> Iterable[Fault]:

@@ -15,7 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, binade, chi_variance, output_step
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, output_step
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
 """The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
@@ -186,7 +186,8 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     size = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(usable, np.where(size == 0, 0.0, size / expected.bound), -1.0)
-        standard = np.where(size == 0, 0.0, error**2 / chi_variance(expected))[usable]
+        beyond = beyond_truncation(expected, error)
+        standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)[usable]
         multiple = np.log2(np.abs(out / expected.reference))
         power = np.rint(multiple)
         outlier = (

@@ -86,7 +86,7 @@ class Expectation:
     allowance: tuple[Array, ...] = ()
     """Errors (rows, N) that a right kernel may or may not make as a whole (an operand rounded onto another's grid, predicted for its value
     and for the ends of that value's own bound): a projection between none and any of them is no evidence."""
-    truncated: Array | None = None  # (rows, N), one of the allowances: the error where every buffer truncates, which is no noise to chi
+    truncated: Array | None = None  # (rows, N), one of the allowances: the error where every buffer truncates
     factors: tuple[Array, ...] = ()  # (K, N), of an output of one row: K independent errors (one standard deviation each)
     informative: Mask | None = None  # (rows,) False: nothing can be said about the row
 
@@ -111,10 +111,13 @@ class Expectation:
         return np.asarray(total)
 
 
-def chi_variance(expected: Expectation) -> Array:
-    """What chi compares squared errors with: s^2, and the square of what an element is off by where every buffer truncates. Rounding to
-    nearest errs by h/sqrt(3), truncating by 2h/sqrt(3): a kernel that truncates is twice as far off, and as right."""
-    return expected.variance if expected.truncated is None else expected.variance + expected.truncated**2
+def beyond_truncation(expected: Expectation, error: Array) -> Array:
+    """The part of each error that chi counts: what lies outside 0 and the error where every buffer truncates. Rounding to nearest errs
+    by h/sqrt(3), truncating by 2h/sqrt(3) and with one sign: a kernel that truncates is farther off, and as right."""
+    if expected.truncated is None:
+        return error
+    most, least = np.maximum(expected.truncated, 0.0), np.minimum(expected.truncated, 0.0)
+    return np.asarray(np.maximum(error - most, 0.0) + np.minimum(error - least, 0.0))
 
 
 def output_step(values: Array, unit: float, block: bool) -> Array:

@@ -293,10 +293,40 @@ def forward_block(
         spreads[0], spreads[1] = r * stored * binade(mu), r * per_lane
         spreads[2], spreads[3] = stored * binade(r) / r, other / r
         add_columns(
-            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, allowances, columns[0]
+            n,
+            xhat,
+            True,
+            gamma,
+            g_xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns[0],
         )
         add_columns(
-            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, allowances, columns[1]
+            n,
+            xhat,
+            False,
+            gamma,
+            g_xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns[1],
         )
         for k in range(patterns):
             for j in range(n):

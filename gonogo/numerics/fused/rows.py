@@ -219,14 +219,21 @@ def add_variance(ref: Any, noise: Any, own_noise: Any, w0: Any, w1: Any, shared:
 
 
 @jit
-def deviations(error: float, variance: float) -> Any:
-    """The error in standard deviations, squared."""
-    return error * error / variance if error != 0.0 else 0.0
+def beyond(error: float, truncated: float) -> Any:
+    """The part of an error outside 0 and `truncated`."""
+    return max(error - max(truncated, 0.0), 0.0) + min(error - min(truncated, 0.0), 0.0)
+
+
+@jit
+def deviations(error: float, truncated: float, variance: float) -> Any:
+    """The error beyond `truncated` in standard deviations, squared."""
+    far = beyond(error, truncated)
+    return far * far / variance if far != 0.0 else 0.0
 
 
 @jit
 def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
-    """Errors in standard deviations, squared; `truncated`: what is no noise to chi (see budgets.expectation.chi_variance)."""
+    """Errors beyond `truncated` in standard deviations, squared (see budgets.expectation.beyond_truncation)."""
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -234,12 +241,12 @@ def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, la
             k = i + U(LANES)
             q = k + U(LANES)
             m = q + U(LANES)
-            lanes[CHI * LANES + j] += (deviations(error[i], variance[i] + truncated[i] * truncated[i]) + deviations(error[k], variance[k] + truncated[k] * truncated[k])) + (
-                deviations(error[q], variance[q] + truncated[q] * truncated[q]) + deviations(error[m], variance[m] + truncated[m] * truncated[m])
-            )
+            first_half = deviations(error[i], truncated[i], variance[i]) + deviations(error[k], truncated[k], variance[k])
+            second_half = deviations(error[q], truncated[q], variance[q]) + deviations(error[m], truncated[m], variance[m])
+            lanes[CHI * LANES + j] += first_half + second_half
     for j in range(np.int64(last - full)):
         i = full + U(j)
-        lanes[CHI * LANES + j % LANES] += deviations(error[i], variance[i] + truncated[i] * truncated[i])
+        lanes[CHI * LANES + j % LANES] += deviations(error[i], truncated[i], variance[i])
 
 
 @jit
@@ -343,8 +350,8 @@ def compare_row(
 ) -> bool:
     """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
     row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
-    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2,
-    the square of `truncated` what chi adds to it.
+    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
+    chi counts errors beyond `truncated`.
     Leaves e, e0 (ties to even), s^2 and, where it returns True, what ties away add to e0 in error, golden_error, variance and
     golden_away. `origin` shifts raw in the PCC's sums."""
     lanes, projected, distance, found, extra, keys = scratch
