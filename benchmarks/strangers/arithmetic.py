@@ -70,13 +70,13 @@ class Work:
 
     def keep(self, stage: str, value: Any) -> Floats:
         """The value of a stage, as the following stages see it: first the fault, then the buffer."""
-        value = np.asarray(value, np.float32)
+        kept: Floats = np.asarray(value, np.float32)
         if (alteration := self.alterations.get(stage)) is not None:
-            value = np.asarray(alteration(value, self), np.float32)
+            kept = np.asarray(alteration(kept, self), np.float32)
         if stage in self.arithmetic.stored:
-            value = self.buffered(value)
-        self.values[stage] = value
-        return value
+            kept = self.buffered(kept)
+        self.values[stage] = kept
+        return kept
 
     def give(self, stage: str, value: Any) -> Floats:
         """An output: rounded to the output format, and only then altered (a fault of the writer) as stage + " out"."""

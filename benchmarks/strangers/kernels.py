@@ -28,7 +28,7 @@ def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
         squares = work.keep("squares", work.times(centred, centred) if work.arithmetic.product == "exact" else centred * centred)
         variance = work.mean(squares, work.keep("variance count", count))
     else:
-        mean, variance = METHODS[work.arithmetic.moments](seen, work.total, count)
+        mean, variance = METHODS[work.arithmetic.moments](seen, work.total, np.float32(count))
         mean = work.keep("mean", mean)
     variance = work.keep("variance", variance)
     radicand = work.keep("radicand", variance + work.keep("epsilon", np.float32(epsilon)))
@@ -87,11 +87,14 @@ def _dx(work: Work, x: Floats, mean: Floats, rstd: Floats, xhat: Floats, p: Floa
     form = work.arithmetic.form
     correction = work.keep("correction", xhat * s2)
     scale = work.keep("rstd of dx", rstd)
+    found: Floats
     if form == "scaled":
         count = np.float32(x.shape[1])
-        return scale / count * (count * p - count * s1 - count * correction)
+        found = scale / count * (count * p - count * s1 - count * correction)
+        return found
     if form == "spread":
-        return p * scale - s1 * scale - correction * scale
+        found = p * scale - s1 * scale - correction * scale
+        return found
     if form == "folded":
         slope = -s2 * scale * rstd
         return work.plus_product(-slope * mean - s1 * scale, slope, x) + p * scale

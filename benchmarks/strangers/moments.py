@@ -96,7 +96,7 @@ def newton(value: NDArray[Any], steps: int) -> Floats:
 
 
 RSQRTS: dict[str, Callable[[Floats], Floats]] = {
-    "divide": lambda value: np.float32(1) / np.sqrt(value),
+    "divide": lambda value: np.asarray(np.float32(1) / np.sqrt(value), np.float32),
     "newton-2": lambda value: newton(value, 2),
     "newton-3": lambda value: newton(value, 3),
     "sqrt-of-reciprocal": lambda value: np.sqrt(np.float32(1) / value),

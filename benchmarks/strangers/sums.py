@@ -93,7 +93,7 @@ def compensated(terms: Floats, chance: np.random.Generator) -> Floats:
 
 def double(terms: Floats, chance: np.random.Generator) -> Floats:
     """In float64, rounded once."""
-    return terms.sum(axis=-1, dtype=np.float64).astype(np.float32)
+    return np.asarray(terms.sum(axis=-1, dtype=np.float64), np.float32)
 
 
 def running(rounding: Callable[[Floats, np.random.Generator], Floats], width: int) -> Order:
