@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
     "gauges": ("what known gates let pass: the nightly test's and ttnn's, 1 seed", ("--seeds", "1")),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
+    "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }
 

@@ -111,6 +111,7 @@ def compare_block(
             nothing,
             allowance,
             0,
+            nothing,
         )
         rows.add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, tied, variance, trends, spreads, allowance, 0, columns)
 

@@ -15,7 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, binade, output_step
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, output_step
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
 """The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
@@ -186,7 +186,8 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
     size = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(usable, np.where(size == 0, 0.0, size / expected.bound), -1.0)
-        standard = np.where(size == 0, 0.0, error**2 / expected.variance)[usable]
+        beyond = beyond_truncation(expected, error)
+        standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)[usable]
         multiple = np.log2(np.abs(out / expected.reference))
         power = np.rint(multiple)
         outlier = (
@@ -231,6 +232,7 @@ def restrict(expected: Expectation, keep: Mask) -> Expectation:
         trend=tuple(rows(t) for t in expected.trend),
         spread=None if expected.spread is None else rows(expected.spread),
         allowance=tuple(rows(each) for each in expected.allowance),
+        truncated=None if expected.truncated is None else rows(expected.truncated),
         keyed=tuple(replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed),
         informative=None if expected.informative is None else expected.informative[keep],
         directions=tuple(restrict_direction(each, keep) for each in expected.directions),

@@ -27,6 +27,7 @@ from gonogo.numerics.budgets.expectation import (
     Shared,
     binade,
     coherence,
+    cut,
     excess,
     output_bound,
     round_away,
@@ -242,6 +243,12 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             first = round_away(stored - s, t.difference)
             second = round_away(first - taken, t.difference)
             allowance += (r * ((first - (stored - s)) + (second - (first - taken))),)
+    d_cut = np.zeros_like(p)  # what truncating buffers make of dgamma's terms
+    truncated: Array | None = None
+    if t.cut:
+        truncated = truncated_dataflow(x_read - m_read, r, p_read, dx, t)
+        allowance += (truncated,)
+        d_cut = cut(as_read(dy, t) * cut(cut(x_read - m_read, t.cut) * r, t.cut), t.cut) - dy * xhat
     floor = n * (NEGLIGIBLE * r[:, 0] * np.abs(p).max(axis=1, initial=0.0)) ** 2
     expected = {
         "dx": Expectation(
@@ -254,6 +261,7 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             shared=(Shared(r**2 * v1, np.ones((1, 1))), Shared(r**2 * v2, xhat), Shared(scale**2 + known.var_rstd, dx), *patterns),
             trend=(r * (bias1 + xhat * bias2), np.sqrt(systematic) * r * (s1 + xhat * s2), scale * dx, *ties),
             allowance=allowance,
+            truncated=truncated,
             keyed=rounded_alike,
             spread=r * (spread1 + np.abs(xhat) * spread2),
             directions=(
@@ -273,7 +281,15 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     # fp32 buffers are re-read as TF32, truncated: one sign in all terms
     d_c = (truncate(c_read, TF32_READ) if t.stored_column == TF32_READ else round_away(c_read, t.stored_column)) - c
     sums = column_sum(
-        row_tiles(c), np.abs(c).sum(axis=0), terms_bound.sum(axis=0), terms_variance.sum(axis=0), d_c.sum(axis=0), scale, rows, t
+        row_tiles(c),
+        np.abs(c).sum(axis=0),
+        terms_bound.sum(axis=0),
+        terms_variance.sum(axis=0),
+        d_c.sum(axis=0),
+        d_cut.sum(axis=0),
+        scale,
+        rows,
+        t,
     )
     expected["dgamma"] = sums if t.own is None else with_own_statistics(sums, dy, xhat, known)
     magnitude = np.abs(dy).sum(axis=0)
@@ -284,11 +300,22 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         read * magnitude,
         read**2 / 3 * (dy**2).sum(axis=0),
         np.zeros(n),
+        np.zeros(n),
         t.read + t.product_mean + t.scale,
         rows,
         t,
     )
     return expected
+
+
+def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: BackwardTerms) -> Array:
+    """What dx is off by where every buffer on its way truncates, and the output too. Truncation has a sign: toward zero. A kernel may
+    round some of its buffers so and others to nearest, and is off by a part of this. centred: x - mean as read, p: P as read."""
+    x, first = cut(cut(centred, t.cut) * r, t.cut), cut(p, t.cut)
+    s1 = cut(first.mean(1, keepdims=True), t.cut)
+    s2 = cut(cut(first * x, t.cut).mean(1, keepdims=True), t.cut)
+    made = r * cut(cut(first - s1, t.cut) - cut(x * s2, t.cut), t.cut)
+    return (made if t.out_block else cut(made, 2 * t.out)) - dx
 
 
 def with_own_statistics(expected: Expectation, dy: Array, xhat: Array, known: GivenMoments) -> Expectation:
@@ -314,16 +341,25 @@ def with_own_statistics(expected: Expectation, dy: Array, xhat: Array, known: Gi
 
 
 def column_sum(
-    tiles: Array, magnitude: Array, bound: Array, variance: Array, predicted: Array, scale: float, rows: int, t: BackwardTerms
+    tiles: Array,
+    magnitude: Array,
+    bound: Array,
+    variance: Array,
+    predicted: Array,
+    cuts: Array,
+    scale: float,
+    rows: int,
+    t: BackwardTerms,
 ) -> Expectation:
     """The expectation of a sum over rows: terms, running sum, partials stored after each row tile, output.
 
     tiles: the sums of each tile of 32 rows, (row tiles, N). The others (N,): sums over the rows of |term|, of the terms' bounds,
-    variances and predicted errors. `scale`: the systematic relative error.
+    variances, predicted errors, and errors where every buffer truncates. `scale`: the systematic relative error.
     """
     reference = tiles.sum(axis=0)
     partial = np.abs(np.cumsum(tiles, axis=0)).max(axis=0)
-    if t.column is not None:  # within a tile the running sum walks: at least by the terms' root of the sum of squares
+    # Within a tile, and over rows in any order, the running sum walks: at least by the terms' root of the sum of squares
+    if t.column is not None or t.any_order:
         partial = np.maximum(partial, magnitude / rows**0.5)
     stored = t.stored_partial * binade(partial)
     u = t.accumulate if t.column is None else t.column
@@ -336,6 +372,10 @@ def column_sum(
         + len(tiles) * stored**2 / 3
         + output_bound(reference[None, :], t.out, t.out_block)[0] ** 2 / 3
     )
+    allowance: tuple[Array, ...] = ()
+    if t.cut:
+        made = reference + cuts
+        allowance = (((made if t.out_block else cut(made, 2 * t.out)) - reference)[None, :],)
     return Expectation(
         reference=reference[None, :],
         bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[None, :],
@@ -343,6 +383,8 @@ def column_sum(
         out=t.out,
         out_block=t.out_block,
         bias=predicted[None, :],
+        allowance=allowance,
+        truncated=allowance[0] if allowance else None,
         shared=(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
             *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out, t.out_block)),

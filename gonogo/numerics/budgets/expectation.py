@@ -86,6 +86,7 @@ class Expectation:
     allowance: tuple[Array, ...] = ()
     """Errors (rows, N) that a right kernel may or may not make as a whole (an operand rounded onto another's grid, predicted for its value
     and for the ends of that value's own bound): a projection between none and any of them is no evidence."""
+    truncated: Array | None = None  # (rows, N), one of the allowances: the error where every buffer truncates
     factors: tuple[Array, ...] = ()  # (K, N), of an output of one row: K independent errors (one standard deviation each)
     informative: Mask | None = None  # (rows,) False: nothing can be said about the row
 
@@ -108,6 +109,15 @@ class Expectation:
         if self.bias is not None:
             total = total + excess(self.bias**2, self.noise)
         return np.asarray(total)
+
+
+def beyond_truncation(expected: Expectation, error: Array) -> Array:
+    """The part of each error that chi counts: what lies outside 0 and the error where every buffer truncates. Rounding to nearest errs
+    by h/sqrt(3), truncating by 2h/sqrt(3) and with one sign: a kernel that truncates is farther off, and as right."""
+    if expected.truncated is None:
+        return error
+    most, least = np.maximum(expected.truncated, 0.0), np.minimum(expected.truncated, 0.0)
+    return np.asarray(np.maximum(error - most, 0.0) + np.minimum(error - least, 0.0))
 
 
 def output_step(values: Array, unit: float, block: bool) -> Array:
@@ -147,6 +157,15 @@ def truncate(values: Array, grid: float) -> Array:
     step = binade(values) * grid
     safe = np.where(step > 0, step, 1.0)
     return np.asarray(np.where(step > 0, np.trunc(values / safe) * safe, values))
+
+
+NUDGE = 1.0 + 2.0**-40
+"""Lifts a value that float64's own rounding left just below a step of a format onto it: cut off, it would lose the whole step."""
+
+
+def cut(values: Array, grid: float) -> Array:
+    """A buffer that truncates, predicted: what is on the grid but for float64's noise stays there."""
+    return truncate(values * NUDGE, grid)
 
 
 def round_away(values: Array, unit: float) -> Array:

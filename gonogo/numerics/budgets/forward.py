@@ -22,6 +22,7 @@ from gonogo.numerics.budgets.expectation import (
     Mask,
     Shared,
     binade,
+    cut,
     output_bound,
     output_step,
     round_away,
@@ -85,6 +86,17 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
         taken = onto(stored, grid)
         made = (x - taken) * held
         allowance += (slope_mean * (stored - taken) + gamma * (round_away(made, t.stored) - made),)
+    truncated: Array | None = None
+    if t.cut:
+        # x - mean may be stored, too: rounded onto its own grid, of which the mean may be a small part. And any buffer may truncate.
+        for each in (mu, mu - m.bound_mean, mu + m.bound_mean):
+            exact = x - round_away(each, t.stored)
+            kept = round_away(exact, t.stored)
+            made = kept * held
+            allowance += (slope_mean * (kept - exact) + gamma * (round_away(made, t.stored) - made),)
+        made = cut(gamma * cut(cut(x - cut(mu, t.cut), t.cut) * cut(r, t.cut), t.cut), t.cut) + beta
+        truncated = (made if t.out_block else cut(made, 2 * t.out)) - y
+        allowance += (truncated,)
     scale = t.product_mean + t.read + t.scale
     expected_y = Expectation(
         reference=y,
@@ -95,6 +107,7 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
         informative=m.informative,
         keyed=(same_x,),
         allowance=allowance,
+        truncated=truncated,
         shared=(
             Shared(m.var_mean, slope_mean),
             Shared(m.var_rstd, slope_rstd),
@@ -141,6 +154,10 @@ def per_row(
     bound = before + np.maximum(stored, output_bound((np.abs(reference) + before).T, t.out, t.out_block).T)
     extra = output_bound(reference.T, t.out, t.out_block).T ** 2 / 3
     said = np.ones((reference.shape[0], 1), bool) if informative is None else informative[:, None]
+    allowance: tuple[Array, ...] = ()
+    if t.cut:  # a buffer and an output that truncate
+        made = cut(reference, t.cut)
+        allowance = (np.where(said, (made if t.out_block else cut(made, 2 * t.out)) - reference, 0.0).T,)
     return Expectation(
         reference=reference.T,
         bound=np.where(said, bound, np.inf).T,
@@ -148,6 +165,8 @@ def per_row(
         out=t.out,
         out_block=t.out_block,
         informative=np.array([bool(said.any())]),
+        allowance=allowance,
+        truncated=allowance[0] if allowance else None,
         shared=shared_patterns([np.where(said, each, 0.0).T for each in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))]),
         directions=(Direction("scale", np.where(said, reference, 0.0).T),),
     )

@@ -78,6 +78,8 @@ class BackwardTerms:
     in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
     own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
     column: float | None = None  # u of each addition down a column, where it isn't `accumulate`
+    cut: float = 0.0  # step, relative to a value's binade, of a buffer that truncates: any of them may; 0: none does
+    any_order: bool = False  # partial sums down a column may be of any rows, not of whole tiles only
     late_mean: float = 0.0  # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken afterwards
 
 
@@ -100,6 +102,7 @@ class ForwardTerms:
     scale: float  # systematic relative error of y
     first_order: bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
     running: bool  # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
+    cut: float = 0.0  # step, relative to a value's binade, of a buffer that truncates: any of them may, x - mean's too; 0: none does
     kept: float = 0.0  # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them again
 
 
@@ -123,6 +126,11 @@ def _buffer(test: TestSpec, name: str) -> float:
     if by_default or test.numerics.buffers in ("fp32", "tf32"):
         return TF32_READ
     return UNIT_ROUNDOFF[test.numerics.buffers]
+
+
+def _cut(buffers: float) -> float:
+    """A whole step of the buffers' format. Those that are re-read as TF32 have theirs as u already."""
+    return buffers if buffers == TF32_READ else 2 * buffers
 
 
 def _reads_tf32(test: TestSpec) -> bool:
@@ -205,9 +213,12 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
         difference=max(buffers, common.difference),
         scale=max(GENERIC_SCALE if buffers >= 2.0**-8 else buffers, common.scale),
         stored_partial=buffers,
+        cut=_cut(buffers),
+        any_order=True,
     )
     if name == ttnn.PROFILE:
         losses = FIDELITY_LOSS[numerics.fidelity]
+        generic = replace(generic, cut=0.0, any_order=False)
         return replace(generic, **ttnn.backward(test, UNIT_ROUNDOFF, read=TF32_READ, alignment=ALIGNMENT, losses=losses))
     return generic
 
@@ -261,5 +272,6 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
         scale=0.0,
         first_order=_reads_tf32(test),
         running=False,
+        cut=_cut(buffers) if name == "generic" else 0.0,
     )
     return replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT)) if name == ttnn.PROFILE else generic

@@ -42,6 +42,7 @@ def numbers(t: BackwardTerms) -> Array:
             float(t.align >= 2.0**-12),
             t.scale + t.product_mean + t.read,
             t.additions * t.accumulate / 12**0.5 if t.in_order else 0.0,
+            t.cut,
         ]
     )
 
@@ -141,6 +142,7 @@ def statistics(
             sums[backward_rows.C_BOUND],
             sums[backward_rows.C_VARIANCE],
             sums[backward_rows.C_PREDICTED],
+            sums[backward_rows.C_CUT],
             scale,
             count,
             terms,
@@ -159,6 +161,7 @@ def statistics(
             sums[backward_rows.DY_ABS],
             read * sums[backward_rows.DY_ABS],
             read**2 / 3 * sums[backward_rows.DY_SQUARED],
+            np.zeros(n),
             np.zeros(n),
             terms.read + terms.product_mean + terms.scale,
             count,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.keys import keyed_variance
-from gonogo.numerics.fused.loops import binade, dot, dot3, lane_sums, largest, largest_partial, rounded_away, total, truncated
+from gonogo.numerics.fused.loops import binade, cut, dot, dot3, lane_sums, largest, largest_partial, rounded_away, total, truncated
 from gonogo.numerics.fused.rows import add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
@@ -20,8 +20,8 @@ COHERENT = 4.0
 ROOT_3 = 3.0**0.5
 
 # Column sums for dgamma and dbeta: what each row of `sums` holds.
-SUMS = 10
-C, C_ABS, C_BOUND, C_VARIANCE, C_PREDICTED, DY, DY_ABS, DY_SQUARED, C_RAW, DY_RAW = range(SUMS)
+SUMS = 11
+C, C_ABS, C_BOUND, C_VARIANCE, C_PREDICTED, DY, DY_ABS, DY_SQUARED, C_RAW, DY_RAW, C_CUT = range(SUMS)
 
 # Per row: s1, s2, step of s1, step of s2 (the coherence of a stored sum over rows needs them all).
 ROW_FACTS = 4
@@ -62,7 +62,7 @@ def backward_block(
     informative: Any,
 ) -> None:
     """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go to totals, bins, scores (rows, 9),
-    columns (11, N), sums (10, N), facts (rows, 4) and floors (rows,), the squared norm under which a row's reference is nothing."""
+    columns (COLUMNS, N), sums (SUMS, N), facts (rows, 4) and floors (rows,), the squared norm under which a row's reference is nothing."""
     (
         u_out,
         u_xhat,
@@ -78,7 +78,7 @@ def backward_block(
         accumulate,
         additions,
     ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12])
-    difference, scale, stored_column, predict_alignment, full_scale, one_sign = t[13], t[14], t[15], t[16], t[17], t[18]
+    difference, scale, stored_column, predict_alignment, full_scale, one_sign, step_cut = t[13], t[14], t[15], t[16], t[17], t[18], t[19]
     n = x.shape[1]
     xhat, p, px = np.empty(n), np.empty(n), np.empty(n)
     e_xhat, v_xhat, d_xhat, d_even = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -88,7 +88,11 @@ def backward_block(
     error, golden_error, golden_away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     ones, held, own_noise, alike = np.ones(n), np.empty(n), np.zeros(n), np.empty(n)
     allowances = 3 if difference > 0.0 else 0
-    allowance = np.empty((3, n))
+    truncating = allowances
+    if step_cut > 0.0:
+        allowances += 1
+    allowance = np.empty((4, n))
+    x_cut, zeros = np.empty(n), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
@@ -227,6 +231,13 @@ def backward_block(
             seen = (truncated(dyv, TF32_READ) if read > 0.0 else dyv) * (xhat[j] + d_xhat[j])
             stored_c = truncated(seen, TF32_READ) if stored_column == TF32_READ else rounded_away(seen, stored_column)
             sums[C_PREDICTED, j] += stored_c - dyv * xhat[j]
+        if step_cut > 0.0:
+            for j in range(n):
+                xv, dyv = np.float64(x[i, j]), np.float64(dy[i, j])
+                seen = truncated(xv, TF32_READ) if read > 0.0 else xv
+                x_cut[j] = cut(cut(seen - m_read, step_cut) * r, step_cut)
+                seen = truncated(dyv, TF32_READ) if read > 0.0 else dyv
+                sums[C_CUT, j] += cut(seen * x_cut[j], step_cut) - dyv * xhat[j]
         for j in range(n):
             dyv = np.float64(dy[i, j])
             sums[DY, j] += dyv
@@ -278,6 +289,15 @@ def backward_block(
                     first = rounded_away(exact, difference)
                     left = first - rounded_away(held[j] * s2, difference)
                     allowance[k, j] = r * ((first - exact) + (rounded_away(left, difference) - left))
+        if step_cut > 0.0:
+            for j in range(n):
+                seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
+                a[j] = cut(seen, step_cut)
+                b[j] = cut(a[j] * x_cut[j], step_cut)
+            s1_cut, s2_cut = cut(total(a, n) / n, step_cut), cut(total(b, n) / n, step_cut)
+            for j in range(n):
+                made = r * cut(cut(a[j] - s1_cut, step_cut) - cut(x_cut[j] * s2_cut, step_cut), step_cut)
+                allowance[truncating, j] = cut(made, 2.0 * u_out) - ref[j]
         tied = compare_row(
             i,
             n,
@@ -307,6 +327,7 @@ def backward_block(
             own_noise,
             allowance,
             allowances,
+            allowance[truncating] if step_cut > 0.0 else zeros,
         )
         if not informative[i]:
             continue

@@ -110,5 +110,5 @@ def column_scores(columns: Array, spreads: tuple[float, float, float, float]) ->
     trends = columns[rows.COLUMN_TREND : rows.COLUMN_TREND + 3], columns[rows.COLUMN_PATTERN : rows.COLUMN_PATTERN + 3]
     variance = own + excess(golden, own) + sum((trend**2).sum(axis=0) for trend in trends)
     spread = sum((k * columns[rows.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
-    allowances = list(columns[rows.COLUMN_ALLOWANCE : rows.COLUMN_ALLOWANCE + 3])
+    allowances = list(columns[rows.COLUMN_ALLOWANCE : rows.COLUMN_ALLOWANCE + rows.ALLOWANCES])
     return Scores.of(outside(columns[rows.COLUMN_ERROR], allowances), variance + spread**2, columns[rows.COLUMN_NORM] > 0)

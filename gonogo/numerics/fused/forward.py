@@ -38,6 +38,7 @@ def numbers(t: ForwardTerms) -> Array:
             t.scale,
             float(t.first_order),
             float(t.running),
+            t.cut,
         ]
     )
 

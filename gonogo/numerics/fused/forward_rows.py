@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.keys import keyed_variance
-from gonogo.numerics.fused.loops import binade, dot, lane_sums, rounded_away, total, truncated
+from gonogo.numerics.fused.loops import binade, cut, dot, lane_sums, rounded_away, total, truncated
 from gonogo.numerics.fused.rows import COLUMN_PATTERN, add_columns, compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
@@ -50,7 +50,7 @@ def forward_block(
     columns: Any,
     facts: Any,
 ) -> None:
-    """Rows start..stop of x (rows, N) float32; `t` is ForwardTerms as numbers. columns: (2, 11, N), for gamma and beta."""
+    """Rows start..stop of x (rows, N) float32; `t` is ForwardTerms as numbers. columns: (2, COLUMNS, N), for gamma and beta."""
     (
         u_out,
         stored,
@@ -66,7 +66,8 @@ def forward_block(
         scale,
         first_order,
         may_run,
-    ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13])
+        step_cut,
+    ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13], t[14])
     n = x.shape[1]
     centred, xhat, e_align, a, b = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     ref, raw, bound, noise, out = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -74,7 +75,8 @@ def forward_block(
     own_noise = np.empty(n)
     patterns = 3 if read > 0.0 else 2
     pattern = np.zeros((3, n))
-    allowance = np.empty((3, n))
+    allowances = 7 if step_cut > 0.0 else 3
+    allowance, zeros = np.empty((allowances, n)), np.zeros(n)
     scratch = row_scratch(n)
     lane = np.empty(32)
     lock = np.zeros(3)
@@ -235,6 +237,18 @@ def forward_block(
                     taken = np.copysign(np.floor(held_abs / grid + 0.5) * grid, held)
                 made = (b[j] - taken) * r_held
                 allowance[k, j] = gamma[j] * (r * (held - taken) + (rounded_away(made, stored) - made))
+        if step_cut > 0.0:
+            for k in range(3):
+                mean_held = rounded_away(mu if k == 0 else (mu - bound_mean if k == 1 else mu + bound_mean), stored)
+                for j in range(n):
+                    exact = b[j] - mean_held
+                    kept = rounded_away(exact, stored)
+                    made = kept * r_held
+                    allowance[3 + k, j] = gamma[j] * (r * (kept - exact) + (rounded_away(made, stored) - made))
+            mean_cut, r_cut = cut(mu, step_cut), cut(r, step_cut)
+            for j in range(n):
+                made = cut(gamma[j] * cut(cut(b[j] - mean_cut, step_cut) * r_cut, step_cut), step_cut) + beta[j]
+                allowance[6, j] = cut(made, 2.0 * u_out) - ref[j]
         for k in range(patterns):
             lock[0] += dot(gamma, pattern[k], n) ** 2
             lock[1] += dot(g_xhat, pattern[k], n) ** 2
@@ -268,7 +282,8 @@ def forward_block(
             lock,
             own_noise,
             allowance,
-            3,
+            allowances,
+            allowance[6] if step_cut > 0.0 else zeros,
         )
         if not informative:
             continue
@@ -278,10 +293,40 @@ def forward_block(
         spreads[0], spreads[1] = r * stored * binade(mu), r * per_lane
         spreads[2], spreads[3] = stored * binade(r) / r, other / r
         add_columns(
-            n, xhat, True, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[0]
+            n,
+            xhat,
+            True,
+            gamma,
+            g_xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns[0],
         )
         add_columns(
-            n, xhat, False, gamma, g_xhat, ref, error, golden_error, golden_away, tied, variance, trends, spreads, allowance, 3, columns[1]
+            n,
+            xhat,
+            False,
+            gamma,
+            g_xhat,
+            ref,
+            error,
+            golden_error,
+            golden_away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            allowances,
+            columns[1],
         )
         for k in range(patterns):
             for j in range(n):

@@ -209,6 +209,16 @@ def truncated(value: Any, grid: float) -> Any:
     return np.trunc(value / step) * step if step > 0.0 else value
 
 
+NUDGE = 1.0 + 2.0**-40
+"""See budgets.expectation.NUDGE."""
+
+
+@jit
+def cut(value: Any, grid: float) -> Any:
+    """See budgets.expectation.cut."""
+    return truncated(value * NUDGE, grid)
+
+
 @jit
 def rounded_away(value: Any, unit: float) -> Any:
     """To nearest at the precision of `unit`, ties away from zero; as it is where `unit` is 0."""

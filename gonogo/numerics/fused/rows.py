@@ -26,14 +26,16 @@ SCORES = 9
 # Projections of a row onto its three directions: of the directions themselves, of the squares, e0 (ties to even; what ties away
 # add to it), e, allowances.
 GRAM, OWN, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
-PROJECTIONS = ALLOWED + 3
+ALLOWANCES = 7
+"""At most so many."""
+PROJECTIONS = ALLOWED + ALLOWANCES
 
 SUMS = 8
 """The first totals are sums over all columns, with running totals of their own."""
 
 # Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2 (where w
-# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, three of w allowance.
-COLUMNS = 18
+# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, ALLOWANCES of w allowance.
+COLUMNS = 15 + ALLOWANCES
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
 COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
 
@@ -217,14 +219,21 @@ def add_variance(ref: Any, noise: Any, own_noise: Any, w0: Any, w1: Any, shared:
 
 
 @jit
-def deviations(error: float, variance: float) -> Any:
-    """The error in standard deviations, squared."""
-    return error * error / variance if error != 0.0 else 0.0
+def beyond(error: float, truncated: float) -> Any:
+    """The part of an error outside 0 and `truncated`."""
+    return max(error - max(truncated, 0.0), 0.0) + min(error - min(truncated, 0.0), 0.0)
 
 
 @jit
-def add_chi(error: Any, variance: Any, first: Any, last: Any, lanes: Any) -> None:
-    """Errors in standard deviations, squared."""
+def deviations(error: float, truncated: float, variance: float) -> Any:
+    """The error beyond `truncated` in standard deviations, squared."""
+    far = beyond(error, truncated)
+    return far * far / variance if far != 0.0 else 0.0
+
+
+@jit
+def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
+    """Errors beyond `truncated` in standard deviations, squared (see budgets.expectation.beyond_truncation)."""
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -232,12 +241,12 @@ def add_chi(error: Any, variance: Any, first: Any, last: Any, lanes: Any) -> Non
             k = i + U(LANES)
             q = k + U(LANES)
             m = q + U(LANES)
-            lanes[CHI * LANES + j] += (deviations(error[i], variance[i]) + deviations(error[k], variance[k])) + (
-                deviations(error[q], variance[q]) + deviations(error[m], variance[m])
-            )
+            first_half = deviations(error[i], truncated[i], variance[i]) + deviations(error[k], truncated[k], variance[k])
+            second_half = deviations(error[q], truncated[q], variance[q]) + deviations(error[m], truncated[m], variance[m])
+            lanes[CHI * LANES + j] += first_half + second_half
     for j in range(np.int64(last - full)):
         i = full + U(j)
-        lanes[CHI * LANES + j % LANES] += deviations(error[i], variance[i])
+        lanes[CHI * LANES + j % LANES] += deviations(error[i], truncated[i], variance[i])
 
 
 @jit
@@ -337,10 +346,12 @@ def compare_row(
     own_noise: Any,
     allowance: Any,
     allowances: int,
+    truncated: Any,
 ) -> bool:
     """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
     row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
-    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2.
+    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
+    chi counts errors beyond `truncated`.
     Leaves e, e0 (ties to even), s^2 and, where it returns True, what ties away add to e0 in error, golden_error, variance and
     golden_away. `origin` shifts raw in the PCC's sums."""
     lanes, projected, distance, found, extra, keys = scratch
@@ -359,7 +370,7 @@ def compare_row(
             error[j] = out[j] - ref[j]
         against_budget(row, first, last, out, ref, bound, error, totals)
         add_variance(ref, noise, own_noise, w0, w1, shared, first, last, variance)
-        add_chi(error, variance, first, last, lanes)
+        add_chi(error, variance, truncated, first, last, lanes)
         project_gram(w0, w1, ref, first, last, 3 * GRAM, projected)
         project_squares(w0, w1, ref, noise, first, last, 3 * OWN, projected)
         tied = golden_errors(out, ref, first, last, unit, golden_error, golden_away, tied, totals)

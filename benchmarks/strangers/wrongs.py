@@ -1,0 +1,11 @@
+"""Wrong kernels: every fault, in one of the right arithmetics."""
+
+from __future__ import annotations
+
+from benchmarks.strangers import statistics_wrong, stores_wrong, sums_wrong
+from benchmarks.strangers.faults import Fault
+
+WRONGS: dict[tuple[str, str], Fault] = {
+    (fault.kernel, fault.name): fault for fault in (*sums_wrong.FAULTS, *statistics_wrong.FAULTS, *stores_wrong.FAULTS)
+}
+"""(kernel, name) -> fault."""
