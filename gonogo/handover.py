@@ -44,7 +44,7 @@ def compare(
 ) -> Any:
     """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does rounding explain it?
 
-    kernel: "layernorm_fw" or "layernorm_bw". Tensors by name, of the test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta
+    kernel: "layernorm_fw", "layernorm_bw" or another that GoNoGo knows. Tensors by name, of the test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta
     `[N]`; mean, rstd `shape[:-1]` (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch or
     ttnn tensors. The inputs are what the kernel was given: values that the input format can represent. Everything else is a field of
     the test (epsilon, numerics, tolerance, shape ...); the shape is that of x unless given. `name` tells several comparisons of one
@@ -55,7 +55,8 @@ def compare(
     they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
     ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
     """
-    arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in TENSORS if given.get(tensor) is not None}
+    tensors = [name for name, value in given.items() if value is not None and (name in TENSORS or len(getattr(value, "shape", ())) > 0)]
+    arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in tensors}
     loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
     fields = _fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
     folder = os.environ.get(DUMP_VARIABLE)
