@@ -85,7 +85,12 @@ def submit(
         if (shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-        given = {"parameters": parsed("test.parameters", parameters), "epsilon": epsilon, "inputs": parsed("test.inputs", inputs), "numerics": parsed("test.numerics", numerics)}
+        given = {
+            "parameters": parsed("test.parameters", parameters),
+            "epsilon": epsilon,
+            "inputs": parsed("test.inputs", inputs),
+            "numerics": parsed("test.numerics", numerics),
+        }
         if shape is None or chosen:
             test = selections.from_flags(suite, words, shuffle, stage)
         else:

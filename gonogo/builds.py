@@ -103,7 +103,8 @@ def emulator_builds() -> Mapping[str, Build]:
 @cache
 def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
-        name: Build(name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train") for sequence, name in enumerate(names)
+        name: Build(name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train")
+        for sequence, name in enumerate(names)
     }
 
 

@@ -108,7 +108,12 @@ LARGEST = ("abs", "raw", "ulp", "tolerance", "quantised", *(f"needed{rtol:g}" fo
 
 
 def statistics(
-    numerics: Numerics, test: TestSpec, references: Mapping[str, Array], given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+    numerics: Numerics,
+    test: TestSpec,
+    references: Mapping[str, Array],
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
 ) -> dict[str, Any]:
     """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the raw inputs."""
     rows, step = numerics.spans(test)
@@ -230,7 +235,8 @@ def _totals(
     distances: Counter[float] = Counter()
     for value, count in zip(whole.tolist(), counts.tolist(), strict=True):
         distances[compare.coarse(value)] += count
-    totals = Totals(np.array([sums[name] for name in SUMS]), np.array([largest[name] for name in LARGEST]), distances, (-1.0, -1, -1), {}, {}, {})
+    added, maxima = np.array([sums[name] for name in SUMS]), np.array([largest[name] for name in LARGEST])
+    totals = Totals(added, maxima, distances, (-1.0, -1, -1), {}, {}, {})
     informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
     totals.sums[SUMS.index("left_out")] = float((~informative).sum())
     if informative.any():

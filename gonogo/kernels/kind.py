@@ -1,4 +1,4 @@
-"""What a kind of kernel computes: reference, expectations, forensics, emulated builds. The rest follows from these, row block by row block."""
+"""What a kind of kernel computes: reference, expectations, forensics, emulated builds; the rest follows, row block by row block."""
 
 from __future__ import annotations
 
@@ -157,6 +157,16 @@ class Numerics:
             told = compare.statistics(cut, view, raw.reshape(cut.shape), allclose=None, shape=cut.shape)
             found |= {key: value for key, value in told.items() if key.startswith(tuple(f"{each.name}_" for each in view.directions))}
         return found
+
+
+LEAST_STEP = {"fp16": 2.0**-25}
+"""Half a step of the formats whose smallest normal number ordinary values reach: below it the step stays the same."""
+
+
+def with_least_step(expected: Expectation, output: str) -> Expectation:
+    """The expectation of an output whose values may be below its format's smallest normal number (2^-14 in fp16)."""
+    least = LEAST_STEP.get(output, 0.0)
+    return replace(expected, bound=expected.bound + least, noise=expected.noise + least**2 / 3) if least else expected
 
 
 def rows_cut(expected: Expectation, width: int) -> Expectation:

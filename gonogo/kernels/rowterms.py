@@ -1,4 +1,4 @@
-"""Forensics of kernels that normalise rows (RMSNorm, group norm): the mean, the sum of squares, epsilon, gamma and beta that y was made with.
+"""Forensics of kernels that normalise rows (RMSNorm, group norm): mean, sum of squares, epsilon, gamma and beta that y was made with.
 
 y = g r' (x - m') + b: per row y - b is fitted on {g x^, g}; slope a and constant k give the used rstd r' = a r and mean m' = mean - k / r'.
 m' is then fitted, over the rows, on the tiles' sums of x / N, and 1 / r'^2 - epsilon on those of (x - m')^2 / N: gonogo.numerics.forensics
@@ -184,7 +184,8 @@ def explained(model: Model) -> tuple[list[Term], dict[str, float | None]]:
     gamma, beta, words, wrong = model.gamma, model.beta, "", ""
     first = found
     if found.noise > NOISY:
-        best = min(((fitted(model, g, b), name, said, g, b) for name, said, g, b in candidates(model)), key=lambda each: each[0].energy, default=None)
+        tried = [(fitted(model, g, b), name, said, g, b) for name, said, g, b in candidates(model)]
+        best = min(tried, key=lambda each: each[0].energy, default=None)
         if best is not None and best[0].energy * BETTER < found.energy:
             found, wrong, words, gamma, beta = best
     places = isolated(model, found, gamma, beta)
@@ -249,7 +250,7 @@ def outlier_term(model: Model, found: Fitted, gamma: Array, beta: Array | None, 
 
 def statistics(model: Model, fit: RowFit) -> list[Term]:
     """The mean and the sum of squares that y was made with."""
-    rows, seed = model.rows, model.seed
+    rows = model.rows
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         rstd = slope * rows.rstd
@@ -366,7 +367,8 @@ def _vector(model: Model, name: str, used: Array, off: Array, error: Array, told
         return Term("y", name, 1, (None,), (None,), f"cannot tell {name}: too few elements of each {model.channel}", can_tell=False)
     size = float(np.abs(used).max()) or 1.0
     # a kernel may lose one factor, or one shift, of all channels alike: that is the scale's and the mean's affair
-    common = float(np.median((off / np.where(used == 0, np.nan, used))[told & (used != 0)])) if name == "gamma" and (told & (used != 0)).any() else 0.0
+    some = told & (used != 0)
+    common = float(np.median(off[some] / used[some])) if name == "gamma" and some.any() else 0.0
     apart = np.abs(off - common * used)
     wrong = told & (apart > CHANNEL * error) & (apart > CHANNEL_PART * size)
     words = f"{name} differs in {place(np.flatnonzero(wrong).tolist(), len(used), model.channel)}" if wrong.any() else ""

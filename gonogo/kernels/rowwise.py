@@ -217,7 +217,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the flow is run on: x and what its statistics are made of (the same, but for a fault), both (rows, N); gamma, beta (1 or rows, N)."""
+    """What the flow is run on: x, and what its statistics are made of (the same, but for a fault); gamma and beta (1 or rows, N)."""
 
     x: Values
     source: Values

@@ -1,4 +1,4 @@
-"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel (gonogo.kernels), a device is a slice of this host's processor."""
+"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is a slice of this host's processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of C / num_groups channels; gamma and beta have a value a channel.
+"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of channels; gamma and beta have a value a channel.
 
 The shape is that of torch: samples, channels, then what is left ([N, C, H, W], also [N, C]). The elements of a group of channels lie
 together there, so that a group is a row of the matrix that is normalised: (N * num_groups, C / num_groups * H * W). A kernel that takes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.kind import rows_cut
+from gonogo.kernels.kind import rows_cut, with_least_step
 from gonogo.numerics import layernorm
 from gonogo.numerics.budgets import forward, forward_terms
 from gonogo.numerics.budgets.expectation import Array, Direction, Expectation
@@ -46,7 +46,7 @@ def expectations(test: TestSpec, given: Arrays, profile: str | None, rows: slice
     """Of y, mean and rstd in some groups."""
     some = {"x": given["x"][rows], **{name: spread(test, given[name], rows) for name in ("gamma", "beta")}}
     found = forward.expectations(some, test.epsilon, forward_terms(test, profile))
-    y = found["y"]
+    y = with_least_step(found["y"], test.numerics.output)
     return {**found, "y": replace(y, directions=tuple(each for each in y.directions if each.axis == "row"))}
 
 

@@ -1,4 +1,4 @@
-"""The emulated builds of groupnorm_fw: the right kernel and known-wrong ones. A group is a row of the dataflow of gonogo.kernels.rowwise."""
+"""The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of gonogo.kernels.rowwise."""
 
 from __future__ import annotations
 
