@@ -9,7 +9,7 @@ where what is left of y is too large, the likely mistakes are tried in their pla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +178,11 @@ def candidates(model: Model) -> Iterator[tuple[str, str, Array, Array | None]]:
                 yield name, f"{name} {words}", other if name == "gamma" else model.gamma, other if name == "beta" else model.beta
 
 
-def explained(model: Model) -> tuple[list[Term], dict[str, float | None]]:
+Regroup = Callable[["Model", "Fitted", Array], str]
+"""(model, fit, the used means) -> in words which other rows the statistics are of; "" for none that explains them."""
+
+
+def explained(model: Model, regroup: Regroup | None) -> tuple[list[Term], dict[str, float | None]]:
     """The terms of y."""
     found = fitted(model, model.gamma, model.beta)
     gamma, beta, words, wrong = model.gamma, model.beta, "", ""
@@ -195,7 +199,12 @@ def explained(model: Model) -> tuple[list[Term], dict[str, float | None]]:
         model.outliers = places
         found = fitted(model, gamma, beta)
     terms = statistics(model, found.fit)
+    other = regroup(model, found, used_mean(model, found.fit)) if regroup is not None and any(term.wrong for term in terms) else ""
+    if other:
+        terms = [Term("y", "groups", 1, (None,), (None,), other, wrong=True)]
     vectors = vectors_of(model, found, gamma, beta)
+    if other:
+        vectors = [replace(each, wrong=False, can_tell=False, words="") for each in vectors]
     if wrong:
         named = Term("y", wrong, 1, (None,), (None,), words, wrong=True)
         vectors = [named if each.name == wrong else each for each in vectors]
@@ -248,13 +257,20 @@ def outlier_term(model: Model, found: Fitted, gamma: Array, beta: Array | None, 
     return outliers.term("y", sum(map(len, places.values())), powers, sorted(places))
 
 
+def used_mean(model: Model, fit: RowFit) -> Array:
+    """The mean of each row that y was made with; NaN where a row doesn't tell."""
+    with np.errstate(all="ignore"):
+        slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
+        return np.asarray(model.rows.mean - fit.constant / (slope * model.rows.rstd))
+
+
 def statistics(model: Model, fit: RowFit) -> list[Term]:
     """The mean and the sum of squares that y was made with."""
     rows = model.rows
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         rstd = slope * rows.rstd
-        mean = rows.mean - fit.constant / rstd
+        mean = used_mean(model, fit)
         spread = np.sqrt(rows.mean**2 + 1.0 / rows.rstd**2)
         error = np.sqrt((fit.constant_error / rstd) ** 2 + (ALIGNMENT * spread) ** 2)
     terms = [mean_term(model, "y", mean, error) if model.centred else subtracted(model, mean, error)]
@@ -375,7 +391,17 @@ def _vector(model: Model, name: str, used: Array, off: Array, error: Array, told
     return Term("y", name, 1, numbers([1.0 + common]), numbers([float(np.median(error[told])) / size]), words, wrong=bool(words))
 
 
-def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, groups: int, centred: bool, noun: str, channel: str) -> Diagnosis:
+def diagnose(
+    test: TestSpec,
+    given: Arrays,
+    outputs: Arrays,
+    *,
+    groups: int,
+    centred: bool,
+    noun: str,
+    channel: str,
+    regroup: Regroup | None = None,
+) -> Diagnosis:
     """What is wrong with y, mean and rstd (any subset), flat arrays; always answers."""
     x = given.get("x")
     if x is None or x.ndim != 2 or not x.size:
@@ -396,8 +422,10 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, groups: int, cen
     model = Model(x, good.get("y"), gamma, beta, test.epsilon, precision, groups, width, centred, noun, channel, {})
     residuals: dict[str, dict[str, float | None]] = {}
     if "y" in good:
-        found, residuals["y"] = explained(model)
+        found, residuals["y"] = explained(model, regroup)
         terms.extend(found)
+    if any(term.name == "groups" for term in terms):  # the outputs mean and rstd are those of other groups, too
+        good = {name: value for name, value in good.items() if name == "y"}
     with np.errstate(all="ignore"):
         if "mean" in good:
             mean = np.asarray(good["mean"], np.float64)
