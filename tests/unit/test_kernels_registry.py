@@ -1,4 +1,4 @@
-"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way: check, gauge, judge, HTTP, a comparison."""
+"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way: check, gauge, judge, HTTP."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_a_registered_kind_is_checked_like_any_other() -> None:
     code, found = command("check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json")
     assert (code, found["verdict"], list(found["seeds"][0]["outputs"])) == (0, "pass", ["y"])
     for build in ("last-tile-only", "temperature-ignored"):
-        code, found = command("check", *TOY, "--build", build, "--atol", "1", "--json")
-        assert (code, found["verdict"]) == (1, "fail" if build == "last-tile-only" and found["verdict"] == "fail" else "pass_by_tolerance")
-        assert "rounding does not explain the error" in found["diagnosis"]["words"] or "cannot tell" in found["diagnosis"]["words"]
+        code, found = command("check", *TOY, "--build", build, "--atol", "10", "--json")
+        assert (code, found["verdict"]) == (1, "pass_by_tolerance")
+        assert found["diagnosis"]["words"] == "cannot tell: nobody has written down which terms softmax_fw has"
     # a fault of another kernel changes nothing here
     assert command("check", *TOY, "--build", "double-subtract", "--json")[1]["verdict"] == "pass"
 
@@ -84,7 +84,8 @@ def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path
         job = api.submit(test=test, build="temperature-ignored")
         assert api.get(f"/jobs/{job}")["test"] == test
         assert "softmax_fw" in api.client.get(f"/jobs/{job}").text
-        answer = api.client.post("/api/v1/jobs", json={"test": {**test, "parameters": {"temperature": 0}}, "build": "correct", "seeds": {"count": 1}})
+        cold = {"test": {**test, "parameters": {"temperature": 0}}, "build": "correct", "seeds": {"count": 1}}
+        answer = api.client.post("/api/v1/jobs", json=cold)
         assert answer.status_code == 422
         assert "test.parameters.temperature" in answer.text
     line = check_line(test, build="correct", executor="emulator", seed=3, output="y")
@@ -123,13 +124,14 @@ def test_parameters_belong_to_the_test_s_key_and_those_at_their_default_do_not()
     assert (four.flat_shape_of("y"), four.flat_shape_of("rstd"), four.input_names) == ((8, 18), (8,), ("x", "gamma", "beta"))
 
 
+BEYOND = {"regime": "hot_tile", "tile": 2, "value": 1}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}}, "test.parameters.num_groups"),
     ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}}, "test.parameters.num_groups"),
     ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}}, "test.parameters.groups"),
     ({"kernel": "groupnorm_fw", "shape": [6]}, "test.shape"),
     ({"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}}, "test.numerics.output"),
-    ({"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": {"regime": "hot_tile", "tile": 2, "value": 1}}}, "test.inputs.gamma.tile"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}}, "test.inputs.gamma.tile"),
     ({"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}}, "test.parameters.num_groups"),
     ({"kernel": "rmsnorm_fw", "shape": [2, 6], "inputs": {"beta": 1}}, "test.inputs.beta"),
     ({"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}}, "test.tolerance.mean"),

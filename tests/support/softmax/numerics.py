@@ -27,7 +27,7 @@ def softmax(x: NDArray[Any], temperature: float, tiles: slice = EVERYTHING) -> N
 class Softmax(Numerics):
     """y = exp(x / T - max) / sum: fp32 inside, rounded once."""
 
-    faults = {
+    faults: Mapping[str, Fault] = {
         "correct": Fault("correct", "The right kernel.", gauge=False),
         "last-tile-only": Fault("last-tile-only", "The sum takes only the row's last 32 elements.", ("y",)),
         "temperature-ignored": Fault("temperature-ignored", "x isn't divided by the temperature.", ("y",)),
