@@ -14,6 +14,7 @@ import numpy as np
 
 from gonogo.kernels import rowterms
 from gonogo.kernels.kind import Arrays
+from gonogo.kernels.rowmodel import Fitted, Model, fitted
 from gonogo.numerics.budgets.expectation import Array
 from gonogo.numerics.forensics.model import Diagnosis
 
@@ -32,14 +33,14 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     )
 
 
-def other_groups(model: rowterms.Model, found: rowterms.Fitted, used: Array) -> str:
+def other_groups(model: Model, found: Fitted, used: Array) -> str:
     """Whose statistics y was made with, where they are those of other groups."""
     own = _distance(used, model.rows.mean)
     if model.y is not None and len(model.gamma) // model.groups % 2 == 0:
         halves = replace(
             model, x=model.x.reshape(2 * len(model.x), -1), y=model.y.reshape(2 * len(model.y), -1), groups=2 * model.groups, outliers={}
         )
-        if rowterms.fitted(halves, model.gamma, model.beta).energy * rowterms.BETTER < found.energy:
+        if fitted(halves, model.gamma, model.beta).energy * rowterms.BETTER < found.energy:
             return "there are twice as many groups, of half the channels"
     for words, mean in _others(model):
         if _distance(used, mean) < CLOSER * own:
@@ -53,7 +54,7 @@ def _distance(used: Array, mean: Array) -> float:
     return float(np.sqrt(np.mean((used[good] - mean[good]) ** 2))) if good.any() else np.inf
 
 
-def _others(model: rowterms.Model) -> Iterator[tuple[str, Array]]:
+def _others(model: Model) -> Iterator[tuple[str, Array]]:
     """(words, the mean of each row) of other groups. Each channel's mean is enough for all of them."""
     samples = len(model.x) // model.groups
     channels = model.x.reshape(samples, len(model.gamma), model.width).mean(axis=2, dtype=np.float64)
