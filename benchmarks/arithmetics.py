@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.numerics import layernorm
+from gonogo import kernels
+from gonogo.kernels.groupnorm.budget import spread
 from gonogo.numerics.formats import round_to
 from gonogo.tests import TestSpec
 
@@ -104,6 +104,18 @@ class Arithmetic:
         y = i(s(i(xhat * i(given["gamma"].astype(np.float64)))) + i(given["beta"].astype(np.float64)))
         return put_out(test, {"y": y, "mean": mean[:, 0], "rstd": rstd[:, 0]})
 
+    def rmsnorm(self, test: TestSpec, given: Given) -> Arrays:
+        """rmsnorm_fw."""
+        s, i = self.stored, self.inside
+        x, gamma = (i(given[name].astype(np.float64)) for name in ("x", "gamma"))
+        square = self.mean(s(i(x**2)))
+        rstd = s(i(1 / np.sqrt(i(square + test.epsilon))))
+        return put_out(test, {"y": i(s(i(x * rstd)) * gamma), "rstd": rstd[:, 0]})
+
+    def groupnorm(self, test: TestSpec, given: Given) -> Arrays:
+        """groupnorm_fw: the forward pass of LayerNorm with a gamma and beta of each element."""
+        return self.forward(test, {"x": given["x"], **{name: spread(test, given[name]) for name in ("gamma", "beta")}})
+
     def backward(self, test: TestSpec, given: Given) -> Arrays:
         """layernorm_bw."""
         s, i = self.stored, self.inside
@@ -122,7 +134,8 @@ class Arithmetic:
 
     def __call__(self, test: TestSpec, given: Given) -> Arrays:
         """The test's kernel."""
-        return self.forward(test, given) if test.kernel == "layernorm_fw" else self.backward(test, given)
+        kinds = {"layernorm_fw": self.forward, "layernorm_bw": self.backward, "rmsnorm_fw": self.rmsnorm, "groupnorm_fw": self.groupnorm}
+        return kinds[test.kernel](test, given)
 
 
 def put_out(test: TestSpec, outputs: Mapping[str, NDArray[Any]]) -> Arrays:
@@ -132,11 +145,14 @@ def put_out(test: TestSpec, outputs: Mapping[str, NDArray[Any]]) -> Arrays:
 
 def perfect(test: TestSpec, given: Given) -> Arrays:
     """The quantised reference, rounded once."""
-    return put_out(test, layernorm.reference(test, given))
+    return put_out(test, kernels.numerics(test).reference(test, given))
 
 
 def welford(test: TestSpec, given: Given) -> Arrays:
-    """Running mean and variance in fp32 (layernorm_fw)."""
+    """Running mean and variance in fp32 (layernorm_fw, groupnorm_fw)."""
+    gamma, beta = given["gamma"], given["beta"]
+    if test.kernel == "groupnorm_fw":
+        gamma, beta = spread(test, gamma), spread(test, beta)
     x = given["x"].astype(np.float32)
     mean = np.zeros((x.shape[0], 1), np.float32)
     squares = np.zeros_like(mean)
@@ -145,13 +161,13 @@ def welford(test: TestSpec, given: Given) -> Arrays:
         mean = mean + delta / np.float32(j + 1)
         squares = squares + delta * (x[:, j : j + 1] - mean)
     rstd = np.float32(1) / np.sqrt(squares / np.float32(x.shape[1]) + np.float32(test.epsilon))
-    y = (x - mean) * rstd * given["gamma"].astype(np.float32) + given["beta"].astype(np.float32)
+    y = (x - mean) * rstd * gamma.astype(np.float32) + beta.astype(np.float32)
     return put_out(test, {"y": y, "mean": mean[:, 0], "rstd": rstd[:, 0]})
 
 
 def emulator(test: TestSpec, given: Given) -> Arrays:
     """The emulated Wormhole's right kernel."""
-    return tensix.run(test, given, "correct")
+    return kernels.numerics(test).run(test, given, "correct")
 
 
 RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]] = {

@@ -51,11 +51,25 @@ NUMERICS: tuple[Mapping[str, Any], ...] = (
 )
 
 
+GROUPED: tuple[tuple[list[int], int], ...] = (
+    ([1, 1], 1), ([3, 7], 7), ([2, 12], 3), ([2, 6, 5, 5], 2), ([4, 32, 8, 8], 8), ([1, 64, 4, 4], 1), ([16, 8, 3], 4), ([2, 40, 16], 10),
+    ([1, 16, 32, 16], 2), ([32, 4, 7, 7], 1), ([5, 33, 2], 33),
+)  # fmt: skip
+"""Shapes of group norm, with their groups."""
+KERNELS = ("layernorm_bw", "layernorm_fw", "rmsnorm_fw", "groupnorm_fw")
+WELFORD = ("layernorm_fw", "groupnorm_fw")
+
+
 def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
     """(seed, test) with every combination in turn."""
     for seed, (numerics, regime, shape) in zip(range(seeds), itertools.cycle(itertools.product(NUMERICS, REGIMES, SHAPES)), strict=False):
-        chosen = {k: v for k, v in numerics.items() if not (kernel == "layernorm_fw" and k == "statistics")}
+        chosen = {k: v for k, v in numerics.items() if not (kernel != "layernorm_bw" and k == "statistics")}
         spec = {"kernel": kernel, "shape": shape, "inputs": dict(regime), "numerics": chosen, "tolerance": {"rtol": 1e-2, "atol": 5e-2}}
+        if kernel == "groupnorm_fw":
+            grouped, groups = GROUPED[SHAPES.index(shape)]
+            spec |= {"shape": grouped, "parameters": {"num_groups": groups}}
+            if chosen.get("output") == "bfp8_b":  # a group isn't a row of tiles
+                spec["numerics"] = {"output": "bf16", "input": {"gamma": "fp32", "beta": "fp32"}}
         yield seed, TestSpec.parse(spec)
 
 
@@ -95,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="seeds of each arithmetic and profile (default 1000)")
     parser.add_argument("--show", type=int, default=0, help="print so many of the alarms")
+    parser.add_argument("--kernel", action="append", choices=KERNELS, help="only this kernel; repeatable (default: all)")
     chosen = parser.parse_args(arguments)
     console = Console(width=170 if not sys.stdout.isatty() else None)
     table = Table(
@@ -109,8 +124,8 @@ def main(arguments: list[str] | None = None) -> int:
         "beyond its limit, by statistic",
     )
     bad = 0
-    for kernel, (name, (run, profiles)) in itertools.product(("layernorm_bw", "layernorm_fw"), RIGHT.items()):
-        if name == "fp32, Welford" and kernel == "layernorm_bw":
+    for kernel, (name, (run, profiles)) in itertools.product(chosen.kernel or KERNELS, RIGHT.items()):
+        if name == "fp32, Welford" and kernel not in WELFORD:
             continue
         for profile in profiles:
             found: Counter[str] = Counter()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def check(
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."),
     build: str | None = typer.Option(None, help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn."),
-    kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
+    kernel: str = local.KERNEL,
     executor: str = typer.Option("emulator", help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -32,7 +32,8 @@ def check(
     seeds: int = typer.Option(1, min=1, help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    epsilon: float | None = typer.Option(None, help="Epsilon of the LayerNorm (default 1e-6)."),
+    parameters: str | None = local.PARAMETERS,
+    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
@@ -80,6 +81,7 @@ def check(
     data = {
         "kernel": kernel,
         "shape": local.shape_flag(shape),
+        "parameters": local.json_flag(parameters, "test.parameters"),
         "epsilon": epsilon,
         "inputs": local.json_flag(inputs, "test.inputs"),
         "numerics": local.json_flag(numerics, "test.numerics"),

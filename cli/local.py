@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cli import references, show
 from gonogo.diagnoses import beside
+from gonogo.kernels import KERNELS
 from gonogo.problems import FieldError
 from gonogo.verdicts import Explanation, Verdict, worst
 
@@ -36,6 +37,8 @@ class FailOn(StrEnum):
 
 
 FAIL_ON = typer.Option(FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass.")
+KERNEL = typer.Option("layernorm_bw", help=f"One of {', '.join(KERNELS)}.")
+PARAMETERS = typer.Option(None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.')
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
@@ -78,10 +81,10 @@ def worth_diagnosing(row: Row) -> bool:
 
 def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row) -> dict[str, Any]:
     """What the forensics say of the outputs of one judged seed, in plain JSON types."""
-    from gonogo.numerics.forensics import diagnose
+    from gonogo.kernels import numerics
 
     ours = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no terms to diagnose
-    found = diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()})
+    found = numerics(test).diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()})
     return beside(found.to_json(), row.get("explanation"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from cli import selections, show, suites
+from cli import local, selections, show, suites
 from cli.client import Client
 from cli.jobs import FailOn, follow, report
 from gonogo.problems import FieldError, JobError
@@ -62,7 +62,7 @@ def submit(
     file: Path | None = typer.Argument(
         None, help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags)."
     ),
-    kernel: str = typer.Option("layernorm_bw", help="layernorm_fw or layernorm_bw."),
+    kernel: str = local.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
     reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
@@ -77,7 +77,8 @@ def submit(
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
     keep_going: bool = typer.Option(False, "--keep-going", help="Sequential seeds: go on after one that rounding doesn't explain."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    epsilon: float | None = typer.Option(None, help="Epsilon of the LayerNorm."),
+    parameters: str | None = local.PARAMETERS,
+    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
@@ -103,7 +104,12 @@ def submit(
         if (shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-        given = {"epsilon": epsilon, "inputs": parsed("test.inputs", inputs), "numerics": parsed("test.numerics", numerics)}
+        given = {
+            "parameters": parsed("test.parameters", parameters),
+            "epsilon": epsilon,
+            "inputs": parsed("test.inputs", inputs),
+            "numerics": parsed("test.numerics", numerics),
+        }
         if shape is None or chosen:
             test = selections.from_flags(suite, words, shuffle, stage)
         else:

@@ -251,7 +251,7 @@ def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]
     facts.append(("tolerance", commands.tolerance_words(test["tolerance"]) if test.get("tolerance") else "none declared"))
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
     facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
-    return facts + [(name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test]
+    return facts + [(name, commands.plain(test[name])) for name in ("parameters", "epsilon", "memory", "program") if name in test]
 
 
 def _facts(job: Job) -> tuple[tuple[str, str], ...]:

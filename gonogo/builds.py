@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from gonogo import fields
+from gonogo.kernels import emulated
 from gonogo.problems import FieldError
 
 PROFILES = ("generic", "tt-train", "fp32", "torch", "torch-eager", "ttnn")
@@ -94,21 +95,16 @@ def ordered(builds: Iterable[Build]) -> list[Build]:
     return sorted(builds, key=lambda build: build.order)
 
 
-EMULATOR_BUILDS = (
-    "correct", "last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate", "wrong-epsilon",
-    "unbiased-variance", "gamma-shifted-tile", "mask-missing", "mean-not-subtracted", "mean-last-tile-missing",
-    "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register", "power-of-two-outliers", "nan-tile", "hang", "crash",
-)  # fmt: skip
-"""The names in gonogo.tensix.defects.DEFECTS, in that order (a test compares them): whoever only needs the names, as the API
-process, must not load the emulator with numba and SciPy behind it."""
+def emulator_builds() -> Mapping[str, Build]:
+    """Name -> build of each emulated build of every kernel, `correct` first, in the order in which they are registered."""
+    return _emulated(emulated())
 
 
 @cache
-def emulator_builds() -> Mapping[str, Build]:
-    """Name -> build of each named defect of the emulator, `correct` included, in the order in which they are declared."""
+def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
         name: Build(name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train")
-        for sequence, name in enumerate(EMULATOR_BUILDS)
+        for sequence, name in enumerate(names)
     }
 
 
@@ -126,10 +122,7 @@ TORCH_VARIANTS = {
 }
 """How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps bf16 column sums in bf16."""
 LINEAR = "linear"
-"""A downstream output: y after a bf16 linear with fixed weights. It has no float64 reference of ours; see `DOWNSTREAM`."""
-DOWNSTREAM: Mapping[str, Mapping[str, str]] = {"layernorm_fw": {LINEAR: "y"}}
-"""Kernel -> outputs that follow one of its own and have its shape. Only a build that names one in its `outputs` gives it; it is compared
-with that of a reference build, and has no budget."""
+"""A downstream output of layernorm_fw: y after a bf16 linear with fixed weights."""
 
 
 def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:

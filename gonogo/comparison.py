@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gonogo import fields as reading
 from gonogo.builds import PROFILES
 from gonogo.judging import SeedJudgement, judge
-from gonogo.numerics.forensics import diagnose
+from gonogo.kernels import numerics
 from gonogo.problems import JobError
 from gonogo.stored import Tensors, given_inputs, shaped
 from gonogo.tests import TestSpec
@@ -51,7 +51,7 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
             numbers = [f"{key} {value:.3g}" for key in SHOWN if isinstance(value := output.statistics.get(key), float)]
             lines.append(f"  {name}: {output.verdict.value}, {output.explanation.value}; {', '.join(numbers)}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosed = diagnose(test, given, outputs).words
+        diagnosed = numerics(test).diagnose(test, given, outputs).words
         if diagnosed:
             lines.append(f"  {diagnosed}")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ DUMP_VARIABLE = "GONOGO_DUMP_DIR"
 """Names the folder into which arrays are handed over; a worker that runs the test sets it."""
 MANIFEST = "manifest.json"
 TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
+LAYERNORM = ("layernorm_fw", "layernorm_bw")
 MODES = ("fail", "warn", "off")
 MAX_NAME = 200
 
@@ -44,18 +45,21 @@ def compare(
 ) -> Any:
     """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does rounding explain it?
 
-    kernel: "layernorm_fw" or "layernorm_bw". Tensors by name, of the test's shapes: x, dy, y, dx `shape`; gamma, beta, dgamma, dbeta
-    `[N]`; mean, rstd `shape[:-1]` (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything NumPy can read, torch or
-    ttnn tensors. The inputs are what the kernel was given: values that the input format can represent. Everything else is a field of
-    the test (epsilon, numerics, tolerance, shape ...); the shape is that of x unless given. `name` tells several comparisons of one
-    test apart. `profile` is the budget profile of the kernel, unless the build has one. `raw` are unquantised inputs, with which the
-    tolerance compares; an input that is only there was rounded to its format for the kernel.
+    kernel: "layernorm_fw", "layernorm_bw", or another (docs/kernels.md). Tensors by name, of the test's shapes: x, dy, y, dx `shape`;
+    gamma, beta, dgamma, dbeta `[N]`; mean, rstd `shape[:-1]` (inputs of layernorm_bw, outputs of layernorm_fw): NumPy arrays, anything
+    NumPy can read, torch or ttnn tensors. The inputs are what the kernel was given: values that the input format can represent.
+    Everything else is a field of the test (epsilon, numerics, tolerance, shape ...); the shape is that of x unless given. `name` tells
+    several comparisons of one test apart. `profile` is the budget profile of the kernel, unless the build has one. `raw` are unquantised
+    inputs, with which the tolerance compares; an input that is only there was rounded to its format for the kernel.
 
     With GONOGO_DUMP_DIR set the arrays are stored there for the worker, which judges them in full, and None is returned. Otherwise
     they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
     ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
     """
-    arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in TENSORS if given.get(tensor) is not None}
+    names: tuple[str, ...] = TENSORS
+    if kernel not in LAYERNORM:  # another kernel may have tensors of other names; which, only the one who judges knows
+        names += tuple(name for name, value in given.items() if name not in TENSORS and len(getattr(value, "shape", ())) > 0)
+    arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in names if given.get(tensor) is not None}
     loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
     fields = _fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
     folder = os.environ.get(DUMP_VARIABLE)

@@ -18,7 +18,7 @@ from gonogo import normals
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.formats import Doubles, Floats, round_to
 from gonogo.problems import FieldError
-from gonogo.regimes import ROW_TENSORS, TILE, Regime
+from gonogo.regimes import TILE, Regime
 from gonogo.tests import TestSpec
 
 MAX_SEED = 2**53
@@ -38,9 +38,9 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
     raw: dict[str, NDArray[Any]] = {}
     for name in test.drawn_names:
-        shape = (test.rows, test.features) if name in ROW_TENSORS else (1, test.features)
-        values = _draw(test.regime(name), shape, seed, name)
-        raw[name] = values if name in ROW_TENSORS else values[0]
+        flat = test.flat_shape_of(name)
+        values = _draw(test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name)
+        raw[name] = values.reshape(flat)
     if "mean" in test.input_names:
         raw["mean"], raw["rstd"] = row_statistics(raw["x"], test.epsilon)
     return {name: raw[name] for name in test.input_names}
@@ -51,7 +51,7 @@ def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Float
 
     mean and rstd are columns on the device: with a bfp format each value has a block, and so an exponent, of its own.
     """
-    return {name: _quantised(values, test.numerics.format_of(name), column=name in ("mean", "rstd")) for name, values in raw.items()}
+    return {name: _quantised(values, test.numerics.format_of(name), column=test.is_per_row(name)) for name, values in raw.items()}
 
 
 def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.builds import DOWNSTREAM
 from gonogo.numerics import expected
 from gonogo.numerics.compare import Statistics, digest, nonfinite
 from gonogo.problems import KernelOutputError
@@ -78,7 +77,7 @@ def judge(
         explanation = explain(numbers, policy)
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
     explanation = worst_explanation(output.explanation for output in judged.values())
-    downstream = [name for name in DOWNSTREAM.get(test.kernel, ()) if produced is not None and name in produced]
+    downstream = [name for name in test.downstream if produced is not None and name in produced]
     judged |= {name: _unjudged(test, name, outputs) for name in downstream}
     return SeedJudgement(verdict(all_within, explanation), explanation, judged, profile or "generic", policy.version)
 
@@ -86,28 +85,17 @@ def judge(
 def _unjudged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
     """A downstream output: without a reference or a budget of its own it counts for nothing; its digest tells runs apart."""
     value = matrix(test, name, outputs)
-    numbers: Statistics = {"count": int(value.size), "digest": digest(value, output_shape(test, name)), **nonfinite(value)}
+    numbers: Statistics = {"count": int(value.size), "digest": digest(value, test.shape_of(name)), **nonfinite(value)}
     return OutputJudgement(Verdict.unjudged, Explanation.unjudged, numbers)
 
 
-def _per_element(test: TestSpec, name: str) -> bool:
-    return name in ("y", "dx") or name in DOWNSTREAM.get(test.kernel, ())
-
-
-def output_shape(test: TestSpec, name: str) -> tuple[int, ...]:
-    """The shape in which a kernel gives the output: y, dx `shape`; mean, rstd `shape[:-1]`; dgamma, dbeta `[N]`."""
-    if _per_element(test, name):
-        return test.shape
-    return test.shape[:-1] if name in ("mean", "rstd") else test.shape[-1:]
-
-
 def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """The output as a C-contiguous float32 matrix: (rows, N) of y and dx, one row of the others."""
+    """The output as a C-contiguous float32 matrix: (rows, features) of those of the test's shape (y, dx), one row of the others."""
     if name not in outputs:
         raise KernelOutputError(f"output {name!r} is missing; the kernel gave {', '.join(sorted(outputs)) or 'nothing'}")
     value = outputs[name]
-    shape = output_shape(test, name)
-    flat = (test.rows, test.features) if _per_element(test, name) else (1, int(np.prod(shape)))
+    shape = test.shape_of(name)
+    flat = (test.rows, test.features) if test.is_matrix(name) else (1, int(np.prod(shape)))
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
         raise KernelOutputError(f"output {name!r} is {getattr(value, 'dtype', type(value).__name__)}, not a float array")
     if value.shape not in (shape, flat, flat[-1:] if flat[0] == 1 else flat):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo import fields
-from gonogo.builds import DOWNSTREAM, MAX_NAME
-from gonogo.judging import OutputJudgement, SeedJudgement, judge, matrix, output_shape
+from gonogo.builds import MAX_NAME
+from gonogo.judging import OutputJudgement, SeedJudgement, judge, matrix
 from gonogo.numerics import paired
 from gonogo.numerics.budgets.profiles import UNIT_ROUNDOFF
 from gonogo.problems import FieldError
@@ -80,7 +80,7 @@ def compare(
         if name in common:
             bound = ours_bounds[name].with_other(their_bounds[name])
             ours, other = matrix(test, name, outputs), matrix(test, name, theirs)
-            numbers = paired.statistics(ours, other, bound, test, name, output_shape(test, name))
+            numbers = paired.statistics(ours, other, bound, test, name, test.shape_of(name))
             is_within = within(test.tolerance_for(name), numbers)
             said = explain(numbers, policy)
             entry = _entry(reference, said, is_within, own.outputs[name]) | numbers
@@ -101,9 +101,9 @@ def _downstream(
     test: TestSpec, name: str, output: OutputJudgement, outputs: Arrays, theirs: Arrays, reference: Reference
 ) -> OutputJudgement:
     """An output without a budget: its difference is shown, and counts for nothing."""
-    if name not in theirs or name not in DOWNSTREAM.get(test.kernel, {}):
+    if name not in theirs or name not in test.downstream:
         return output
-    shape = output_shape(test, name)
+    shape = test.shape_of(name)
     mine, other = (np.asarray(side[name], np.float32).reshape(test.rows, test.features) for side in (outputs, theirs))
     numbers = paired.without_budget(mine, other, UNIT_ROUNDOFF["bf16"], shape)
     entry = _entry(reference, Explanation.unjudged, None, None) | numbers

@@ -29,7 +29,8 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 """regime -> its parameters with their defaults; None = must be given."""
 
 ROW_TENSORS = ("x", "dy")
-"""Drawn for every row, from the test's own regime; the others are one row (gamma, beta) with a regime of their own."""
+"""Drawn for every row, from the test's own regime; the others are one row (gamma, beta) with a regime of their own. Of a kernel with
+other names for them the kernel says which."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ DEFAULT_ROWS = _regime("uniform", low=-1.0, high=1.0)
 DEFAULT_VECTOR = _regime("uniform", low=0.0, high=1.0)
 
 
-def default(tensor: str) -> Regime:
+def default(tensor: str, rows: Sequence[str] = ROW_TENSORS) -> Regime:
     """U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
-    return DEFAULT_ROWS if tensor in ROW_TENSORS else DEFAULT_VECTOR
+    return DEFAULT_ROWS if tensor in rows else DEFAULT_VECTOR
 
 
 def parse_regime(data: object, features: int, path: str) -> Regime:
@@ -94,10 +95,13 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
     return _regime(name, **values)
 
 
-def normalise(data: object, tensors: Sequence[str], features: int, path: str) -> dict[str, Any]:
+def normalise(
+    data: object, tensors: Sequence[str], features: int | Mapping[str, int], path: str, *, rows: Sequence[str] = ROW_TENSORS
+) -> dict[str, Any]:
     """The one canonical form of a test's `inputs`: {} when all is default.
 
-    `tensors` are those that are drawn (x, dy, gamma, beta as far as the kernel has them). The regime at the top is x's
+    `tensors` are those that are drawn (x, dy, gamma, beta as far as the kernel has them), `features` their columns, `rows` those
+    with a value for every element. The regime at the top is x's
     (and dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes are written in full.
     Accepts a regime for x and dy at the top, an object (or a number, a constant) per tensor beside or instead of it, and
     the short form {"regime": "constant", "x": .5, "dy": 1, "gamma": 1}. Raises FieldError.
@@ -108,7 +112,9 @@ def normalise(data: object, tensors: Sequence[str], features: int, path: str) ->
     own = {name: given[name] for name in given if name in tensors}
     top = {name: value for name, value in given.items() if name not in own}
     found: dict[str, Regime] = {}
-    rows = [name for name in ROW_TENSORS if name in tensors]
+    rows = [name for name in rows if name in tensors]
+    columns = {name: features if isinstance(features, int) else features[name] for name in tensors}
+    first = rows[0]  # x: its regime is the one at the top
     if top:
         # The short form leaves nothing for the top regime to say: its `value` is needed only for a row tensor not listed.
         listed = all(name in own for name in rows)
@@ -119,27 +125,27 @@ def normalise(data: object, tensors: Sequence[str], features: int, path: str) ->
             name = top.get("regime", "uniform")
             if isinstance(name, str) and name in PARAMETERS:
                 fields.known(top, ("regime", *PARAMETERS[name], *tensors), path)
-            regime = parse_regime(top, features, path)
+            regime = parse_regime(top, columns[first], path)
             found = dict.fromkeys(rows, regime)
     for name, value in own.items():
-        found[name] = parse_regime(value, features, fields.join(path, name))
-    resolved = {name: found.get(name, default(name)) for name in tensors}
+        found[name] = parse_regime(value, columns[name], fields.join(path, name))
+    resolved = {name: found.get(name, default(name, rows)) for name in tensors}
     result: dict[str, Any] = {}
-    if resolved["x"] != DEFAULT_ROWS:
-        result = resolved["x"].to_json()
+    if resolved[first] != DEFAULT_ROWS:
+        result = resolved[first].to_json()
     for name in tensors:
-        otherwise = resolved["x"] if name in ROW_TENSORS else DEFAULT_VECTOR
+        otherwise = resolved[first] if name in rows else DEFAULT_VECTOR
         if resolved[name] != otherwise:
             result[name] = resolved[name].to_json()
     return result
 
 
-def of_tensor(inputs: Mapping[str, Any], tensor: str) -> Regime:
+def of_tensor(inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS) -> Regime:
     """The regime of one tensor, read from the canonical form."""
     if tensor in inputs:
         data = inputs[tensor]
-    elif tensor in ROW_TENSORS and "regime" in inputs:
+    elif tensor in rows and "regime" in inputs:
         data = {name: value for name, value in inputs.items() if not isinstance(value, Mapping)}
     else:
-        return default(tensor)
+        return default(tensor, rows)
     return Regime(data["regime"], tuple((each, data[each]) for each in PARAMETERS[data["regime"]]))

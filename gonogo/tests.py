@@ -11,6 +11,8 @@ from typing import Any
 
 from gonogo import fields, regimes, tolerances
 from gonogo.canonical import key_of
+from gonogo.kernels import KERNELS
+from gonogo.kernels.kernel import Extent, Kernel
 from gonogo.problems import FieldError
 from gonogo.regimes import Regime
 from gonogo.tolerances import Tolerance
@@ -20,22 +22,6 @@ MAX_RANK = 8
 MAX_GRID = 64
 """Rows or columns of a grid of cores: no chip has as many."""
 
-
-@dataclass(frozen=True)
-class Kernel:
-    """An operation under test: its outputs, and the tensors that are drawn for it."""
-
-    name: str
-    outputs: tuple[str, ...]
-    drawn: tuple[str, ...]
-    given_statistics: bool
-    """Whether it can be given mean and rstd; otherwise it always makes its own."""
-
-
-KERNELS: Mapping[str, Kernel] = {
-    "layernorm_fw": Kernel("layernorm_fw", ("y", "mean", "rstd"), ("x", "gamma", "beta"), given_statistics=False),
-    "layernorm_bw": Kernel("layernorm_bw", ("dx", "dgamma", "dbeta"), ("x", "gamma", "dy"), given_statistics=True),
-}
 
 FORMAT_NAMES = ("fp32", "tf32", "bf16", "fp16", "bfp8_b", "bfp4_b")
 BLOCK_FORMATS = ("bfp8_b", "bfp4_b")
@@ -82,19 +68,17 @@ class Numerics:
         if not kernel.given_statistics:
             words["statistics"] = "own"
         numerics = cls(**words)
-        tensors = _input_names(kernel, numerics.statistics)
+        tensors = kernel.inputs(numerics.statistics)
         numerics = cls(_input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")), **words)
-        if numerics.layout == "row_major":
-            for name in (*map(numerics.format_of, tensors), numerics.output):
-                if name in BLOCK_FORMATS:
-                    raise FieldError(fields.join(path, "layout"), "row_major", f"{name} shares exponents within a tile", limit="tile")
+        shared = [name for name in (*map(numerics.format_of, tensors), numerics.output) if name in BLOCK_FORMATS]
+        if shared and numerics.layout == "row_major":
+            raise FieldError(fields.join(path, "layout"), "row_major", f"{shared[0]} shares exponents within a tile", limit="tile")
+        if not kernel.block_formats and (*shared, *(name for name in (numerics.buffers,) if name in BLOCK_FORMATS)):
+            where = "output" if numerics.output in BLOCK_FORMATS else "input" if shared else "buffers"
+            known = ", ".join(name for name in FORMAT_NAMES if name not in BLOCK_FORMATS)
+            value = shared[0] if shared else numerics.buffers
+            raise FieldError(fields.join(path, where), value, f"isn't known of {kernel.name}: its rows don't lie along tiles", limit=known)
         return numerics
-
-
-def _input_names(kernel: Kernel, statistics: str) -> tuple[str, ...]:
-    if not kernel.given_statistics or statistics == "own":
-        return kernel.drawn
-    return ("x", "gamma", "mean", "rstd", "dy")
 
 
 def _input_formats(value: object, tensors: tuple[str, ...], path: str) -> str | dict[str, str]:
@@ -119,6 +103,8 @@ class TestSpec:
 
     kernel: str
     shape: tuple[int, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that only this kernel has (group norm: num_groups); those at their default are left out."""
     numerics: Numerics = field(default_factory=Numerics)
     epsilon: float = 1e-6
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -157,12 +143,15 @@ class TestSpec:
 
         kernel = KERNELS[fields.choice(self.kernel, tuple(KERNELS), fields.join(path, "kernel"))]
         put("shape", _shape(self.shape, fields.join(path, "shape")))
+        put("parameters", kernel.parse_parameters(self.parameters, fields.join(path, "parameters")))
+        extent = kernel.extent(self.shape, self.parameters, path)
         numerics: object = self.numerics
         if isinstance(numerics, Numerics):
             numerics = {each.name: getattr(numerics, each.name) for each in dataclass_fields(Numerics)}
         put("numerics", Numerics.parse(numerics, kernel, fields.join(path, "numerics")))
         put("epsilon", fields.number(self.epsilon, fields.join(path, "epsilon"), above=0.0))
-        put("inputs", regimes.normalise(self.inputs, kernel.drawn, self.shape[-1], fields.join(path, "inputs")))
+        lengths = {name: kernel.flat_shape_of(name, extent)[-1] for name in kernel.drawn}
+        put("inputs", regimes.normalise(self.inputs, kernel.drawn, lengths, fields.join(path, "inputs"), rows=kernel.drawn_rows()))
         put("tolerance", tolerances.normalise(self.tolerance, kernel.outputs, fields.join(path, "tolerance")))
         put("memory", _memory(self.memory, fields.join(path, "memory")))
         put("program", fields.choice(self.program, PROGRAMS, fields.join(path, "program")))
@@ -171,14 +160,27 @@ class TestSpec:
         return hash(self.key)
 
     @property
+    def _kernel(self) -> Kernel:
+        return KERNELS[self.kernel]
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The matrix that the kernel works on."""
+        return self._kernel.extent(self.shape, self.parameters, "test")
+
+    @property
     def rows(self) -> int:
-        """Rows that are normalised: the product of the leading dimensions."""
-        return prod(self.shape[:-1])
+        """Rows that are reduced: the product of the leading dimensions, where the kernel reduces the last one."""
+        return self.extent.rows
 
     @property
     def features(self) -> int:
-        """Elements of a row: the last dimension."""
-        return self.shape[-1]
+        """Elements of a row."""
+        return self.extent.features
+
+    def parameter(self, name: str) -> Any:
+        """A parameter of the kernel, or its default."""
+        return self._kernel.parameter(self.parameters, name)
 
     @property
     def elements(self) -> int:
@@ -188,33 +190,42 @@ class TestSpec:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the tensors that the kernel gives."""
-        return KERNELS[self.kernel].outputs
+        return self._kernel.outputs
+
+    @property
+    def downstream(self) -> tuple[str, ...]:
+        """Names of tensors that a build may give beside the outputs: what it makes of one of them."""
+        return self._kernel.downstream
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the tensors that the kernel is given, in the order of its signature."""
-        return _input_names(KERNELS[self.kernel], self.numerics.statistics)
+        return self._kernel.inputs(self.numerics.statistics)
 
     @property
     def drawn_names(self) -> tuple[str, ...]:
         """Names of the tensors that are drawn at random (mean and rstd are computed)."""
-        return KERNELS[self.kernel].drawn
+        return self._kernel.drawn
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: shape[:-1]; others: [N]."""
-        if tensor in ("x", "dy", "y", "dx"):
-            return self.shape
-        return self.shape[:-1] if tensor in ("mean", "rstd") else (self.features,)
+        """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: one value a row; others: a vector."""
+        return self._kernel.shape_of(tensor, self.shape, self.extent)
 
     def flat_shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, N); mean, rstd: (rows,); others: (N,)."""
-        if tensor in ("x", "dy", "y", "dx"):
-            return (self.rows, self.features)
-        return (self.rows,) if tensor in ("mean", "rstd") else (self.features,)
+        """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, features); mean, rstd: (rows,); others: (N,)."""
+        return self._kernel.flat_shape_of(tensor, self.extent)
+
+    def is_matrix(self, tensor: str) -> bool:
+        """Whether a tensor has a value for every element of x."""
+        return self._kernel.is_matrix(tensor)
+
+    def is_per_row(self, tensor: str) -> bool:
+        """Whether a tensor has one value a row."""
+        return tensor in self._kernel.per_row
 
     def regime(self, tensor: str) -> Regime:
         """What a drawn tensor is drawn from."""
-        return regimes.of_tensor(self.inputs, tensor)
+        return regimes.of_tensor(self.inputs, tensor, rows=self._kernel.drawn_rows())
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """The tolerance declared for an output; None = undeclared: it counts for the explanation only."""
@@ -223,7 +234,9 @@ class TestSpec:
     def canonical(self) -> dict[str, Any]:
         """The spec in plain JSON types, fields at their default dropped; TestSpec.parse gives the same spec back."""
         result: dict[str, Any] = {"kernel": self.kernel, "shape": list(self.shape)}
-        default = Numerics.parse({}, KERNELS[self.kernel], "")
+        if self.parameters:
+            result["parameters"] = _plain(self.parameters)
+        default = Numerics.parse({}, self._kernel, "")
         numerics = {
             each.name: _plain(value)
             for each in dataclass_fields(Numerics)

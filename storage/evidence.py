@@ -171,7 +171,7 @@ def check_line(
     tolerance = for_output(canonical.get("tolerance", {}), output)
     for name, value in (tolerance.to_json() if tolerance else {}).items():
         words += [f"--{name}", repr(value)]
-    for name in ("inputs", "numerics"):
+    for name in ("parameters", "inputs", "numerics"):
         if canonical.get(name):
             words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
     return shlex.join(words)

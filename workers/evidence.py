@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.inputs import generate, quantise
-from gonogo.numerics.forensics import diagnose
-from gonogo.numerics.layernorm import reference
+from gonogo.kernels import numerics
 from gonogo.numerics.maps import error_map
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Verdict
@@ -88,13 +87,13 @@ def of_seed(test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outpu
     outputs = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no reference
     try:
         flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}  # executors give the test's own shape
-        diagnosis = diagnose(test, given, flat)
+        diagnosis = numerics(test).diagnose(test, given, flat)
         artifacts.append(_artifact("diagnosis", work, None, plain(diagnosis.to_json())))
         for output in test.outputs:
             terms = [plain(term.to_json()) for term in diagnosis.terms if term.output == output]
             if terms:
                 artifacts.append(_artifact("coefficients", work, output, {"terms": terms}))
-        wanted = reference(test, given)
+        wanted = numerics(test).reference(test, given)
         for name, array in outputs.items():
             golden = np.atleast_1d(wanted[name])
             shape = golden.shape if golden.ndim == 2 else (1, golden.size)

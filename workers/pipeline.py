@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gonogo.inputs import generate, quantise
 from gonogo.judging import SeedJudgement, judge
-from gonogo.numerics.layernorm import reference
+from gonogo.kernels import numerics
 from gonogo.problems import GonogoError, InfrastructureError, KernelOutputError
 from gonogo.selections import Subject
 from gonogo.tests import TestSpec
@@ -39,7 +39,6 @@ from workers.executors.base import (
     Stopped,
     output_shapes,
     shaped_inputs,
-    tensor_shape,
 )
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
@@ -117,7 +116,7 @@ class Pipeline:
         assert isinstance(test, TestSpec)
         self._test = test
         self._canonical = test.canonical()
-        self._input_shapes = {name: tensor_shape(name, test.shape) for name in test.input_names}
+        self._input_shapes = {name: test.shape_of(name) for name in test.input_names}
         self._output_shapes = output_shapes(test, self._meaning.produced)
         self._most_judging = MOST_JUDGING[test.elements >= LARGE_ELEMENTS]
 
@@ -412,5 +411,5 @@ def warm_up() -> None:
         test = TestSpec.parse(fields)
         raw = generate(test, 0)
         given = quantise(test, raw)
-        outputs = {name: np.asarray(value, np.float32) for name, value in reference(test, given).items()}
-        judge(test, raw, given, {name: outputs[name].reshape(tensor_shape(name, test.shape)) for name in test.outputs}, profile="tt-train")
+        outputs = {name: np.asarray(value, np.float32) for name, value in numerics(test).reference(test, given).items()}
+        judge(test, raw, given, {name: outputs[name].reshape(test.shape_of(name)) for name in test.outputs}, profile="tt-train")

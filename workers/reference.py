@@ -35,7 +35,6 @@ from workers.executors.base import (
     Stopped,
     output_shapes,
     shaped_inputs,
-    tensor_shape,
 )
 from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
@@ -101,7 +100,7 @@ class References:
                 self._failures[seed] = (f"can't be run: {problem}", problem.log_tail, host.host_run)
             self._todo.clear()
             return
-        shapes = {name: tensor_shape(name, test.shape) for name in test.input_names}
+        shapes = {name: test.shape_of(name) for name in test.input_names}
         slot = Slot(host.folder, "reference", shapes, output_shapes(test, self._meaning.produced))
         ahead = threads.submit(partial(self._inputs, self._todo[0]))
         while self._todo:

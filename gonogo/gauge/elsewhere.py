@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gonogo import kernels
 from gonogo.gauge.advice import spelt
 from gonogo.gauge.report import Gauge
 
@@ -23,28 +24,8 @@ class Elsewhere:
 
 
 def candidates(test: TestSpec) -> list[Elsewhere]:
-    """Inputs for the test's kernel, the likeliest first; those that the test has already are left out.
-
-    With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it. A sum
-    over the one hot tile is nothing without that tile, and twice as much with the first tile's values as padding.
-    """
-    gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
-    if test.kernel == "layernorm_bw":
-        offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
-        found = [
-            Elsewhere("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset, "gamma": gamma}),
-            Elsewhere("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset, "gamma": gamma}),
-        ]  # fmt: skip
-        for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
-            hot = {"regime": "hot_tile", "tile": tile, "value": 64}
-            found.append(Elsewhere(f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
-    else:
-        found = [
-            Elsewhere("offset x", "x has a mean: a wrong one moves every element.", {"x": {"regime": "offset", "offset": 1.0, "std": 1.0}}),
-            Elsewhere("hot tile of x", "The mean comes from the middle tile alone.",
-                      {"x": {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}}),
-            Elsewhere("small x", "A variance near epsilon: a wrong epsilon scales y.", {"x": {"regime": "normal", "mean": 0, "std": 1e-3}}),
-        ]  # fmt: skip
+    """Inputs for the test's kernel, the likeliest first; those that the test has already are left out."""
+    found = [Elsewhere(*each) for each in kernels.numerics(test).candidates(test)]
     return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -49,28 +49,23 @@ class Part:
 
 def right(test: TestSpec) -> list[Part]:
     """The right kernels of the emulator; those whose switch the test sets already are left out."""
-    numerics = test.numerics
-    found = [
+    from gonogo.kernels import numerics  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+
+    return [
         Part("correct", Kind.go, "The right kernel.", "correct", test, test),
         Part("reversed", Kind.go, "The right kernel, summing rows and columns in reverse order.", "correct", test, test, turned=True),
+        *(Part(name, Kind.go, sentence, "correct", asked, judged) for name, sentence, asked, judged in numerics(test).go_variants(test)),
     ]
-    if numerics.srcb == "tf32":
-        other = replace(test, numerics=replace(numerics, srcb="bf16"))
-        found.append(Part("srcb-bf16", Kind.go, "The right kernel where SrcB sees bf16 of an fp32 value.", "correct", other, test))
-    if numerics.fidelity == "hifi4":
-        other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
-        found.append(Part("hifi3", Kind.go, "The right kernel with HiFi3 products, judged by their budget.", "correct", other, other))
-    return found
 
 
 def wrong(test: TestSpec) -> list[Part]:
-    """The named defects that change this kernel."""
-    from gonogo.tensix.defects import DEFECTS  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+    """The named faults that change this kernel."""
+    from gonogo.kernels import numerics
 
     return [
-        Part(defect.name, Kind.no_go, defect.sentence, defect.name, test, test, unsure=defect.plan.stale)
-        for defect in DEFECTS.values()
-        if defect.gauge and test.kernel in defect.kernels
+        Part(fault.name, Kind.no_go, fault.sentence, fault.name, test, test, unsure=fault.unsure)
+        for fault in numerics(test).faults.values()
+        if fault.gauge
     ]
 
 

@@ -10,21 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import tensix
+from gonogo import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.gauge.gates import RTOLS
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge, matrix
-from gonogo.numerics import edges, layernorm
+from gonogo.numerics import edges
 from gonogo.numerics.reach import shows
 from gonogo.tests import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
 """{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}: plain JSON types."""
-
-BY_ROW = ("x", "dy", "mean", "rstd", "y", "dx")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Drawn:
     @cached_property
     def references(self) -> Arrays:
         """The raw reference of every output."""
-        return layernorm.reference(self.test, self.raw)
+        return kernels.numerics(self.test).reference(self.test, self.raw)
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
@@ -101,7 +99,7 @@ def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool
     if part.unsure:
         flat = {name: np.reshape(a, drawn.test.flat_shape_of(name)) for name, a in outputs.items() if name in drawn.test.outputs}
         return shows(drawn.test, drawn.given, flat, profile)
-    return shows(drawn.test, drawn.given, tensix.ideal(drawn.test, drawn.given, part.build), profile)
+    return shows(drawn.test, drawn.given, kernels.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build), profile)
 
 
 def _needed(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]) -> dict[str, float]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gonogo.builds import EMULATOR, emulator_builds
+from gonogo.builds import EMULATOR
 from gonogo.gauge.kernels import Kind, foreign
+from gonogo.kernels import KERNELS
 from gonogo.problems import FieldError
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ class Planned:
 def planned(test: TestSpec, executor: str = EMULATOR, builds: Sequence[str] = (), wrong_builds: Sequence[str] = ()) -> list[Planned]:
     """Every part that a test's gauge may have: the emulator's, then somebody's builds.
 
-    Those of the emulator that have nothing to do with this test (a switch that it sets already, a defect of another kernel, a build that
+    Those of the emulator that have nothing to do with this test (a switch that it sets already, a build that
     hangs) are among them: a worker answers for them with `absent`, without running anything. Raises FieldError for a build named twice.
     """
     found = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in GO]
-    found += [Planned(name, Kind.no_go, EMULATOR, name) for name in emulator_builds() if name != RIGHT]
+    found += [Planned(name, Kind.no_go, EMULATOR, name) for name in KERNELS[test.kernel].builds if name != RIGHT]
     names: set[str] = set()
     for field, kind, given in (("builds", Kind.go, builds), ("wrong_builds", Kind.no_go, wrong_builds)):
         for place, build in enumerate(given):

@@ -162,7 +162,7 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
         gates={
             name: _gate(dict.fromkeys(gated, Tolerance.parse(gate.tolerance)), go, able)
             for name, gate in GATES.items()
-            if (gated := [output for output in gate.outputs if output in given])
+            if (not gate.kernels or test.kernel in gate.kernels) and (gated := [output for output in gate.outputs if output in given])
         },
     )
 

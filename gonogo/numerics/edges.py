@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics import compare, layernorm
+from gonogo import kernels
+from gonogo.numerics import compare
 from gonogo.numerics.budgets import backward, backward_terms, forward, forward_terms
 from gonogo.numerics.budgets.expectation import Array, Expectation, binade, output_step
 from gonogo.verdicts import POLICY
@@ -161,9 +162,10 @@ def edges(
     chi: output -> what a right kernel's run showed. s is chosen not to be too small; the chance of an alarm takes chi s for it, where
     that is smaller. The edges don't.
     """
-    references = layernorm.reference(test, raw)
+    numerics = kernels.numerics(test)
+    references = numerics.reference(test, raw)
     found: dict[str, _Sums] = {}
-    for name, expected, rows, columns in _blocks(test, given, profile):
+    for name, expected, rows, columns in numerics.pieces(test, given, profile):
         tolerance = test.tolerance_for(name)
         allclose = tolerance.allclose if tolerance is not None else None
         shown = (chi or {}).get(name)
@@ -171,16 +173,16 @@ def edges(
         sums = found.setdefault(name, _Sums(Edges(dict.fromkeys(rtols, 0.0)), allclose, shrink))
         reference = np.asarray(references[name], np.float64)
         matrix = reference.reshape(1, -1)[:, columns] if reference.ndim == 1 else reference[rows]
-        sums.add(expected, matrix)
+        sums.add(_said(expected), matrix)
     return {name: found[name].finished() for name in test.outputs if name in found}
 
 
 Block = tuple[str, Expectation, slice, slice]
 
 
-def _blocks(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None) -> Iterator[Block]:
-    """(output, expectation, rows, columns) of every output in blocks, each of which fits memory: rows of matrices and of mean and
-    rstd; columns of dgamma and dbeta, which sum over all rows."""
+def of_layernorm(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None) -> Iterator[Block]:
+    """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which fits memory: rows of matrices and of
+    mean and rstd; columns of dgamma and dbeta, which sum over all rows."""
     total, features = given["x"].shape
     step = max(32, BLOCK // features)
     everything = slice(None)
@@ -189,11 +191,11 @@ def _blocks(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | No
         some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
         if test.kernel == "layernorm_fw":
             for name, expected in forward.expectations(some, test.epsilon, forward_terms(test, profile)).items():
-                yield name, _said(expected), rows if name == "y" else everything, everything if name == "y" else rows
+                yield name, expected, rows if name == "y" else everything, everything if name == "y" else rows
         else:
             terms = backward_terms(test, profile)
             known = backward.given_moments(some, test.epsilon, terms)
-            yield "dx", _said(backward.expectations(some, known, terms)["dx"]), rows, everything
+            yield "dx", backward.expectations(some, known, terms)["dx"], rows, everything
     if test.kernel != "layernorm_fw":
         terms = backward_terms(test, profile)
         known = backward.given_moments(given, test.epsilon, terms)
@@ -203,7 +205,7 @@ def _blocks(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | No
             some = {name: a if name in ("mean", "rstd") else a[..., columns] for name, a in given.items()}
             sums = backward.expectations(some, known, terms)
             for name in ("dgamma", "dbeta"):
-                yield name, _said(sums[name]), everything, columns
+                yield name, sums[name], everything, columns
 
 
 def _said(expected: Expectation) -> Expectation:

@@ -1,4 +1,6 @@
-"""From a test and its arrays to the statistics of every output: the one place that knows which kernel has which budget."""
+"""From a test and its arrays to the statistics of every output, by the numerics of its kernel; those of LayerNorm are here.
+
+LayerNorm has two paths: the definition in NumPy, and a fused one for speed. Other kernels take gonogo.kernels.blockwise."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import kernels
 from gonogo.numerics import compare, layernorm
 from gonogo.numerics.budgets import backward, backward_terms, forward, forward_terms
 from gonogo.numerics.budgets.expectation import Array, Expectation, Mask
@@ -27,6 +30,18 @@ MATRICES = ("y", "dx")
 
 def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
     """The expectation of every output of a kernel of that profile (None: generic) on what the device was given."""
+    return kernels.numerics(test).expectations(test, given, profile)
+
+
+def statistics(
+    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+) -> dict[str, Any]:
+    """The statistics of every output. `outputs` are matrices (see judging.matrix)."""
+    return kernels.numerics(test).statistics(test, raw, given, outputs, profile)
+
+
+def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
+    """`expectations` of LayerNorm."""
     if test.kernel == "layernorm_fw":
         return forward.expectations(given, test.epsilon, forward_terms(test, profile))
     terms = backward_terms(test, profile)
@@ -36,8 +51,8 @@ def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str
 def statistics_plain(
     test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
 ) -> dict[str, Any]:
-    """The definition: NumPy only. `outputs` are matrices (see judging.matrix)."""
-    wanted = expectations(test, given, profile)
+    """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see judging.matrix)."""
+    wanted = of_layernorm(test, given, profile)
     references = layernorm.reference(test, raw)
     allclose = _allclose(test)
     result = {}
@@ -49,7 +64,7 @@ def statistics_plain(
     return result
 
 
-def statistics(
+def statistics_fused(
     test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
 ) -> dict[str, Any]:
     """The same by the fused path where it can: numba is there, and no block format is put out."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import kernels
 from gonogo.numerics import compare, expected
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.budgets import backward, backward_terms
@@ -54,14 +55,21 @@ def bounds(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Boun
 
     By blocks of rows, and of columns where an output sums over rows: in bounded memory, whatever the shape.
     """
+    return {
+        name: joined(parts, 0 if test.is_matrix(name) else 1) for name, parts in kernels.numerics(test).parts(test, given, profile).items()
+    }
+
+
+def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, list[Expectation]]:
+    """The expectations of LayerNorm's outputs, block by block along the axis that `bounds` joins."""
     rows, n = given["x"].shape
     per_block = max(TILE, ELEMENTS_PER_BLOCK // n // TILE * TILE)
     if test.kernel == "layernorm_fw":
 
         def forward(start: int, stop: int) -> dict[str, Expectation]:
-            return expected.expectations(test, {**given, "x": given["x"][start:stop]}, profile)
+            return expected.of_layernorm(test, {**given, "x": given["x"][start:stop]}, profile)
 
-        return _joined(over_rows(forward, rows, per_block), {"y": 0, "mean": 1, "rstd": 1})
+        return _each(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
     terms = backward_terms(test, profile)
     known = backward.given_moments(given, test.epsilon, terms)
 
@@ -74,7 +82,7 @@ def bounds(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Boun
         return backward.expectations(part, known, terms)
 
     wide = max(TILE, ELEMENTS_PER_BLOCK // rows // TILE * TILE)
-    return _joined(over_rows(of_rows, rows, per_block), {"dx": 0}) | _joined(over_rows(of_columns, n, wide), {"dgamma": 1, "dbeta": 1})
+    return _each(over_rows(of_rows, rows, per_block), ("dx",)) | _each(over_rows(of_columns, n, wide), ("dgamma", "dbeta"))
 
 
 def statistics(
@@ -120,19 +128,19 @@ def _compared(
     return compare.storable(found | {"mismatch_fraction": float((ours != theirs).mean())})
 
 
-def _joined(parts: list[dict[str, Expectation]], axes: Mapping[str, int]) -> dict[str, Bound]:
-    """The blocks' expectations side by side along the axis of each output."""
-    result = {}
-    for name, axis in axes.items():
-        mine = [part[name] for part in parts]
-        masks = [each.informative for each in mine if each.informative is not None]
-        informative: Mask | None = None
-        if masks:
-            # y and dx have a mask of their rows; an output of one row is informative as a whole, in all or in some of its blocks
-            informative = np.concatenate(masks) if axis == 0 else np.array([any(bool(mask.any()) for mask in masks)])
-        size = _along(axis)
-        result[name] = Bound(size([each.bound for each in mine]), size([each.variance for each in mine]), informative)
-    return result
+def _each(parts: list[dict[str, Expectation]], names: tuple[str, ...]) -> dict[str, list[Expectation]]:
+    return {name: [part[name] for part in parts] for name in names}
+
+
+def joined(mine: list[Expectation], axis: int) -> Bound:
+    """The blocks' expectations of one output side by side along its axis."""
+    masks = [each.informative for each in mine if each.informative is not None]
+    informative: Mask | None = None
+    if masks:
+        # a matrix has a mask of its rows; an output of one row is informative as a whole, in all or in some of its blocks
+        informative = np.concatenate(masks) if axis == 0 else np.array([any(bool(mask.any()) for mask in masks)])
+    size = _along(axis)
+    return Bound(size([each.bound for each in mine]), size([each.variance for each in mine]), informative)
 
 
 def _along(axis: int) -> Callable[[list[Array]], Array]:

@@ -53,7 +53,7 @@ def shows(test: TestSpec, given: Mapping[str, NDArray[Any]], outputs: Mapping[st
         if not np.isfinite(outputs[name]).all():
             return True
         with np.errstate(over="ignore"):
-            shape = (-1, test.features) if name in expected.MATRICES else (1, -1)
+            shape = (-1, test.features) if test.is_matrix(name) else (1, -1)
             matrices[name] = np.ascontiguousarray(outputs[name], np.float32).reshape(shape)
     return any(_beyond(numbers) for numbers in expected.statistics(test, given, given, matrices, profile).values())
 

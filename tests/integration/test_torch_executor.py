@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,48 @@ def test_right_kernels_pass_and_are_explained(runners: dict[str, LocalRunner], b
                     found = judged(runners[build], test)
                     said = {output: each.explanation.value for output, each in found.outputs.items()}
                     assert found.verdict == "pass", f"{build} {kernel} {name} {shape} {regime}: {found.verdict} {said}"
+
+
+NORMS: tuple[dict[str, Any], ...] = (
+    {"kernel": "rmsnorm_fw", "shape": [64, 128]},
+    {"kernel": "rmsnorm_fw", "shape": [7]},
+    {"kernel": "rmsnorm_fw", "shape": [2, 3, 1000]},
+    {"kernel": "groupnorm_fw", "shape": [4, 32, 8, 8], "parameters": {"num_groups": 8}},
+    {"kernel": "groupnorm_fw", "shape": [2, 6, 5], "parameters": {"num_groups": 3}},
+    {"kernel": "groupnorm_fw", "shape": [3, 4]},
+)
+
+
+@pytest.mark.parametrize("build", ["torch-eager", "torch-decomposed"])
+def test_rms_norm_and_group_norm_pass_and_are_explained(runners: dict[str, LocalRunner], build: str) -> None:
+    for name, norm in itertools.product(("bf16", "fp32", "fp16"), NORMS):
+        for regime, inputs in REGIMES.items():
+            found = judged(runners[build], TestSpec.parse({**norm, "numerics": NUMERICS[name], "inputs": inputs}))
+            assert found.verdict == "pass", f"{build} {name} {norm} {regime}: {found.to_json()}"
+    with pytest.raises(KernelError, match="is a LayerNorm in another way"):
+        judged(runners["torch-eager-linear"], TestSpec.parse(NORMS[0]))
+
+
+def test_torch_s_functions_are_what_the_kernels_are(tmp_path: Path) -> None:
+    """The outputs against torch.nn.functional's own, bit for bit."""
+    said = run_in_torch(
+        """
+import numpy as np, torch
+from torch_executor import TorchExecutor
+executor = TorchExecutor("torch-eager")
+rng = np.random.default_rng(0)
+x, gamma, beta = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 6, 5), (6,), (6,)))
+numerics = {"input": "fp32", "output": "fp32"}
+test = {"kernel": "groupnorm_fw", "shape": [4, 6, 5], "parameters": {"num_groups": 3}, "epsilon": 1e-5, "numerics": numerics}
+y = executor.run(test, {"x": x, "gamma": gamma, "beta": beta})["y"]
+wanted = torch.nn.functional.group_norm(torch.tensor(x), 3, torch.tensor(gamma), torch.tensor(beta), 1e-5)
+print((y == wanted.numpy()).all())
+test = {"kernel": "rmsnorm_fw", "shape": [4, 6, 5], "numerics": numerics}
+y = executor.run(test, {"x": x, "gamma": gamma[:5]})["y"]
+print((y == torch.nn.functional.rms_norm(torch.tensor(x), (5,), torch.tensor(gamma[:5]), 1e-6).numpy()).all())
+"""
+    )
+    assert said.split() == ["True", "True"]
 
 
 def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunner]) -> None:

@@ -12,7 +12,7 @@ from numeric_cases import KERNELS, Case, spec
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
-from gonogo.judging import SeedJudgement, judge, matrix, output_shape
+from gonogo.judging import SeedJudgement, judge, matrix
 from gonogo.numerics import expected
 from gonogo.problems import FieldError, KernelOutputError
 from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst_explanation
@@ -56,7 +56,7 @@ def test_a_wrong_shape_is_refused_with_both_shapes(case: Case, name: str, shape:
     with pytest.raises(KernelOutputError, match=f"'{name}' has shape") as caught:
         judged(case, changed(case, name, np.zeros(shape, np.float32)))
     assert str(list(shape)) in str(caught.value)
-    assert str(list(output_shape(case.test, name))) in str(caught.value)
+    assert str(list(case.test.shape_of(name))) in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [np.zeros(40, np.int32), np.zeros(40, np.complex64), np.zeros(40, bool), [0.0] * 40, None, "text"])

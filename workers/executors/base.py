@@ -16,15 +16,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.builds import DOWNSTREAM
 from gonogo.problems import InfrastructureError
 from gonogo.tests import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]
-
-_PER_ELEMENT = frozenset({"x", "dy", "y", "dx"}.union(*DOWNSTREAM.values()))
-_PER_ROW = frozenset({"mean", "rstd"})
 
 
 class Executor(Protocol):
@@ -37,7 +33,8 @@ class Executor(Protocol):
         """Run the kernel once, for one seed and repeat.
 
         `test` is the canonical spec (fields at their default are left out). `inputs` are C-contiguous float32 arrays: x, dy of
-        `test["shape"]`; gamma, beta `[N]`; mean, rstd `shape[:-1]`. The outputs follow the same conventions.
+        `test["shape"]`; gamma, beta `[N]`; mean, rstd `shape[:-1]` (of other kernels: docs/kernels.md). The outputs follow the
+        same conventions.
         """
         ...
 
@@ -97,27 +94,20 @@ class Stopped(ExecutorFailure):
     """We ended the child ourselves: cancel or shutdown."""
 
 
-def tensor_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which executors see tensor `name` of a test with this shape."""
-    if name in _PER_ELEMENT:
-        return shape
-    return shape[:-1] if name in _PER_ROW else shape[-1:]
-
-
 def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
     """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them: C-contiguous float32."""
     inputs = {}
     for name in test.input_names:
         array = np.asarray(given[name], dtype=np.float32, order="C")
-        inputs[name] = array.reshape(tensor_shape(name, test.shape))
+        inputs[name] = array.reshape(test.shape_of(name))
     return inputs
 
 
 def output_shapes(test: TestSpec, produced: tuple[str, ...] | None = None) -> dict[str, tuple[int, ...]]:
     """Name and shape of every output that the build must give; `produced` is what the build declares (None = all of the kernel's)."""
-    downstream = () if produced is None else DOWNSTREAM.get(test.kernel, ())
+    downstream = () if produced is None else test.downstream
     names = (*test.outputs, *downstream)
-    return {name: tensor_shape(name, test.shape) for name in names if produced is None or name in produced}
+    return {name: test.shape_of(name) for name in names if produced is None or name in produced}
 
 
 def check_outputs(outputs: object, expected: Mapping[str, tuple[int, ...]]) -> dict[str, FloatArray]:

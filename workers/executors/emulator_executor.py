@@ -1,4 +1,4 @@
-"""The emulated Wormhole as an executor: a build is a named defect of `gonogo.tensix`, a device is a slice of this host's processor."""
+"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is a slice of this host's processor."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gonogo import tensix
+from gonogo import kernels
 from gonogo.builds import emulator_build
 from gonogo.inputs import generate, quantise
 from gonogo.tests import TestSpec
-from workers.executors.base import FloatArray, tensor_shape
+from workers.executors.base import FloatArray
 
 WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_fw", "shape": [2, 64]})
 
@@ -37,7 +37,7 @@ class EmulatorExecutor:
         """Load the compiled code (from numba's cache, else compile it): the emulator has no state, so no later run can tell."""
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
-            tensix.run(test, quantise(test, generate(test, 0)), "correct")
+            kernels.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, FloatArray]) -> Mapping[str, FloatArray]:
         """As `Executor.run`, first in its process."""
@@ -46,15 +46,8 @@ class EmulatorExecutor:
     def run_placed(self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int) -> Mapping[str, FloatArray]:
         """As `PlacedExecutor.run_placed`."""
         spec = _spec(json.dumps(test, sort_keys=True))
-        flat = {name: array.reshape(_flat_shape(spec, name)) for name, array in inputs.items()}
-        outputs = tensix.run(spec, flat, self.build, seed=seed, position=position)
-        return {
-            name: np.asarray(array, dtype=np.float32, order="C").reshape(tensor_shape(name, spec.shape)) for name, array in outputs.items()
-        }
-
-
-def _flat_shape(test: TestSpec, name: str) -> tuple[int, ...]:
-    """The shape in which the emulator sees an input: rows are flattened."""
-    if name in ("x", "dy"):
-        return (test.rows, test.features)
-    return (test.rows,) if name in ("mean", "rstd") else (test.features,)
+        numerics = kernels.numerics(spec)
+        build = self.build if self.build in numerics.faults else "correct"  # a fault of another kernel changes nothing here
+        flat = {name: array.reshape(spec.flat_shape_of(name)) for name, array in inputs.items()}
+        outputs = numerics.run(spec, flat, build, seed=seed, position=position)
+        return {name: np.asarray(array, dtype=np.float32, order="C").reshape(spec.shape_of(name)) for name, array in outputs.items()}

@@ -39,7 +39,7 @@ SAYS_NOTHING = 1e300
 def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms) -> dict[str, Expectation]:
     """y, mean and rstd of what the device was given."""
     x = np.asarray(given["x"], np.float64)
-    gamma, beta = np.asarray(given["gamma"], np.float64)[None, :], np.asarray(given["beta"], np.float64)[None, :]
+    gamma, beta = (np.atleast_2d(np.asarray(given[name], np.float64)) for name in ("gamma", "beta"))  # (1, N); group norm: (rows, N)
     m = moments(x, epsilon, t)
     mu, r, centred, e_align = m.mean, m.rstd, m.centred, m.align
     xhat = centred * r

@@ -140,3 +140,7 @@ def _not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
     parts.append(where(sorted(set((columns // TILE).tolist())), -(-matrix.shape[1] // TILE), "column tile" if values.ndim == 2 else "tile"))
     words = f"{count} of {values.size} values of {name} {'is' if count == 1 else 'are'} not finite, in {', '.join(parts)}"
     return [Term(name, "finite", 0, (), (), words, wrong=True, rows=tuple((rows[:64] + 1).tolist()) if values.ndim == 2 else ())]
+
+
+concluded, not_finite = _diagnosis, _not_finite
+"""What other kinds of kernels (gonogo.kernels) end and begin with, too."""

@@ -1,4 +1,4 @@
-"""PyTorch's LayerNorm and group norm as an executor: eager, decomposed and compiled, on a CPU or a GPU (standard library, NumPy, torch).
+"""PyTorch's LayerNorm, RMSNorm and group norm as an executor: eager, decomposed, compiled, CPU or GPU (standard library, NumPy, torch).
 
 Runs in the interpreter of the build, so it imports nothing of GoNoGo. A build is a name of `gonogo.builds.TORCH_BUILDS`, or any name to
 which the host's builds file gives options: {"variant": "eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
@@ -121,12 +121,38 @@ class TorchExecutor:
         shape, epsilon = tuple(test["shape"]), float(test.get("epsilon", 1e-6))
         tensors = {name: self._tensor(test, name, array) for name, array in inputs.items()}
         self._check(test, tensors)
-        if test["kernel"] == "layernorm_fw":
-            found = self._forward(tensors, epsilon)
-        else:
-            found = self._backward(tensors, epsilon)
         shapes = {"mean": shape[:-1], "rstd": shape[:-1], "dgamma": shape[-1:], "dbeta": shape[-1:]}
+        kernel = test["kernel"]
+        if kernel == "layernorm_fw":
+            found = self._forward(tensors, epsilon)
+        elif kernel == "layernorm_bw":
+            found = self._backward(tensors, epsilon)
+        elif kernel == "rmsnorm_fw":
+            found = self._plain(_rms_norm, _decomposed_rms_norm, tensors, epsilon)
+        elif kernel == "groupnorm_fw":
+            groups = int(test.get("parameters", {}).get("num_groups", 1))
+            shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
+            samples = {**tensors, "x": tensors["x"].reshape(shape[0], shape[1], -1)}
+            found = self._plain(_group_norm, _decomposed_group_norm, samples, epsilon, groups)
+        else:
+            raise CannotServe(f"kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw and groupnorm_fw here, not {kernel}")
         return {name: _array(value, shapes.get(name, shape)) for name, value in found.items()}
+
+    def _plain(
+        self, native: Callable[..., Any], decomposed: Callable[..., Any], t: Mapping[str, Tensor], epsilon: float, *more: Any
+    ) -> dict[str, Tensor]:
+        """A kernel that torch has in one way: the builds with a group norm or a linear in its place have none of it."""
+        if self.setup.norm != "layer" or self.setup.linear is not None:
+            raise CannotServe("kernel: this build is a LayerNorm in another way; torch-eager, -decomposed and -compiled run it")
+        function = decomposed if self.setup.variant == "decomposed" else native
+        affine = [t[name] for name in ("gamma", "beta") if name in t]
+
+        def whole(x: Tensor, *affine: Tensor) -> Any:
+            return function(x, *affine, epsilon, *more)
+
+        with torch.no_grad():
+            found: dict[str, Tensor] = self._maybe_compiled(whole, (native.__name__, epsilon, *more), t["x"], *affine)
+        return found
 
     def _tensor(self, test: Mapping[str, Any], name: str, array: Array) -> Tensor:
         """An input in its own format (exactly: the values are its), on the device; x and dy as rows."""
@@ -271,6 +297,30 @@ def _decomposed_backward(
     else:
         found = torch._decomp.decompositions.native_layer_norm_backward(dy, x, [n], mean, rstd, gamma, beta, ALL)
     return tuple(each.to(dtype) for each, dtype in zip(found, dtypes, strict=True))
+
+
+def _rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """torch.nn.functional.rms_norm; its rstd, which that keeps to itself, from the operation beneath."""
+    y, rstd = torch.ops.aten._fused_rms_norm(x, [x.shape[1]], gamma, epsilon)
+    return {"y": y, "rstd": rstd}
+
+
+def _decomposed_rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """What the compiler starts from: fp32 inside, one rounding."""
+    y, rstd = torch._decomp.decomposition_table[torch.ops.aten._fused_rms_norm.default](x, [x.shape[1]], gamma, epsilon)
+    return {"y": y, "rstd": rstd}
+
+
+def _group_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, groups: int) -> dict[str, Tensor]:
+    """ATen's kernel, beneath torch.nn.functional.group_norm. x: (samples, channels, elements)."""
+    found = torch.ops.aten.native_group_norm(x.contiguous(), gamma, beta, *x.shape, groups, epsilon)
+    return dict(zip(("y", "mean", "rstd"), found, strict=True))
+
+
+def _decomposed_group_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, groups: int) -> dict[str, Tensor]:
+    """torch._refs: var_mean and elementwise operations."""
+    found = torch._refs.native_group_norm(x.contiguous(), gamma, beta, *x.shape, groups, epsilon)
+    return dict(zip(("y", "mean", "rstd"), found, strict=True))
 
 
 def _word(tensor: Tensor) -> str:

@@ -1,0 +1,354 @@
+"""The statistics of a matrix output in blocks of rows: what gonogo.numerics.compare defines, in bounded memory (a test compares)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from gonogo.numerics import compare, directions
+from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, binade, excess
+
+if TYPE_CHECKING:
+    from gonogo.kernels.kind import Arrays, Numerics
+    from gonogo.tests import TestSpec
+
+Allclose = tuple[float, float] | None
+
+
+@dataclass
+class Column:
+    """What a direction down the columns has added up: all (N,)."""
+
+    numerator: Array
+    norm: Array
+    own: Array  # of rows that no other row equals
+    goldens: list[Array]
+    trends: list[Array]
+    allowances: list[Array]
+    spread: Array
+    alike: dict[int, Array] = field(default_factory=dict)  # amounts of rows that others equal, by the row's group
+
+    @classmethod
+    def of(cls, expected: Expectation, direction: Direction, error: Array, goldens: directions.Golden, groups: NDArray[np.int64]) -> Column:
+        """Of some rows; `groups`: a number for each, equal where rows are, -1 where no other row is equal."""
+        w = np.broadcast_to(direction.weights, error.shape)
+        amounts = np.abs(w) * np.sqrt(expected.variance)
+        alone = groups < 0
+        alike = {int(group): amounts[groups == group].sum(axis=0) for group in np.unique(groups[~alone])}
+        return cls(
+            numerator=(w * error).sum(axis=0),
+            norm=(w**2).sum(axis=0),
+            own=(amounts[alone] ** 2).sum(axis=0),
+            goldens=[(w * each).sum(axis=0) for each in goldens],
+            trends=[(w * each).sum(axis=0) for each in expected.trend],
+            allowances=[(w * each).sum(axis=0) for each in expected.allowance],
+            spread=np.zeros(w.shape[1]) if expected.spread is None else (np.abs(w) * expected.spread).sum(axis=0),
+            alike=alike,
+        )
+
+    def add(self, other: Column) -> None:
+        """Take the next rows in."""
+        self.numerator, self.norm, self.own, self.spread = (
+            a + b
+            for a, b in zip(
+                (self.numerator, self.norm, self.own, self.spread), (other.numerator, other.norm, other.own, other.spread), strict=True
+            )
+        )
+        for mine, theirs in ((self.goldens, other.goldens), (self.trends, other.trends), (self.allowances, other.allowances)):
+            mine[:] = [a + b for a, b in zip(mine, theirs, strict=True)]
+        for group, amounts in other.alike.items():
+            self.alike[group] = self.alike[group] + amounts if group in self.alike else amounts
+
+    def scores(self, floor: float) -> directions.Scores:
+        """The z of each column (directions.along_columns)."""
+        own = self.own + sum((each**2 for each in self.alike.values()), start=np.zeros_like(self.own))
+        variance = own + excess(np.max([each**2 for each in self.goldens], axis=0), own) + self.spread**2
+        for trend in self.trends:
+            variance = variance + trend**2
+        return directions.Scores.of(directions.outside(self.numerator, self.allowances), variance, self.norm > floor)
+
+
+@dataclass
+class Totals:
+    """What some rows of an output have added up, or all of them, merged in the order of the rows."""
+
+    sums: Array
+    largest: Array
+    distances: Counter[float]
+    worst: tuple[float, int, int]
+    rows: dict[str, list[Array]]  # z of the rows, by direction
+    columns: dict[str, Column]
+    floors: dict[str, float]
+
+    def add(self, other: Totals) -> None:
+        """Take the next rows in."""
+        self.sums = self.sums + other.sums
+        self.largest = np.maximum(self.largest, other.largest)
+        self.distances.update(other.distances)
+        self.worst = max(self.worst, other.worst, key=lambda each: each[0])
+        for name, z in other.rows.items():
+            self.rows.setdefault(name, []).extend(z)
+        for name, column in other.columns.items():
+            if name in self.columns:
+                self.columns[name].add(column)
+            else:
+                self.columns[name] = column
+        self.floors |= other.floors
+
+
+SUMS = ("abs", "square", "raw", "raw_square", "error", "centred", "cross", "left_out", "used", "over", "chi", "mismatch", "outliers")
+LARGEST = ("abs", "raw", "ulp", "tolerance", "quantised", *(f"needed{rtol:g}" for rtol in compare.NEEDED_RTOLS))
+
+
+def statistics(
+    numerics: Numerics,
+    test: TestSpec,
+    references: Mapping[str, Array],
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
+    """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the raw inputs."""
+    rows, step = numerics.spans(test)
+    groups = equal_rows([np.asarray(a) for name, a in given.items() if test.is_matrix(name)])
+    whole = {name: np.asarray(references[name], np.float64) for name in outputs}
+    keep = {name: compare.finite_rows(output) for name, output in outputs.items()}
+
+    def block(start: int, stop: int) -> tuple[dict[str, Totals], dict[str, tuple[Direction, ...]]]:
+        here = slice(start, stop)
+        expected = numerics.expectations(test, given, profile, here)
+        views = {name: numerics.views(test, given, name, expected[name], here) for name in outputs}
+        found = {}
+        for name, output in outputs.items():
+            wanted, kept = expected[name], keep[name][here]
+            if not kept.any():
+                continue
+            tolerance = test.tolerance_for(name)
+            allclose = None if tolerance is None else tolerance.allclose
+            first = float(whole[name].flat[0])
+            usable = compare.restrict(wanted, kept)
+            out, raw = np.asarray(output[here][kept], np.float64), whole[name][here][kept]
+            places = np.flatnonzero(kept) + start
+            totals = _totals(out, raw, usable, allclose, first, places, groups[here][kept])
+            for view in views[name]:
+                cut = np.repeat(kept, view.reference.shape[0] // kept.size)
+                part = compare.restrict(view, cut)
+                elements = np.asarray(output[here], np.float64).reshape(view.reference.shape)[cut]
+                _directions(totals, elements - part.reference, part, np.full(int(cut.sum()), -1))
+            found[name] = totals
+        return found, {name: _every(expected[name], views[name]) for name in outputs}
+
+    results = over_rows(block, rows, step)
+    finished = {}
+    for name, output in outputs.items():
+        parts = [found[name] for found, _ in results if name in found]
+        bare = {"count": int(output.size), "digest": compare.digest(output, output.shape), **compare.nonfinite(output)}
+        if not parts:
+            finished[name] = _blank(results[0][1][name]) | bare
+            continue
+        totals = parts[0]
+        for each in parts[1:]:
+            totals.add(each)
+        tolerance = test.tolerance_for(name)
+        declared = tolerance is not None and tolerance.allclose is not None
+        counted = int(keep[name].sum()) * output.shape[1]
+        finished[name] = _finished(totals, counted, declared, results[0][1][name]) | bare
+    return finished
+
+
+def joined(parts: Sequence[Expectation]) -> Expectation:
+    """The expectation of an output of one row from those of its parts, side by side. Their shared errors have one variance each."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def along(values: Iterable[Array]) -> Array:
+        return np.concatenate([np.atleast_2d(each) for each in values], axis=1)
+
+    first = parts[0]
+    masks = [each.informative for each in parts if each.informative is not None]
+    return replace(
+        first,
+        reference=along(each.reference for each in parts),
+        bound=along(each.bound for each in parts),
+        noise=along(each.noise for each in parts),
+        shared=tuple(replace(s, pattern=along(each.shared[k].pattern for each in parts)) for k, s in enumerate(first.shared)),
+        directions=tuple(replace(d, weights=along(each.directions[k].weights for each in parts)) for k, d in enumerate(first.directions)),
+        informative=np.array([any(bool(mask.any()) for mask in masks)]) if masks else None,
+    )
+
+
+def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """For each row a number that it shares with the rows that equal it in all matrices; -1 where it is alone."""
+    seen: dict[bytes, int] = {}
+    first = np.empty(matrices[0].shape[0], np.int64)
+    for row in range(first.size):
+        hasher = xxhash.xxh3_128()
+        for matrix in matrices:
+            hasher.update(np.ascontiguousarray(matrix[row]).view(np.uint8).data)
+        first[row] = seen.setdefault(hasher.digest(), row)
+    _, place, count = np.unique(first, return_inverse=True, return_counts=True)
+    return np.where(count[place] > 1, first, -1)
+
+
+def _every(expected: Expectation, views: Sequence[Expectation]) -> tuple[Direction, ...]:
+    """The names of all directions, of the views too."""
+    return tuple(Direction(each.name, np.zeros((1, 1)), each.axis) for one in (expected, *views) for each in one.directions)
+
+
+def _totals(
+    out: Array, raw: Array, expected: Expectation, allclose: Allclose, first: float, places: NDArray[np.intp], groups: NDArray[np.int64]
+) -> Totals:
+    """Of some finite rows; `places`: their numbers; `first`: the raw reference's first value, about which its sums are taken."""
+    error = out - raw
+    size = np.abs(error)
+    magnitude = np.abs(raw)
+    golden = compare.rounded(raw, expected.out, expected.out_block)
+    distance = np.abs(out - golden) / (2 * expected.out * np.maximum(binade(golden), compare.SMALLEST_NORMAL))
+    largest = dict.fromkeys(LARGEST, 0.0)
+    largest |= {"abs": float(size.max()), "raw": float(np.abs(raw - first).max()), "ulp": float(distance.max())}
+    for rtol in compare.NEEDED_RTOLS:
+        largest[f"needed{rtol:g}"] = max(0.0, float((size - rtol * magnitude).max()))
+    if allclose is not None:
+        rtol, atol = allclose
+        largest["tolerance"] = _largest(size, atol + rtol * magnitude)
+        quantised = np.abs(out - expected.reference), atol + rtol * np.abs(expected.reference)
+        largest["quantised"] = _largest(*quantised)
+    centred = raw - first
+    sums = dict.fromkeys(SUMS, 0.0)
+    sums |= {
+        "abs": float(size.sum()),
+        "square": float((error**2).sum()),
+        "raw": float(centred.sum()),
+        "raw_square": float((raw**2).sum()),
+        "error": float(error.sum()),
+        "centred": float((centred**2).sum()),
+        "cross": float((centred * error).sum()),
+    }
+    whole, counts = np.unique(np.ceil(distance), return_counts=True)
+    distances: Counter[float] = Counter()
+    for value, count in zip(whole.tolist(), counts.tolist(), strict=True):
+        distances[compare.coarse(value)] += count
+    added, maxima = np.array([sums[name] for name in SUMS]), np.array([largest[name] for name in LARGEST])
+    totals = Totals(added, maxima, distances, (-1.0, -1, -1), {}, {}, {})
+    informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    totals.sums[SUMS.index("left_out")] = float((~informative).sum())
+    if informative.any():
+        _budget(totals, out[informative], compare.restrict(expected, informative), places[informative])
+    _directions(totals, out - expected.reference, expected, groups)
+    return totals
+
+
+def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[np.intp]) -> None:
+    """The comparison with the quantised reference, over informative rows."""
+    error = out - expected.reference
+    size = np.abs(error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(size == 0, 0.0, size / expected.bound)
+        standard = np.where(size == 0, 0.0, error**2 / expected.variance)
+        multiple = np.abs(out / expected.reference)
+        power = np.rint(np.log2(multiple))
+        outlier = (ratio > compare.OUTLIER_BUDGETS) & (power != 0) & (np.abs(multiple / 2.0**power - 1) < compare.OUTLIER_RATIO)
+    row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    totals.worst = (float(ratio[row, column]), int(places[row]), int(column))
+    golden = compare.rounded(expected.reference, expected.out, expected.out_block)
+    found = {
+        "used": out.size,
+        "over": int((ratio > 1).sum()),
+        "chi": float(standard.sum()),
+        "mismatch": int((out != golden).sum()),
+        "outliers": int(outlier.sum()),
+    }
+    for name, value in found.items():
+        totals.sums[SUMS.index(name)] = value
+
+
+def _directions(totals: Totals, error: Array, expected: Expectation, groups: NDArray[np.int64]) -> None:
+    """The scores of the rows, and what a block adds to those of the columns."""
+    informative: Mask = np.ones(error.shape[0], bool) if expected.informative is None else expected.informative
+    if not informative.any() or not expected.directions:
+        return
+    usable, error = compare.restrict(expected, informative), error[informative]
+    goldens = compare.golden_of(usable)
+    if usable.bias is not None and len(goldens) == 2:  # no bias in this block; another may have one
+        goldens = (*goldens, *goldens)
+    for direction in expected.directions:
+        chosen = compare.restrict_direction(direction, informative)
+        if direction.axis == "column":
+            totals.columns[direction.name] = Column.of(usable, chosen, error, goldens, groups[informative])
+            totals.floors[direction.name] = float(np.max(direction.floor))
+        else:
+            totals.rows.setdefault(direction.name, []).append(directions.scores(usable, chosen, error, goldens).z)
+
+
+def _finished(totals: Totals, count: int, declared: bool, every: Sequence[Direction]) -> dict[str, Any]:
+    s = dict(zip(SUMS, totals.sums.tolist(), strict=True))
+    m = dict(zip(LARGEST, totals.largest.tolist(), strict=True))
+    norm, distance = s["raw_square"] ** 0.5, s["square"] ** 0.5
+    bb, bd, dd = s["centred"] - s["raw"] ** 2 / count, s["cross"] - s["raw"] * s["error"] / count, s["square"] - s["error"] ** 2 / count
+    result: dict[str, Any] = {
+        "max_abs": m["abs"],
+        "mean_abs": s["abs"] / count,
+        "rms": (s["square"] / count) ** 0.5,
+        "rel_frobenius": distance / norm if norm else (0.0 if distance == 0 else np.inf),
+        "pcc_deficit": compare.pcc_from_sums(count, dd, bb, bd, m["raw"]),
+        "ulp_max": m["ulp"],
+        "ulp_p99": _percentile(totals.distances, count),
+        "needed_atol": {f"{rtol:g}": m[f"needed{rtol:g}"] for rtol in compare.NEEDED_RTOLS},
+        "tolerance_ratio": m["tolerance"] if declared else None,
+        "tolerance_ratio_quantised": m["quantised"] if declared else None,
+        "outliers": int(s["outliers"]),
+        "rows_left_out": int(s["left_out"]),
+    }
+    used = s["used"]
+    for name in ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"):
+        result[name] = None
+    if used:
+        result |= {"budget_ratio": totals.worst[0], "over_budget_fraction": s["over"] / used, "chi": (s["chi"] / used) ** 0.5}
+        result |= {"mismatch_fraction": s["mismatch"] / used, "worst_index": [totals.worst[1], totals.worst[2]]}
+    for direction in every:
+        result |= compare.scores_of(direction.name, _scores(totals, direction.name))
+    return result
+
+
+def _blank(every: Sequence[Direction]) -> dict[str, Any]:
+    """compare.blank without an expectation at hand."""
+    result: dict[str, Any] = dict.fromkeys(("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"))
+    result |= {"outliers": 0, "rows_left_out": 0}
+    for direction in every:
+        result |= compare.scores_of(direction.name, None)
+    return result
+
+
+def _scores(totals: Totals, name: str) -> directions.Scores | None:
+    if name in totals.columns:
+        return totals.columns[name].scores(totals.floors[name])
+    if name not in totals.rows:
+        return None
+    z = np.concatenate(totals.rows[name])
+    told = np.abs(z[~np.isnan(z)])
+    if not told.size:
+        return directions.Scores(None, None, 0, z)
+    return directions.Scores(float(np.sqrt(np.mean(told**2))), float(told.max()), told.size, z)
+
+
+def _largest(numerator: Array, denominator: Array) -> float:
+    """The largest ratio; 0/0 is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(numerator == 0, 0.0, numerator / denominator).max(initial=0.0))
+
+
+def _percentile(distances: Mapping[float, int], count: int) -> float:
+    """compare.percentile_99 of counted distances."""
+    wanted = max(1, -(-99 * count // 100))
+    for value in sorted(distances):
+        wanted -= distances[value]
+        if wanted <= 0:
+            return float(value)
+    return 0.0

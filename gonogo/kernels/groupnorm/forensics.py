@@ -1,0 +1,67 @@
+"""Forensics of groupnorm_fw: gonogo.kernels.rowterms over rows of groups, gamma and beta a value a channel.
+
+A tile is 32 elements of a group in the order of the tensor, a row is a group of a sample. Statistics in no pattern of tiles are compared
+with those of other groups: channels one further on or back, half groups, pairs of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gonogo.kernels import rowterms
+from gonogo.kernels.kind import Arrays
+from gonogo.kernels.rowmodel import Fitted, Model, fitted
+from gonogo.numerics.budgets.expectation import Array
+from gonogo.numerics.forensics.model import Diagnosis
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+CLOSER = 0.25
+"""Means of other groups explain the used ones when these are so much closer to them than to the right ones."""
+
+
+def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+    """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and beta."""
+    groups = test.parameter("num_groups")
+    return rowterms.diagnose(
+        test, given, outputs, groups=groups, centred=True, noun="variance", channel="channel", regroup=other_groups
+    )
+
+
+def other_groups(model: Model, found: Fitted, used: Array) -> str:
+    """Whose statistics y was made with, where they are those of other groups."""
+    own = _distance(used, model.rows.mean)
+    if model.y is not None and len(model.gamma) // model.groups % 2 == 0:
+        halves = replace(
+            model, x=model.x.reshape(2 * len(model.x), -1), y=model.y.reshape(2 * len(model.y), -1), groups=2 * model.groups, outliers={}
+        )
+        if fitted(halves, model.gamma, model.beta).energy * rowterms.BETTER < found.energy:
+            return "there are twice as many groups, of half the channels"
+    for words, mean in _others(model):
+        if _distance(used, mean) < CLOSER * own:
+            return words
+    return ""
+
+
+def _distance(used: Array, mean: Array) -> float:
+    """rms, over the rows that tell."""
+    good = np.isfinite(used)
+    return float(np.sqrt(np.mean((used[good] - mean[good]) ** 2))) if good.any() else np.inf
+
+
+def _others(model: Model) -> Iterator[tuple[str, Array]]:
+    """(words, the mean of each row) of other groups. Each channel's mean is enough for all of them."""
+    samples = len(model.x) // model.groups
+    channels = model.x.reshape(samples, len(model.gamma), model.width).mean(axis=2, dtype=np.float64)
+    if model.groups > 1:
+        for words, step in (("one further on", -1), ("one further back", 1)):
+            moved = np.roll(channels, step, axis=1).reshape(len(model.x), -1).mean(axis=1)
+            yield f"the statistics of a group are those of channels {words}", moved
+    if model.groups % 2 == 0:
+        pairs = channels.reshape(samples, model.groups // 2, -1).mean(axis=2)
+        yield "there are half as many groups, of twice the channels", np.repeat(pairs, 2, axis=1).reshape(-1)

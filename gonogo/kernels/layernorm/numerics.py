@@ -1,0 +1,111 @@
+"""LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the emulated kernels of gonogo.numerics
+and gonogo.tensix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo import tensix
+from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics, Piece
+from gonogo.numerics import edges, expected, forensics, layernorm, paired
+from gonogo.numerics.budgets.expectation import Array, Expectation
+from gonogo.numerics.forensics.model import Diagnosis
+from gonogo.tensix.defects import DEFECTS
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+
+class LayerNorm(Numerics):
+    """Forward and backward: gonogo.numerics.expected knows which."""
+
+    def __init__(self, kernel: str) -> None:
+        self.faults = {
+            name: Fault(name, defect.sentence, defect.outputs, defect.gauge and kernel in defect.kernels, defect.plan.stale)
+            for name, defect in DEFECTS.items()
+        }
+
+    def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
+        """gonogo.numerics.layernorm."""
+        return layernorm.reference(test, arrays)
+
+    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
+        """gonogo.numerics.budgets."""
+        some = given
+        if rows != EVERYTHING:
+            some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
+        return expected.of_layernorm(test, some, profile)
+
+    def pieces(self, test: TestSpec, given: Arrays, profile: str | None) -> Iterator[Piece]:
+        """Blocks of rows; of dgamma and dbeta blocks of columns."""
+        return edges.of_layernorm(test, given, profile)
+
+    def parts(self, test: TestSpec, given: Arrays, profile: str | None) -> dict[str, list[Expectation]]:
+        """The same, on all cores."""
+        return paired.of_layernorm(test, given, profile)
+
+    def statistics(
+        self, test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+    ) -> dict[str, Any]:
+        """In one fused pass where it can be."""
+        return expected.statistics_fused(test, raw, given, outputs, profile)
+
+    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+        """gonogo.tensix."""
+        return tensix.run(test, given, build, seed=seed, position=position)
+
+    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
+        """gonogo.tensix.logic."""
+        return tensix.ideal(test, given, build)
+
+    def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+        """gonogo.numerics.forensics."""
+        return forensics.diagnose(test, given, outputs)
+
+    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Another SrcB, another fidelity; those whose switch the test sets already are left out."""
+        return switched(test)
+
+    def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
+        """With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it. A sum over the one hot tile
+        is nothing without that tile, and twice as much with the first tile's values as padding."""
+        if "dy" not in test.drawn_names:
+            hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
+            offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
+            small = {"regime": "normal", "mean": 0, "std": 1e-3}
+            return [
+                ("offset x", "x has a mean: a wrong one moves every element.", {"x": offset}),
+                ("hot tile of x", "The mean comes from the middle tile alone.", {"x": hot}),
+                ("small x", "A variance near epsilon: a wrong epsilon scales y.", {"x": small}),
+            ]
+        gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
+        offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
+        found: list[tuple[str, str, dict[str, Any]]] = [
+            ("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset, "gamma": gamma}),
+            ("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset, "gamma": gamma}),
+        ]
+        for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
+            hot = {"regime": "hot_tile", "tile": tile, "value": 64}
+            found.append((f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
+        return found
+
+
+def switched(test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+    """The right kernel with another SrcB, and with another fidelity, which has a budget of its own."""
+    numerics = test.numerics
+    found = []
+    if numerics.srcb == "tf32":
+        other = replace(test, numerics=replace(numerics, srcb="bf16"))
+        found.append(("srcb-bf16", "The right kernel where SrcB sees bf16 of an fp32 value.", other, test))
+    if numerics.fidelity == "hifi4":
+        other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
+        found.append(("hifi3", "The right kernel with HiFi3 products, judged by their budget.", other, other))
+    return found
+
+
+NUMERICS = {name: LayerNorm(name) for name in ("layernorm_fw", "layernorm_bw")}

@@ -1,0 +1,51 @@
+"""RMSNorm's numerics: the parts of this folder as the registry wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_least_step
+from gonogo.kernels.layernorm.numerics import switched
+from gonogo.kernels.rmsnorm import budget, emulation, forensics
+from gonogo.numerics.budgets.expectation import Array, Expectation
+from gonogo.numerics.budgets.profiles import forward_terms
+from gonogo.numerics.forensics.model import Diagnosis
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+
+class RMSNorm(Numerics):
+    """rmsnorm_fw."""
+
+    faults = emulation.FAULTS
+
+    def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
+        """The plain formula."""
+        return budget.reference(arrays["x"], arrays["gamma"], test.epsilon)
+
+    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
+        """Of y and rstd. The terms are those of LayerNorm's forward pass in this profile: the same machine."""
+        some = {"x": given["x"][rows], "gamma": given["gamma"]}
+        found = budget.expectations(some, test.epsilon, forward_terms(test, profile), stores_squares=profile != budget.TT_TRAIN)
+        return found | {"y": with_least_step(found["y"], test.numerics.output)}
+
+    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+        """The emulated dataflow."""
+        return emulation.run(test, given, build, position=position)
+
+    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
+        """The same logic in float64."""
+        return emulation.ideal(test, given, build)
+
+    def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+        """The mean square, epsilon and gamma that y and rstd were made with."""
+        return forensics.diagnose(test, given, outputs)
+
+    def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
+        """Another SrcB, another fidelity."""
+        return switched(test)
+
+
+NUMERICS = {"rmsnorm_fw": RMSNorm()}

@@ -1,0 +1,147 @@
+"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way: check, gauge, judge, HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import softmax
+from api import in_process
+from typer.testing import CliRunner
+
+from cli.app import app
+from gonogo import kernels
+from gonogo.builds import emulator_builds
+from gonogo.comparison import judge_here
+from gonogo.inputs import generate, quantise
+from gonogo.kernels import groupnorm, layernorm, rmsnorm
+from gonogo.problems import FieldError
+from gonogo.tests import TestSpec
+from storage.evidence import check_line
+
+TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
+
+
+@pytest.fixture
+def toy() -> Iterator[None]:
+    kernels.register(softmax.KERNEL)
+    yield
+    kernels.unregister("softmax_fw")
+
+
+def command(*arguments: str) -> tuple[int, Any]:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_registered_kind_is_checked_like_any_other() -> None:
+    code, found = command("check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json")
+    assert (code, found["verdict"], list(found["seeds"][0]["outputs"])) == (0, "pass", ["y"])
+    for build in ("last-tile-only", "temperature-ignored"):
+        code, found = command("check", *TOY, "--build", build, "--atol", "10", "--json")
+        assert (code, found["verdict"]) == (1, "pass_by_tolerance")
+        assert found["diagnosis"]["words"] == "cannot tell: nobody has written down which terms softmax_fw has"
+    # a fault of another kernel changes nothing here
+    assert command("check", *TOY, "--build", "double-subtract", "--json")[1]["verdict"] == "pass"
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_registered_kind_is_gauged() -> None:
+    _, found = command("gauge", *TOY, "--atol", "1", "--seeds", "1", "--json", "--no-search")
+    assert found["false_alarms"]["count"] == 0
+    assert found["misses"]["parts"]["temperature-ignored"]["unexplained"]["count"] == 1
+    assert found["sharpness"] == "blunt"
+    assert "ttnn-bf16" not in found["gates"]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -> None:
+    test = TestSpec.parse({"kernel": "softmax_fw", "shape": [4, 40]})
+    given = quantise(test, generate(test, 0))
+    outputs = kernels.numerics(test).run(test, given, "correct")
+    (tmp_path / "spec.json").write_text(json.dumps({"test": test.canonical()}))
+    for name, array in {**given, **outputs}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    code, found = command("judge", str(tmp_path / "spec.json"), str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--json")
+    assert (code, found["verdict"]) == (0, "pass")
+    wrong = kernels.numerics(test).run(test, given, "last-tile-only")
+    _, words, serious = judge_here(test.canonical(), {**given, **wrong}, {})
+    assert serious
+    assert "softmax_fw [4, 40]" in str(words)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path) -> None:
+    assert "temperature-ignored" in emulator_builds()
+    test = {"kernel": "softmax_fw", "shape": [4, 64], "parameters": {"temperature": 2}}
+    with in_process(f"sqlite:///{tmp_path / 'g.db'}") as api:
+        job = api.submit(test=test, build="temperature-ignored")
+        assert api.get(f"/jobs/{job}")["test"] == test
+        assert "softmax_fw" in api.client.get(f"/jobs/{job}").text
+        cold = {"test": {**test, "parameters": {"temperature": 0}}, "build": "correct", "seeds": {"count": 1}}
+        answer = api.client.post("/api/v1/jobs", json=cold)
+        assert answer.status_code == 422
+        assert "test.parameters.temperature" in answer.text
+    line = check_line(test, build="correct", executor="emulator", seed=3, output="y")
+    assert """--parameters '{"temperature":2}'""" in line
+
+
+def test_a_kind_that_is_gone_is_unknown() -> None:
+    assert "softmax_fw" not in kernels.KERNELS
+    with pytest.raises(FieldError, match="unknown value"):
+        TestSpec.parse({"kernel": "softmax_fw", "shape": [2, 2]})
+
+
+def test_a_name_is_registered_once() -> None:
+    kernels.register(rmsnorm.KERNELS[0])  # the same again is nothing new
+    with pytest.raises(ValueError, match="there is a kernel"):
+        kernels.register(type(softmax.KERNEL)("rmsnorm_fw", ("y",), ("x",), "softmax.numerics"))
+
+
+@pytest.mark.parametrize("kind", [layernorm, rmsnorm, groupnorm])
+def test_the_builds_of_a_kernel_are_the_faults_of_its_numerics(kind: Any) -> None:
+    for kernel in kind.KERNELS:
+        test = TestSpec.parse({"kernel": kernel.name, "shape": [2, 4]})
+        faults = kernels.numerics(test).faults
+        assert tuple(faults) == kernel.builds
+        assert all(name == fault.name and fault.sentence.endswith(".") for name, fault in faults.items())
+        assert set().union(*(fault.outputs for fault in faults.values())) >= set(kernel.outputs)
+
+
+def test_parameters_belong_to_the_test_s_key_and_those_at_their_default_do_not() -> None:
+    plain = TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3]})
+    assert TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 1}}).key == plain.key
+    four = TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 4}})
+    assert four.key != plain.key
+    assert TestSpec.parse(four.canonical()) == four
+    assert (four.rows, four.features, four.shape_of("mean"), four.shape_of("gamma")) == (8, 18, (2, 4), (8,))
+    assert (four.flat_shape_of("y"), four.flat_shape_of("rstd"), four.input_names) == ((8, 18), (8,), ("x", "gamma", "beta"))
+
+
+BEYOND = {"regime": "hot_tile", "tile": 2, "value": 1}
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}}, "test.parameters.num_groups"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}}, "test.parameters.num_groups"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}}, "test.parameters.groups"),
+    ({"kernel": "groupnorm_fw", "shape": [6]}, "test.shape"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}}, "test.numerics.output"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}}, "test.inputs.gamma.tile"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}}, "test.parameters.num_groups"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "inputs": {"beta": 1}}, "test.inputs.beta"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}}, "test.tolerance.mean"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "numerics": {"statistics": "maybe"}}, "test.numerics.statistics"),
+    ({"kernel": "layernorm_fw", "shape": [2, 6], "parameters": 3}, "test.parameters"),
+]
+
+
+@pytest.mark.parametrize(("spec", "field"), BAD)
+def test_bad_input_names_its_field(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        TestSpec.parse(spec)
+    assert caught.value.field == field
