@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome
 
@@ -199,6 +197,8 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
     """
     if not 0 <= true_rate <= 1:
         raise ValueError(f"{true_rate} is no rate")
+    import numpy as np  # the API knows what a job may cost without it
+
     passed, failed = steps(policy)
     low, high = bounds(policy)
     alive = np.ones(1)
@@ -224,6 +224,8 @@ def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | Non
 
     Exact binomial tails, one number after the other, at the smallest threshold that the stable rate allows.
     """
+
+    import numpy as np
 
     def terms(n: int, p: float) -> np.ndarray[Any, np.dtype[np.float64]]:
         count = np.arange(n + 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, binade, excess
+from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, excess
 
 if TYPE_CHECKING:
     from gonogo.kernels.kind import Arrays, Numerics
@@ -180,6 +180,8 @@ def joined(parts: Sequence[Expectation]) -> Expectation:
         noise=along(each.noise for each in parts),
         shared=tuple(replace(s, pattern=along(each.shared[k].pattern for each in parts)) for k, s in enumerate(first.shared)),
         directions=tuple(replace(d, weights=along(each.directions[k].weights for each in parts)) for k, d in enumerate(first.directions)),
+        allowance=tuple(along(each.allowance[k] for each in parts) for k in range(len(first.allowance))),
+        truncated=None if first.truncated is None else along(each.truncated for each in parts if each.truncated is not None),
         informative=np.array([any(bool(mask.any()) for mask in masks)]) if masks else None,
     )
 
@@ -251,7 +253,8 @@ def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[n
     size = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(size == 0, 0.0, size / expected.bound)
-        standard = np.where(size == 0, 0.0, error**2 / expected.variance)
+        beyond = beyond_truncation(expected, error)
+        standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)
         multiple = np.abs(out / expected.reference)
         power = np.rint(np.log2(multiple))
         outlier = (ratio > compare.OUTLIER_BUDGETS) & (power != 0) & (np.abs(multiple / 2.0**power - 1) < compare.OUTLIER_RATIO)

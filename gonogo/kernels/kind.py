@@ -196,6 +196,7 @@ def rows_cut(expected: Expectation, width: int) -> Expectation:
         trend=tuple(wide(t) for t in expected.trend),
         spread=None if expected.spread is None else wide(expected.spread),
         allowance=tuple(wide(each) for each in expected.allowance),
+        truncated=None if expected.truncated is None else wide(expected.truncated),
         keyed=tuple(replace(k, key=wide(k.key), amplitude=wide(k.amplitude)) for k in expected.keyed),
         informative=None if expected.informative is None else np.repeat(expected.informative, times),
         directions=(),

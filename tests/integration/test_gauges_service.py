@@ -165,7 +165,8 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     assert sharp["sharpness"] == "sharp"
     flag = only_flag(api)
     assert flag["state"] == "resolved"
-    assert sharp["id"] in flag["reason"]
+    ended = api.get(f"/flags/{flag['id']}")["history"]
+    assert any(sharp["id"] in (each["reason"] or "") for each in ended if each["what"] == "resolved")
     with api.context.reading() as session:
         assert session.scalar(select(func.count()).select_from(OutboxRow).where(OutboxRow.topic == "flag.resolved")) == 1
         assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(0, 2)
