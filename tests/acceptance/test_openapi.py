@@ -44,6 +44,11 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             ("rejudgements", {"test": job.test_key, "store": True}),
         ):
             assert api.client.post(f"/api/v1/{path}", json=body, headers=header).is_success
+        tiny = {"test": JOB["test"], "seeds": {"start": 0, "count": 1}}
+        assert api.client.post("/api/v1/gauges", json=tiny, headers=header).is_success
+        subscription = {"url": "https://ci.example.org/gonogo", "events": ["*"]}
+        webhook = api.client.post("/api/v1/webhooks", json=subscription, headers=api.token("admin")).json()
+        assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test", headers=api.token("admin")).is_success
         yield api
 
 
@@ -86,6 +91,9 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
     of_suites = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in ("runs", "schedules", "rejudgements")}
+    (gauge,) = get("/api/v1/gauges", headers=header).json()["items"]
+    (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
+    (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()["items"]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     real = {
         "job_id": job["id"],
@@ -95,6 +103,9 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
         "key": job["test_key"],
         "subject_key": job["subject_key"],
         "name": SUITE["name"],
+        "gauge_id": gauge["id"],
+        "webhook_id": webhook["id"],
+        "delivery_id": delivery["id"],
         **{f"{name.removesuffix('s')}_id": each for name, each in of_suites.items()},
     }
     asked = 0

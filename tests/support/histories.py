@@ -16,6 +16,7 @@ from service.background.core import Core, open_core
 from settings import Settings
 from storage import engine as engines
 from storage import flags, jobs, schema
+from storage.assessing import Missed, gauged
 from storage.jobs import Job, NewJob
 from storage.variants import Variant
 
@@ -36,7 +37,7 @@ def row(seed: int, *, wrong: bool = False, within: bool = True, bits: str = "", 
 class World:
     """A migrated database and the role that assesses."""
 
-    def __init__(self, core: Core, missed: Any = None) -> None:
+    def __init__(self, core: Core, missed: Missed = gauged) -> None:
         self.core, self.engine = core, core.engine
         self.assessor = Assessor(core, missed)
 
