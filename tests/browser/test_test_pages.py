@@ -33,7 +33,7 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     expect(figure).to_contain_text("error ÷ budget of 4 builds")
     # a phone shows all of it without sideways scrolling
     page.set_viewport_size(PHONE)
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")  # charts follow a moment later
     shown = httpx.get(f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=budget_ratio").json()
     assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == ("b0304ff7a5", "budget_ratio", 4)
 
