@@ -15,8 +15,9 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
     rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term adds the same to each, so that chance
     averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count;
-    budget_ratio is the median, for one rare element is what makes a seed suspect. NaN, Inf and null say nothing here: a non-finite
-    output is unexplained by itself, before any pooling.
+    budget_ratio is the second largest: one rare element in one seed is forgiven, but a budget is a worst case, so that two seeds beyond it are
+    no accident (a single wrong row or column would hide behind the mean or the median of seeds that it spares). NaN, Inf and null say nothing
+    here: a non-finite output is unexplained by itself, before any pooling.
     """
     values: dict[str, list[float]] = {}
     for row in rows:
@@ -26,8 +27,7 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     found = {}
     for name, numbers in values.items():
         if name == "budget_ratio":
-            ordered = sorted(numbers)
-            found[name] = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+            found[name] = sorted(numbers)[max(len(numbers) - 2, 0)]
         elif name == "chi" or name.endswith("_z"):
             largest = max(numbers)
             found[name] = largest * math.sqrt(sum((each / largest) ** 2 for each in numbers) / len(numbers)) if largest > 0 else 0.0

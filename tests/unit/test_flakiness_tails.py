@@ -140,6 +140,9 @@ def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> 
     wrong = [quiet | {"row_z": 4.5}] * 9
     assert settled({"dx": chance}) == {"dx": Explanation.explained}
     assert settled({"dx": wrong}) == {"dx": Explanation.suspect}
+    rare = quiet | {"budget_ratio": 3.7}  # one wrong column, where the seed lets it show
+    assert settled({"dx": [rare] + [quiet] * 8}) == {"dx": Explanation.explained}
+    assert settled({"dx": [rare] * 2 + [quiet] * 7}) == {"dx": Explanation.suspect}
     assert pooled([{"row_z": None, "chi": float("nan")}]) == {}
     assert pooled([])  == {}
     assert POLICY.suspect_seeds == 8
