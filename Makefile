@@ -52,7 +52,7 @@ up: setup ## run the service here until Ctrl-C
 
 test: setup ## all tests but those of test-sim; ARGS go to pytest
 	@# compiled code once, before several processes of the tests want it at the same time
-	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.pipeline import warm_up; EmulatorExecutor.warm(); warm_up()"
+	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.warming import warm_up; EmulatorExecutor.warm(); warm_up()"
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
 

@@ -25,6 +25,7 @@ from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.budgets import backward, backward_terms
 from gonogo.numerics.budgets.expectation import Expectation, binade
 from gonogo.numerics.fused import finish, rows
+from gonogo.numerics.fused.columns import add_columns
 from gonogo.numerics.jit import jit
 from gonogo.tests import TestSpec
 
@@ -113,7 +114,7 @@ def compare_block(
             0,
             nothing,
         )
-        rows.add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, tied, variance, trends, spreads, allowance, 0, columns)
+        add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, tied, variance, trends, spreads, allowance, 0, columns)
 
 
 def compare_all(output: NDArray[np.float32], raw: NDArray[np.float64], expected: Expectation, test: TestSpec) -> dict[str, Any]:

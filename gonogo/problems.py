@@ -101,3 +101,8 @@ def _written(value: object) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "..."
+
+
+def in_words(problem: BaseException) -> str:
+    """The message of an error of ours; of any other its type as well, without which "'x'" or "0" says nothing."""
+    return str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"

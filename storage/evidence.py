@@ -130,18 +130,7 @@ def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, se
         proof["needed_atol"] = (row.statistics or {}).get("needed_atol")
         proof["check"] = check_line(canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output)
         proof["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
-    return Finding(
-        kind=kind,
-        test_key=job.test_key,
-        build_line=job.build_line,
-        arch=job.arch,
-        board=job.board,
-        subject_key=job.subject_key,
-        kernel=job.kernel,
-        build=job.build,
-        job=job.id,
-        evidence=proof,
-    )
+    return Finding.of(job, kind, proof)
 
 
 def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[str, Any]:

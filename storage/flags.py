@@ -34,6 +34,22 @@ class Finding:
     job: str
     evidence: dict[str, Any]
 
+    @classmethod
+    def of(cls, job: JobRow, kind: FlagKind, evidence: dict[str, Any]) -> Finding:
+        """What a job found about its own variant."""
+        return cls(
+            kind=kind,
+            test_key=job.test_key,
+            build_line=job.build_line,
+            arch=job.arch,
+            board=job.board,
+            subject_key=job.subject_key,
+            kernel=job.kernel,
+            build=job.build,
+            job=job.id,
+            evidence=evidence,
+        )
+
 
 def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
     """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was opened or reopened just now.

@@ -192,15 +192,4 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
         "diagnosis": (job.diagnosis or {}).get("words"),
         "check": check_line(canonical, build=job.build, executor=job.executor, seed=seed, output=output),
     }
-    return Finding(
-        kind=kind,
-        test_key=job.test_key,
-        build_line=job.build_line,
-        arch=job.arch,
-        board=job.board,
-        subject_key=job.subject_key,
-        kernel=job.kernel,
-        build=job.build,
-        job=job.id,
-        evidence=proof,
-    )
+    return Finding.of(job, kind, proof)

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from gonogo.inputs import generate, quantise
 from gonogo.judging import SeedJudgement, judge
-from gonogo.kernels import numerics
-from gonogo.problems import GonogoError, InfrastructureError, KernelOutputError
+from gonogo.problems import InfrastructureError, KernelOutputError, in_words
 from gonogo.selections import Subject
 from gonogo.tests import TestSpec
 from workers import rows
@@ -58,7 +57,6 @@ LARGE_ELEMENTS = 2**20
 MOST_JUDGING = {True: 2, False: 16}
 """Seeds with outputs in memory, large and small: the device waits rather than fill the host's memory."""
 HAND_BACK_GRACE_S = 0.7
-WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_fw", "shape": [2, 64]})
 
 Arrays = dict[str, NDArray[Any]]
 Judged = tuple[Row, dict[str, FloatArray], Arrays]
@@ -284,7 +282,7 @@ class Pipeline:
                 item.home.append(item.slot)
                 if isinstance(problem, OSError):
                     raise InfrastructureError(f"can't write the inputs of seed {item.work[0]}: {problem}") from problem
-                self._fail(item.work, None, "error", f"the inputs can't be made: {_said(problem)}", "")
+                self._fail(item.work, None, "error", f"the inputs can't be made: {in_words(problem)}", "")
                 continue
             if not self._running:
                 self._make_head(item)
@@ -385,7 +383,7 @@ class Pipeline:
             if problem is not None:
                 if not isinstance(problem, KernelError | KernelOutputError):
                     log.error("seed %s can't be judged", each.work[0], exc_info=problem)
-                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", _said(problem)))
+                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
                 continue
             row, outputs, given = each.future.result()
             self._batches.add(row)
@@ -399,17 +397,3 @@ class Pipeline:
             for artifact in self._first_evidence.result():
                 self._batches.add_artifact(artifact)
             self._first_evidence = None
-
-
-def _said(problem: BaseException) -> str:
-    return str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
-
-
-def warm_up() -> None:
-    """Load the compiled code of everything that a worker does with a seed, so that the first one does not wait for it."""
-    for fields in WARM_UP:
-        test = TestSpec.parse(fields)
-        raw = generate(test, 0)
-        given = quantise(test, raw)
-        outputs = {name: np.asarray(value, np.float32) for name, value in numerics(test).reference(test, given).items()}
-        judge(test, raw, given, {name: outputs[name].reshape(test.shape_of(name)) for name in test.outputs}, profile="tt-train")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import settings
-from gonogo.problems import GonogoError, JobError
+from gonogo.problems import JobError, in_words
 from gonogo.selections import Selection, Subject
 from workers import dumps, report_rows, report_stages, rows
 from workers.batches import Batches
@@ -182,8 +182,7 @@ class ReportPipeline(Pipeline):
             problem = each.future.exception()
             if problem is not None:
                 log.error("iteration %s can't be judged", each.work[0], exc_info=problem)
-                said = str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
-                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", said))
+                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
                 continue
             row, found = each.future.result()
             self._batches.add(row)

@@ -66,10 +66,10 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     from workers.executors.meanings import interpreters
     from workers.executors.pool import HostPool
     from workers.heartbeat import EXPIRES_S, Pulse, Vitals
-    from workers.pipeline import warm_up
     from workers.postman import Postman
     from workers.tasks import Runner, Shop, register
     from workers.threads import Threads
+    from workers.warming import warm_up
 
     broker_url, worker_key = settings.broker_url, settings.worker_key
     assert broker_url is not None

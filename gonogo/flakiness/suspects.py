@@ -14,10 +14,10 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """The statistics of one output over many seeds, in the names of stored statistics.
 
     rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term adds the same to each, so that chance
-    averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count;
-    budget_ratio is the second largest: one rare element in one seed is forgiven, but a budget is a worst case, so that two seeds beyond it are
-    no accident (a single wrong row or column would hide behind the mean or the median of seeds that it spares). NaN, Inf and null say nothing
-    here: a non-finite output is unexplained by itself, before any pooling.
+    averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count.
+    budget_ratio is the second largest: one rare element in one seed is forgiven, but a budget is a worst case, so two seeds beyond it are
+    no accident (a single wrong row or column would hide behind the median of seeds that it spares). NaN, Inf and null say nothing here: a
+    non-finite output is unexplained by itself, before any pooling.
     """
     values: dict[str, list[float]] = {}
     for row in rows:

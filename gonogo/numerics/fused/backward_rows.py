@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gonogo.numerics.fused.columns import add_columns
 from gonogo.numerics.fused.keys import keyed_variance
 from gonogo.numerics.fused.loops import binade, cut, dot, dot3, lane_sums, largest, largest_partial, rounded_away, total, truncated
-from gonogo.numerics.fused.rows import add_columns, compare_row, row_scratch
+from gonogo.numerics.fused.rows import compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
 ARITHMETIC = 2.0**-22

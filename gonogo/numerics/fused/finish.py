@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gonogo.numerics.budgets.expectation import Array, Mask, excess
 from gonogo.numerics.compare import NEEDED_RTOLS, Statistics, pcc_from_sums
 from gonogo.numerics.directions import Scores, outside
+from gonogo.numerics.fused import columns as down
 from gonogo.numerics.fused import rows
 
 ROW_DIRECTIONS = 3
@@ -31,7 +32,7 @@ class Totals:
         """Before the first row."""
         totals = np.zeros(rows.TOTALS)
         totals[rows.WORST_ROW] = -1.0
-        return cls(totals, np.zeros(rows.BINS, np.int64), np.zeros((column_directions, rows.COLUMNS, n)))
+        return cls(totals, np.zeros(rows.BINS, np.int64), np.zeros((column_directions, down.COLUMNS, n)))
 
     def add(self, other: Totals) -> None:
         """Take the next block in."""
@@ -105,10 +106,10 @@ def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> S
 
 def column_scores(columns: Array, spreads: tuple[float, float, float, float]) -> Scores:
     """The z down the columns; `spreads`: how coherent each of the four spreads is (see expectation.coherence)."""
-    own = columns[rows.COLUMN_VARIANCE]
-    golden = np.maximum(columns[rows.COLUMN_EVEN] ** 2, (columns[rows.COLUMN_EVEN] + columns[rows.COLUMN_AWAY]) ** 2)
-    trends = columns[rows.COLUMN_TREND : rows.COLUMN_TREND + 3], columns[rows.COLUMN_PATTERN : rows.COLUMN_PATTERN + 3]
+    own = columns[down.COLUMN_VARIANCE]
+    golden = np.maximum(columns[down.COLUMN_EVEN] ** 2, (columns[down.COLUMN_EVEN] + columns[down.COLUMN_AWAY]) ** 2)
+    trends = columns[down.COLUMN_TREND : down.COLUMN_TREND + 3], columns[down.COLUMN_PATTERN : down.COLUMN_PATTERN + 3]
     variance = own + excess(golden, own) + sum((trend**2).sum(axis=0) for trend in trends)
-    spread = sum((k * columns[rows.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
-    allowances = list(columns[rows.COLUMN_ALLOWANCE : rows.COLUMN_ALLOWANCE + rows.ALLOWANCES])
-    return Scores.of(outside(columns[rows.COLUMN_ERROR], allowances), variance + spread**2, columns[rows.COLUMN_NORM] > 0)
+    spread = sum((k * columns[down.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
+    allowances = list(columns[down.COLUMN_ALLOWANCE : down.COLUMN_ALLOWANCE + rows.ALLOWANCES])
+    return Scores.of(outside(columns[down.COLUMN_ERROR], allowances), variance + spread**2, columns[down.COLUMN_NORM] > 0)

@@ -1,0 +1,108 @@
+"""Judging again from stored numbers: the row of a seed says all that its verdict needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numeric_cases import KERNELS, Case, spec
+from numpy.typing import NDArray
+
+from gonogo.judging import SeedJudgement, judge
+from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst_explanation
+
+Outputs = dict[str, NDArray[Any]]
+LOOSE = {"rtol": 1e-3, "atol": 0.5}
+TIGHT = {"rtol": 0, "atol": 1e-4}
+
+
+def judged(case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any) -> SeedJudgement:
+    return judge(case.test, case.raw, case.given, case.emulated() if outputs is None else outputs, profile=profile, **fields)
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return Case.of(spec(shape=(2, 3, 10, 40), tolerance=LOOSE))
+
+
+# What can't be judged is refused.
+
+
+def stored(found: SeedJudgement) -> dict[str, Any]:
+    """What a database gives back: strict JSON, no NaN, no Infinity."""
+    result: dict[str, Any] = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    return result
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("build", ["correct", "tile-missing", "nan-tile", "power-of-two-outliers", "rstd-off-1e-3", "bf16-accumulate"])
+@pytest.mark.parametrize("tolerance", [{}, LOOSE, {"rtol": 0, "atol": 0}, {"pcc": 0.999, "ulp": 3}])
+def test_the_stored_numbers_give_the_same_verdict_again(kernel: str, build: str, tolerance: dict[str, float]) -> None:
+    for regime in ("uniform", "constant"):
+        case = Case.of(spec(kernel, (33, 70), regime=regime, tolerance=tolerance))
+        found = judged(case, case.emulated(build))
+        row = stored(found)
+        assert (row["verdict"], row["explanation"]) == (found.verdict, found.explanation)
+        explanations, all_within = [], True
+        for name, numbers in row["outputs"].items():
+            is_within = within(case.test.tolerance_for(name), numbers)
+            assert explain(numbers) == found.outputs[name].explanation == numbers["explanation"]
+            assert verdict(is_within, explain(numbers)) == found.outputs[name].verdict == numbers["verdict"]
+            explanations.append(explain(numbers))
+            all_within = all_within and is_within
+        assert verdict(all_within, worst_explanation(explanations)) == found.verdict
+
+
+def test_an_infinite_statistic_survives_the_store() -> None:
+    case = Case.of(spec(shape=(4, 64), inputs={"regime": "constant", "x": 0.5, "dy": 0, "gamma": 1}, tolerance={"rtol": 0.1, "atol": 0}))
+    outputs = case.emulated()
+    outputs["dx"] = outputs["dx"] + np.float32(1e-3)  # where nothing can be rounded: 1e-3 / 0
+    found = judged(case, outputs)
+    row = stored(found)["outputs"]["dx"]
+    assert row["tolerance_ratio"] is row["budget_ratio"] is None
+    assert row["nonfinite_statistics"]["budget_ratio"] == "inf"
+    assert explain(row) is Explanation.unexplained
+    assert not within(case.test.tolerance_for("dx"), row)
+    assert found.verdict is Verdict.fail
+
+
+def test_another_tolerance_of_a_stored_rtol_can_be_judged_from_the_row() -> None:
+    loose = Case.of(spec(shape=(60, 40), tolerance=LOOSE))
+    row = stored(judged(loose))["outputs"]["dx"]
+    needed = row["needed_atol"]["0.01"]
+    for atol, green in ((needed * 1.001, True), (needed * 0.999, False)):
+        other = spec(shape=(60, 40), tolerance={"rtol": 1e-2, "atol": atol})
+        assert within(other.tolerance_for("dx"), row) is green
+        again = judged(Case.of(other)).outputs["dx"]
+        assert (again.verdict is Verdict.pass_) is green
+
+
+def test_another_policy_is_applied_to_stored_rows(case: Case) -> None:
+    row = stored(judged(case))["outputs"]["dx"]
+    strict = replace(POLICY, budget_ratio=0.1, suspect_budget_ratio=0.2)
+    assert explain(row) is Explanation.explained
+    assert explain(row, strict) is Explanation.unexplained
+    assert judged(case, policy=strict).verdict is Verdict.pass_by_tolerance
+
+
+def test_a_row_has_every_key_of_its_outputs_directions(case: Case) -> None:
+    directions = {
+        "dx": {"row", "xhat", "scale", "col"},
+        "dgamma": {"scale", "tile"},
+        "dbeta": {"scale", "tile"},
+        "y": {"mean", "rstd", "scale", "gamma", "beta"},
+        "mean": {"scale"},
+        "rstd": {"scale"},
+    }
+    common = {
+        *("max_abs", "mean_abs", "rms", "rel_frobenius", "pcc_deficit", "ulp_max", "ulp_p99", "mismatch_fraction", "nonfinite"),
+        *("nonfinite_kinds", "worst_index", "tolerance_ratio", "tolerance_ratio_quantised", "needed_atol", "budget_ratio"),
+        *("over_budget_fraction", "chi", "outliers", "rows_left_out", "count", "digest", "nonfinite_statistics", "verdict", "explanation"),
+    }
+    for kernel in KERNELS:
+        for name, numbers in stored(judged(Case.of(spec(kernel, (40, 50), tolerance=LOOSE))))["outputs"].items():
+            wanted = common | {f"{direction}{end}" for direction in directions[name] for end in ("_z", "_z_max", "_count")}
+            assert set(numbers) == wanted, name
