@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
@@ -41,6 +40,8 @@ def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
     if np.isnan(array).any():
         array = array.copy()
         array[np.isnan(array)] = np.frombuffer(b"\x00\x00\xc0\x7f", dtype="<f4")[0]
+    import xxhash  # not in the interpreters of builds, where the conformance suite runs
+
     hasher = xxhash.xxh3_64(np.asarray(shape, dtype="<i8").tobytes())
     hasher.update(array.reshape(-1).view(np.uint8).data)
     return hasher.hexdigest()

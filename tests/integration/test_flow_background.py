@@ -144,10 +144,10 @@ def test_a_silent_attempt_is_given_up_and_exactly_the_rest_is_asked_for_again(
 
 def test_an_attempt_that_sends_heartbeats_is_never_given_up(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
     with running(settings):
-        worker.beat()
-        job_id = submit(engine, settings)
-        chunk = worker.take()
-        worker.start(chunk)
+        with worker.alive():
+            job_id = submit(engine, settings)
+            chunk = worker.take()
+            worker.start(chunk)
         with worker.alive(chunk["attempt"]):
             time.sleep(3 * TIMEOUT_S)
         with reading(engine) as current:
@@ -242,8 +242,7 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
 def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_start(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
-    with running(settings):
-        worker.beat()
+    with running(settings), worker.alive():
         job_id = submit(engine, settings, 1)
         chunk = worker.take()
         worker.start(chunk)

@@ -10,7 +10,7 @@ import pytest
 from backgrounds import broker, eventually, numbers, running, short, submit, until
 from flows import SimulatedWorker, row
 from servers import PostgresServer, RedisServer
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from storage import engine as engines
 from storage import jobs, schema
@@ -18,18 +18,16 @@ from storage.engine import make_engine, reading, session
 from workers import queue
 
 
-def test_background_survives_a_restart_of_redis(database_url: str, private_redis: RedisServer) -> None:
-    engine = make_engine(database_url)
-    schema.upgrade(engine)
+def test_background_survives_a_restart_of_redis(database_url: str, engine: Engine, private_redis: RedisServer) -> None:
     settings = short(database_url, private_redis.url)
     app = queue.make_app(private_redis.url)
     worker = SimulatedWorker(app)
     with running(settings):
-        worker.beat()
-        job_id = submit(engine, settings, 4, chunk_seconds=0.006)
-        first = worker.take()
-        worker.start(first)
-        until(engine, job_id, lambda job: job.state == "running")
+        with worker.alive():
+            job_id = submit(engine, settings, 4, chunk_seconds=0.006)
+            first = worker.take()
+            worker.start(first)
+            until(engine, job_id, lambda job: job.state == "running")
         private_redis.stop()
         private_redis.start()  # with nothing in it: unstarted attempts and results on their way are gone
         app.close()
@@ -39,13 +37,12 @@ def test_background_survives_a_restart_of_redis(database_url: str, private_redis
             worker.send(first, [row(seed) for seed, _ in first["work"]])
             worker.finish(first)
             until(engine, job_id, lambda job: job.done >= len(first["work"]))
-            while until(engine, job_id, lambda job: True).open_chunks:
+            while left := until(engine, job_id, lambda job: True).open_chunks:
                 worker.run(worker.take())
-                time.sleep(0.1)
+                until(engine, job_id, lambda job, left=left: job.open_chunks < left)  # type: ignore[misc]
         until(engine, job_id, lambda job: job.state == "finished")
     assert numbers(engine, job_id) == [0, 1, 2, 3]
     app.close()
-    engine.dispose()
 
 
 def test_results_wait_for_a_database_that_is_away(private_postgres: PostgresServer, redis_url: str) -> None:

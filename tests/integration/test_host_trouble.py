@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import until
 
 from gonogo.inputs import generate, quantise
 from gonogo.problems import InfrastructureError
@@ -197,7 +198,7 @@ def test_a_child_that_ignores_term_is_killed_with_its_children(start: Callable[[
 def test_a_daemon_of_the_kernel_is_found_and_ended(start: Callable[[str], KernelHost]) -> None:
     host = start("daemon")
     run(host)
-    assert len(strays(HOST_RUN_VARIABLE, host.host_run)) == 2
+    until(lambda: len(strays(HOST_RUN_VARIABLE, host.host_run)) == 2, what="the daemon")
     host.kill()
     assert strays(HOST_RUN_VARIABLE, host.host_run) == []
 
