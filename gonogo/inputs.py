@@ -100,7 +100,7 @@ def _draw(regime: Regime, shape: tuple[int, int], seed: int, name: str) -> Float
         case "ramp":
             steps = np.arange(features, dtype=np.float64) / max(features - 1, 1)
             row = regime["low"] + (regime["high"] - regime["low"]) * steps
-            return np.ascontiguousarray(np.broadcast_to(row.astype(np.float32), shape))
+            return np.array(np.broadcast_to(row.astype(np.float32), shape))
     raise AssertionError(f"regime {regime.name} passed validation")
 
 

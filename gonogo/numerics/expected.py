@@ -17,7 +17,7 @@ from gonogo.numerics.budgets.expectation import Array, Expectation, Mask
 from gonogo.numerics.budgets.profiles import BLOCK_FORMATS
 from gonogo.numerics.fused import backward as fused_backward
 from gonogo.numerics.fused import forward as fused_forward
-from gonogo.numerics.jit import HAVE_NUMBA
+from gonogo.numerics.jit import HAVE_NUMBA, plain
 
 if TYPE_CHECKING:
     from gonogo.tests import TestSpec
@@ -86,6 +86,7 @@ def statistics_fused(
 def _fused(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
     if not outputs:
         return {}
+    raw, given, outputs = ({name: plain(array) for name, array in arrays.items()} for arrays in (raw, given, outputs))
     if test.kernel == "layernorm_fw":
         fused = fused_forward.statistics(raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test))
     else:

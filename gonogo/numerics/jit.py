@@ -16,6 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 try:
@@ -67,6 +70,11 @@ def cache_folder() -> Path | None:
             _remove_older(folder)
         return folder
     return None
+
+
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as compiled code takes it, C-contiguous and writable, else a copy: for read-only ones it is compiled anew."""
+    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
 
 
 def stamp(sources: tuple[Path, ...] = SOURCES) -> str:

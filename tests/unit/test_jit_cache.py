@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numeric_cases import Case, spec
 
+from gonogo.judging import judge
 from gonogo.numerics import jit
 
 pytestmark = pytest.mark.skipif(not jit.HAVE_NUMBA, reason="numba: not installed")
@@ -125,3 +128,20 @@ def test_the_stamp_is_of_names_and_contents(tmp_path: Path) -> None:
 
     assert of("a.py", "1") == of("a.py", "1")
     assert len({of("a.py", "1"), of("a.py", "2"), of("b.py", "1")}) == 3
+
+
+def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> None:
+    """numba compiles read-only arrays apart: half a minute, for a tensor that was mapped from a file."""
+    from gonogo.numerics.fused import backward_rows
+
+    case = Case.of(spec("layernorm_bw", (32, 64)))
+    outputs = case.emulated()
+    judge(case.test, case.raw, case.given, outputs, profile="tt-train")
+    before = len(backward_rows.backward_block.signatures)
+    for arrays in (case.raw, case.given, outputs):
+        for array in arrays.values():
+            array.flags.writeable = False
+    again = judge(case.test, case.raw, case.given, outputs, profile="tt-train")
+    judge(case.test, {**case.raw, "x": np.asfortranarray(case.raw["x"])}, case.given, outputs, profile="tt-train")
+    assert len(backward_rows.backward_block.signatures) == before == 1
+    assert again.verdict == "pass"
