@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfile
-from typing import TypeVar
 
 import gtest_programs as gtest_support
 import pytest
 import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from servers import Missing, PostgresServer, RedisServer, administer
+from servers import Missing, PostgresServer, RedisServer, administer, running
 from sqlalchemy import Engine, make_url
 
 from storage import schema
 from storage.engine import make_engine
-
-Server = TypeVar("Server", RedisServer, PostgresServer)
 
 hypothesis_settings.register_profile(
     "gonogo", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -56,20 +53,10 @@ def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.load.cache_clear()
 
 
-def _running(make: Callable[[], Server]) -> Iterator[Server]:
-    try:
-        server = make()
-    except Missing as problem:
-        pytest.skip(str(problem))
-    server.start()
-    yield server
-    server.close()
-
-
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """One Redis for this test process; tests that restart or kill it take `private_redis`."""
-    yield from _running(RedisServer)
+    yield from running(RedisServer)
 
 
 @pytest.fixture
@@ -84,13 +71,13 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def private_redis() -> Iterator[RedisServer]:
     """A running Redis of this test alone: stop(), start(), kill it."""
-    yield from _running(RedisServer)
+    yield from running(RedisServer)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL for this test process; tests that restart it take `private_postgres`."""
-    yield from _running(PostgresServer)
+    yield from running(PostgresServer)
 
 
 @pytest.fixture(scope="session")
@@ -147,7 +134,7 @@ def migrated_postgres_url(postgres_admin: str, postgres_template: str) -> Iterat
 @pytest.fixture
 def private_postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL of this test alone: stop(), start(), kill it."""
-    yield from _running(PostgresServer)
+    yield from running(PostgresServer)
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import redis
 from running import Process, Service, every_seed_once, family, gone, submit, until
-from servers import PostgresServer, RedisServer
+from servers import PostgresServer, RedisServer, running
 
 from cli.client import Client
 
@@ -22,18 +21,41 @@ SLOW: dict[str, Any] = {"build": "slow", "target": {"executor": "troublesome", "
 """A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its middle."""
 
 
-@pytest.fixture
-def place(tmp_path: Path, private_postgres: PostgresServer, private_redis: RedisServer) -> Iterator[Service]:
-    """A running service on PostgreSQL and Redis of its own, with one worker of the slow plug-in."""
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL that these tests alone stop and start."""
+    yield from running(PostgresServer)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RedisServer]:
+    """A Redis that these tests alone flush, stop and start."""
+    yield from running(RedisServer)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, broker: RedisServer) -> Iterator[Service]:
+    """One service on them for all these tests: what one does to it, the next finds mended, or it fails."""
     executors = "troublesome=troublesome:Troublesome"
-    service = Service(tmp_path, private_postgres.url(), private_redis.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2")
-    service.workers.clear()
+    folder = tmp_path_factory.mktemp("service")
+    made = Service(folder, postgres.url(), broker.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2")
+    made.workers.clear()
     try:
-        service.add_worker("troublesome")
-        service.start_all_but_workers()
-        yield service
+        made.start_all_but_workers()
+        yield made
     finally:
-        service.close()
+        made.close()
+
+
+@pytest.fixture
+def place(service: Service) -> Iterator[Service]:
+    """The service, ready, with one fresh worker of the slow plug-in."""
+    service.wait_ready()
+    service.add_worker("troublesome")
+    yield service
+    for worker in service.workers:
+        worker.close()
+    service.workers.clear()
 
 
 def middle_of(client: Client, job: str) -> None:
@@ -88,12 +110,12 @@ MISFORTUNES: list[Callable[..., None]] = [kill_worker, kill_background, flush_re
 
 @pytest.mark.parametrize("misfortune", MISFORTUNES, ids=lambda function: function.__name__)
 def test_every_seed_is_stored_exactly_once(
-    misfortune: Callable[..., None], place: Service, private_postgres: PostgresServer, private_redis: RedisServer
+    misfortune: Callable[..., None], place: Service, postgres: PostgresServer, broker: RedisServer
 ) -> None:
     with place.client() as client:
         job = submit(client, SEEDS, **SLOW)
         middle_of(client, job)
-        misfortune(place, private_postgres, private_redis)
+        misfortune(place, postgres, broker)
         place.wait_ready()
         ended = client.wait(job)
         assert ended["state"] == "finished", f"{ended}\n{place.logs()}"

@@ -18,6 +18,8 @@ import httpx
 import psutil
 
 from cli.client import Client
+from storage import schema
+from storage.engine import make_engine
 
 ROOT = Path(__file__).parents[2]
 TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
@@ -157,8 +159,10 @@ class Service:
         return made
 
     def upgrade(self) -> None:
-        """Make the tables."""
-        subprocess.run(gonogo("db", "upgrade"), env=self.environment, check=True, capture_output=True, timeout=60)
+        """Make the tables, as `gonogo db upgrade` does (whose process starts twenty times as slowly as it works)."""
+        engine = make_engine(self.environment["GONOGO_DATABASE_URL"])
+        schema.upgrade(engine)
+        engine.dispose()
 
     def start(self) -> None:
         """Make the tables, start all, wait until the API is ready."""

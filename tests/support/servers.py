@@ -12,10 +12,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+import pytest
 import redis
 
 WAIT_S = 30.0
@@ -193,3 +195,17 @@ def administer(url: str, statement: str) -> None:
     """Run one statement outside a transaction on the database that an SQLAlchemy URL names."""
     with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True) as connection:
         connection.execute(statement.encode())
+
+
+Running = TypeVar("Running", bound=Server)
+
+
+def running(make: Callable[[], Running]) -> Iterator[Running]:
+    """For a fixture: the server, started, and closed afterwards; a skip that names it where it is missing."""
+    try:
+        server = make()
+    except Missing as problem:
+        pytest.skip(str(problem))
+    server.start()
+    yield server
+    server.close()
