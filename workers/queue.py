@@ -191,6 +191,7 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         enable_utc=True,
     )
     app.amqp.Connection = PatientConnection
+    app.Task.Request = "workers.requests:LosslessRequest"
     return app
 
 

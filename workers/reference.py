@@ -133,4 +133,3 @@ class References:
     def _inputs(self, seed: int) -> Arrays:
         test = self._test
         return shaped_inputs(test, quantise(test, generate(test, seed)))
-

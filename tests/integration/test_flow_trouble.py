@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from datetime import datetime
 from queue import Empty
 from typing import Any
 
@@ -15,8 +16,9 @@ from servers import PostgresServer, RedisServer
 from sqlalchemy import Engine, text
 
 from storage import engine as engines
-from storage import jobs, schema
-from storage.engine import make_engine, reading, session
+from storage import jobs, schema, workers
+from storage.encoding import utcnow
+from storage.engine import is_postgres, make_engine, reading, session
 from workers import queue
 
 
@@ -49,6 +51,40 @@ def test_background_survives_a_restart_of_redis(database_url: str, engine: Engin
         until(engine, job_id, lambda job: job.state == "finished")
     assert numbers(engine, job_id) == [0, 1, 2, 3]
     app.close()
+
+
+def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
+    database_url: str, engine: Engine, private_redis: RedisServer
+) -> None:
+    """They can't be acknowledged; each would hold one of the consumer's two places for ever, and with both held it reads no more."""
+    settings, app = short(database_url, private_redis.url), queue.make_app(private_redis.url)
+    worker = SimulatedWorker(app)
+    with running(settings):
+        worker.beat()
+        eventually(lambda: _heard(engine))
+        began = utcnow()
+        with session(engine) as current, broker(settings) as redis:
+            # On SQLite whatever a session does takes the lock of the whole database
+            current.execute(text("LOCK TABLE workers IN ACCESS EXCLUSIVE MODE" if is_postgres(current) else "SELECT 1"))
+            worker.beat()
+            worker.beat()
+            eventually(lambda: redis.hlen("unacked") == 2)
+            private_redis.stop()
+        eventually(lambda: _heard(engine, began))  # the heartbeats are stored and done
+        time.sleep(0.2)  # both are acknowledged, in vain
+        private_redis.start()
+        app.close()
+        app = queue.make_app(private_redis.url)
+        worker = SimulatedWorker(app)
+        with broker(settings) as redis:
+            worker.beat()
+            eventually(lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0 and redis.hlen("unacked") == 0)
+    app.close()
+
+
+def _heard(engine: Engine, since: datetime | None = None) -> bool:
+    with reading(engine) as current:
+        return any(since is None or datetime.fromisoformat(each["heard_at"]) > since for each in workers.list_(current))
 
 
 def test_results_wait_for_a_database_that_is_away(private_postgres: PostgresServer, redis_url: str) -> None:

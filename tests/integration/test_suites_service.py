@@ -26,6 +26,7 @@ from storage.tables import OutboxRow, RunJobRow
 ROOT = Path(__file__).parents[2]
 EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "examples/nightly.yaml").read_text())
 
+
 @pytest.fixture
 def api(database_url: str) -> Iterator[Api]:
     with in_process(database_url) as made:

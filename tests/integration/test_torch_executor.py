@@ -182,9 +182,7 @@ def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner])
     assert 2e-8 < fp32["mean"]["max_abs"] < 1.2e-7
     assert 1e-8 < fp32["rstd"]["max_abs"] < 1e-6
     assert {each["explanation"] for each in fp32.values()} == {"explained"}
-    bf16 = difference(
-        runners, "torch-eager-linear", "torch-decomposed-linear", spec("layernorm_fw", (rows, 128), {}, {"regime": "normal"})
-    )
+    bf16 = difference(runners, "torch-eager-linear", "torch-decomposed-linear", spec("layernorm_fw", (rows, 128), {}, {"regime": "normal"}))
     assert 0 < bf16["y"]["mismatch_fraction"] < 1e-3
     assert bf16["y"]["max_abs"] <= 2.0**-6
     assert bf16["linear"]["max_abs"] in (0.0625, 0.125, 0.25)

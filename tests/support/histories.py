@@ -42,8 +42,16 @@ class World:
         self.assessor = Assessor(core, missed)
 
     def job(
-        self, rows: Sequence[Mapping[str, Any]], *, build: str = "b1", sequence: int = 1, test: Mapping[str, Any] = seeded.NIGHTLY,
-        context: Any = "isolated", diagnosed: bool = False, assess: bool = True, **changes: Any,
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        build: str = "b1",
+        sequence: int = 1,
+        test: Mapping[str, Any] = seeded.NIGHTLY,
+        context: Any = "isolated",
+        diagnosed: bool = False,
+        assess: bool = True,
+        **changes: Any,
     ) -> Job:
         """A job that is over, and assessed unless told otherwise."""
         spec = parse_subject(test)

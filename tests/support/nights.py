@@ -16,8 +16,15 @@ from storage.jobs import Job, NewJob
 
 
 def submit(
-    session: Session, seeds: Sequence[int], *, test: Mapping[str, Any] = seeded.NIGHTLY, build: str, sequence: int, line: str = "main",
-    context: Any = "isolated", board: str = "n150",
+    session: Session,
+    seeds: Sequence[int],
+    *,
+    test: Mapping[str, Any] = seeded.NIGHTLY,
+    build: str,
+    sequence: int,
+    line: str = "main",
+    context: Any = "isolated",
+    board: str = "n150",
 ) -> Job:
     """A queued job of one build of a line."""
     spec = TestSpec.parse(test)
@@ -39,18 +46,26 @@ def row(seed: int, *, wrong: bool, within: bool, bits: str, device: str = "lab-1
 
 
 def night(
-    session: Session, build: str, sequence: int, seeds: Iterable[int], *, wrong: bool = False, red: Iterable[int] = (),
-    diagnosed: bool = False, bits: str | None = None, device: str = "lab-1/wormhole:0", context: Any = "isolated",
-    test: Mapping[str, Any] = seeded.NIGHTLY, board: str = "n150",
+    session: Session,
+    build: str,
+    sequence: int,
+    seeds: Iterable[int],
+    *,
+    wrong: bool = False,
+    red: Iterable[int] = (),
+    diagnosed: bool = False,
+    bits: str | None = None,
+    device: str = "lab-1/wormhole:0",
+    context: Any = "isolated",
+    test: Mapping[str, Any] = seeded.NIGHTLY,
+    board: str = "n150",
 ) -> Job:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs (without: those of the build)."""
     numbers = list(seeds)
     job = submit(session, numbers, test=test, build=build, sequence=sequence, context=context, board=board)
     position = 0 if context == "isolated" else len(context["before"])
     outside = set(red)
-    rows = [
-        row(seed, wrong=wrong, within=seed not in outside, bits=bits or build, device=device, position=position) for seed in numbers
-    ]
+    rows = [row(seed, wrong=wrong, within=seed not in outside, bits=bits or build, device=device, position=position) for seed in numbers]
     seeded.report(session, job.id, rows, diagnosed=diagnosed)
     seeded.finish(session, job.id)
     found = jobs.get(session, job.id)

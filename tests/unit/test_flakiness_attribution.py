@@ -42,7 +42,9 @@ def test_a_seed_that_repeats_differently_is_nondeterminism() -> None:
 def test_equal_seeds_that_differ_by_device() -> None:
     runs = [
         sample(k, FAILED if d == "d1" else PASSED, repeat=r, device=d, digest=f"{k}{d}")
-        for k in range(4) for d in ("d0", "d1") for r in range(2)
+        for k in range(4)
+        for d in ("d0", "d1")
+        for r in range(2)
     ]
     found = attribute(runs)
     assert found.cause is Cause.device_dependent
@@ -53,7 +55,9 @@ def test_equal_seeds_that_differ_by_device() -> None:
 def test_equal_seeds_that_differ_by_context() -> None:
     runs = [
         sample(k, FAILED if c == "group" else PASSED, repeat=r, context=c, digest=f"{k}{c}", position=3 if c == "group" else 0)
-        for k in range(4) for c in ("isolated", "group") for r in range(2)
+        for k in range(4)
+        for c in ("isolated", "group")
+        for r in range(2)
     ]
     found = attribute(runs)
     assert found.cause is Cause.context_dependent
@@ -96,7 +100,9 @@ def test_a_sick_device_is_left_out() -> None:
 def test_a_kernel_that_never_repeats_itself_shows_no_device_by_its_digests() -> None:
     runs = [
         sample(k, FAILED if (k + r) % 2 else PASSED, repeat=r, device=d, digest=f"{k}{r}{d}")
-        for k in range(20) for d in ("d0", "d1") for r in range(2)
+        for k in range(20)
+        for d in ("d0", "d1")
+        for r in range(2)
     ]
     assert attribute(runs).causes == (Cause.nondeterministic,)
     assert not beyond_chance(rate(20, 20), rate(40, 40))
@@ -113,8 +119,11 @@ def test_outcomes_alone_show_a_context_where_seeds_are_not_controlled() -> None:
 
 def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_finding() -> None:
     # five runs each: alone, with 5 tests, with 12 tests, of which one passed
-    runs = [sample(None, FAILED, context=c, digest=None, host_run=f"{c}{k}", position=int(c != "isolated"))
-            for c in ("isolated", "5 tests", "12 tests") for k in range(5)]
+    runs = [
+        sample(None, FAILED, context=c, digest=None, host_run=f"{c}{k}", position=int(c != "isolated"))
+        for c in ("isolated", "5 tests", "12 tests")
+        for k in range(5)
+    ]
     runs[-1] = runs[-1]._replace(outcome=PASSED)
     rows = contexts(runs)
     passed = [(row.name, row.rate.runs, row.rate.runs - row.rate.failures) for row in rows]

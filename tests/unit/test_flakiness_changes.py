@@ -66,6 +66,7 @@ def test_a_rate_that_changes_has_a_99_percent_interval_and_both_rates() -> None:
 
 def test_the_bayes_factor_is_that_of_the_closed_form() -> None:
     """One place only: B(f1+a, s1+a) B(f2+a, s2+a) / (B(a, a) B(f+a, s+a)) by hand."""
+
     def log_b(bad: int, good: int) -> float:
         return math.lgamma(bad + 0.5) + math.lgamma(good + 0.5) - math.lgamma(bad + good + 1)
 

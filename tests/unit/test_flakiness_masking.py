@@ -72,8 +72,13 @@ def test_every_pair_of_builds_has_its_word() -> None:
     hollow = Record("d", seeds(UNEXPLAINED, True, "h", row_z=210.0))
     elsewhere = Record("e", seeds(UNEXPLAINED, True, "x", row_z=20.0))
     wanted = (
-        (right, other, Change.right), (right, red, Change.broken), (red, right, Change.fixed), (red, hollow, Change.fix_masked),
-        (hollow, red, Change.still_wrong), (red, elsewhere, Change.wrong_otherwise), (right, right, Change.unchanged),
+        (right, other, Change.right),
+        (right, red, Change.broken),
+        (red, right, Change.fixed),
+        (red, hollow, Change.fix_masked),
+        (hollow, red, Change.still_wrong),
+        (red, elsewhere, Change.wrong_otherwise),
+        (right, right, Change.unchanged),
     )
     for before, after, change in wanted:
         assert compare_builds(before, after).change is change
@@ -122,12 +127,18 @@ RECORDS = st.builds(
     st.sampled_from("ab"),
     st.dictionaries(
         st.integers(0, 3),
-        st.builds(Seed, st.none() | st.booleans(), st.sampled_from(list(Explanation)),
-                  st.dictionaries(st.just("dx"), st.sampled_from("12")),
-                  st.dictionaries(st.just("dx"), st.dictionaries(st.sampled_from(["chi", "row_z"]), NUMBERS))),
+        st.builds(
+            Seed,
+            st.none() | st.booleans(),
+            st.sampled_from(list(Explanation)),
+            st.dictionaries(st.just("dx"), st.sampled_from("12")),
+            st.dictionaries(st.just("dx"), st.dictionaries(st.sampled_from(["chi", "row_z"]), NUMBERS)),
+        ),
     ),
-    st.dictionaries(st.sampled_from(["s1", "s2"]), st.integers(0, 3).flatmap(
-        lambda n: st.builds(Coefficients, st.tuples(*[NUMBERS] * n), st.tuples(*[NUMBERS] * n), st.booleans()))),
+    st.dictionaries(
+        st.sampled_from(["s1", "s2"]),
+        st.integers(0, 3).flatmap(lambda n: st.builds(Coefficients, st.tuples(*[NUMBERS] * n), st.tuples(*[NUMBERS] * n), st.booleans())),
+    ),
 )
 
 

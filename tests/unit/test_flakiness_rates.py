@@ -143,8 +143,18 @@ def test_the_policy_goes_through_json_and_names_what_is_wrong() -> None:
     assert FlakinessPolicy.parse(POLICY.to_json()) == POLICY
     assert FlakinessPolicy.parse({"version": "2", "least_seeds": 30}).least_seeds == 30
     for wrong in (
-        {"level": 1.5}, {"nonsense": 1}, {"flaky_rate": 0.001}, {"least_seeds": 0}, {"version": 3}, {"level": "high"}, {"prior": -1},
-        {"level": True}, {"false_flaky": 0.6, "false_stable": 0.6}, {"tail_shares": 3}, {"level": float("nan")}, {"least_seeds": None},
+        {"level": 1.5},
+        {"nonsense": 1},
+        {"flaky_rate": 0.001},
+        {"least_seeds": 0},
+        {"version": 3},
+        {"level": "high"},
+        {"prior": -1},
+        {"level": True},
+        {"false_flaky": 0.6, "false_stable": 0.6},
+        {"tail_shares": 3},
+        {"level": float("nan")},
+        {"least_seeds": None},
     ):
         with pytest.raises(FieldError) as caught:
             FlakinessPolicy.parse(wrong)

@@ -144,5 +144,5 @@ def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> 
     assert settled({"dx": [rare] + [quiet] * 8}) == {"dx": Explanation.explained}
     assert settled({"dx": [rare] * 2 + [quiet] * 7}) == {"dx": Explanation.suspect}
     assert pooled([{"row_z": None, "chi": float("nan")}]) == {}
-    assert pooled([])  == {}
+    assert pooled([]) == {}
     assert POLICY.suspect_seeds == 8

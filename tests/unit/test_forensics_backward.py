@@ -67,13 +67,16 @@ def test_every_named_defect_is_told_in_words(build: str) -> None:
 @pytest.mark.parametrize("build", ["correct", "tt-train-2025", "tile-missing", "drop-s1", "gamma-shifted-tile"])
 def test_fewer_rows_than_tiles_tell_simple_patterns_all_the_same(build: str, rows: int) -> None:
     words = emulated(build, rows, 2048 + 40).words
-    assert words == {
-        "correct": RIGHT,
-        "tt-train-2025": "s1 is subtracted twice in all 66 tiles; s2 sums only the last 3 tiles (64th to 66th of 66)",
-        "tile-missing": "s1 misses the 34th tile of 66",
-        "drop-s1": "s1 is missing in all 66 tiles",
-        "gamma-shifted-tile": "gamma is that of the tile before in all 66 tiles",
-    }[build]
+    assert (
+        words
+        == {
+            "correct": RIGHT,
+            "tt-train-2025": "s1 is subtracted twice in all 66 tiles; s2 sums only the last 3 tiles (64th to 66th of 66)",
+            "tile-missing": "s1 misses the 34th tile of 66",
+            "drop-s1": "s1 is missing in all 66 tiles",
+            "gamma-shifted-tile": "gamma is that of the tile before in all 66 tiles",
+        }[build]
+    )
 
 
 def test_a_masked_last_tile_that_is_not_masked_is_named() -> None:

@@ -202,7 +202,7 @@ def test_every_magnitude_of_a_block_format_is_kept(name: str, bits: int, mode: M
 
 
 def test_half_ulp_of_every_bf16_is_half_the_way_to_the_next() -> None:
-    positive = BF16[: 0x7F80].astype(np.float64)  # 0, the subnormals and all finite numbers, in order
+    positive = BF16[:0x7F80].astype(np.float64)  # 0, the subnormals and all finite numbers, in order
     following = np.append(positive[1:], 2.0**128)
     assert (half_ulp(positive, "bf16") == (following - positive) / 2).all()
     assert (half_ulp(-positive, "bf16") == half_ulp(positive, "bf16")).all()

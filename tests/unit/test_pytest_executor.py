@@ -202,7 +202,7 @@ def test_a_crash_while_collecting_is_told(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
-    # collected and started within 8 s, even where six others work; the helper process leaves the group and ignores TERM
+    # collected and started within 12 s, even where the machine is busy; the helper process leaves the group and ignores TERM
     project.write(
         test_hang="""
         import subprocess, sys, time
@@ -217,9 +217,9 @@ def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
         def test_last(): pass
         """
     )
-    first, stuck, last = project.reports({}, {"timeout_s": 8})
+    first, stuck, last = project.reports({}, {"timeout_s": 12})
     assert (first["outcome"], stuck["outcome"], last["outcome"]) == ("passed", "hang", "skipped")
-    assert stuck["message"] == "no end within 8 s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    assert stuck["message"] == "no end within 12 s; it hung at test_hang.py:4 in wait_for_the_kernel"
     assert last["message"] == "not run: test_hang.py::test_stuck hung before"
     assert not _runs(int((project.root / "helper").read_text()))
 

@@ -32,9 +32,7 @@ def with_tolerance(test: TestSpec, tolerance: dict[str, Any]) -> TestSpec:
 def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
     """A seed of each build, with the row that is stored of it."""
     case = Case.of(spec(shape=(64, 160), tolerance=DECLARED))
-    return {
-        name: (case, judge(case.test, case.raw, case.given, case.emulated(name), profile="tt-train").to_json()) for name in BUILDS
-    }
+    return {name: (case, judge(case.test, case.raw, case.given, case.emulated(name), profile="tt-train").to_json()) for name in BUILDS}
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -40,7 +40,8 @@ GOLDEN = [
     (backward(), "v1-257b38df011936e3b1bbe74802004354", "v1-257b38df011936e3b1bbe74802004354"),
     (
         forward(tolerance={"y": {"rtol": 0.01, "pcc": 0.9999}, "mean": {"ulp": 2}}),
-        "v1-824515781adba82cfea6ca6c1af3df01", "v1-10757b96e046e81b44856842c31d7ef4",
+        "v1-824515781adba82cfea6ca6c1af3df01",
+        "v1-10757b96e046e81b44856842c31d7ef4",
     ),
     (
         backward(

@@ -62,9 +62,7 @@ def test_two_questions_give_one_word(is_within: bool, explanation: str, expected
 
 
 def test_worst_first_is_the_missions_order() -> None:
-    words = (
-        "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, no_information, unjudged, skipped, absent, pass"
-    )
+    words = "error, crash, hang, fail, pass_by_tolerance, fail_by_tolerance, suspect, no_information, unjudged, skipped, absent, pass"
     assert ", ".join(WORST_FIRST) == words
     assert [each.rank for each in WORST_FIRST] == list(range(12))
 

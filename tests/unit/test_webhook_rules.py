@@ -61,7 +61,8 @@ def test_a_bad_secret_is_named(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["example.org", "ftp://example.org/", "https:///x", "http://u:p@example.org/", "https://example.org/#a", "http://[::1", "http://x:0/"]
+    "url",
+    ["example.org", "ftp://example.org/", "https:///x", "http://u:p@example.org/", "https://example.org/#a", "http://[::1", "http://x:0/"],
 )
 def test_a_bad_address_is_named(url: str) -> None:
     with pytest.raises(BadField, match="url"):

@@ -81,9 +81,7 @@ def watcher_environment(meaning: Meaning) -> Mapping[str, str] | None:
     return ENVIRONMENTS.get(meaning.executor.name)
 
 
-def again(
-    chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, *, started: Callable[[KernelHost], None] = lambda _: None
-) -> Examined:
+def again(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, *, started: Callable[[KernelHost], None] = lambda _: None) -> Examined:
     """Run the hung seed once more, in a child of its own with the watcher enabled, within the seed's deadline.
 
     `started` gets the child before it works, so that another thread may stop it. Never raises: what can't be found out is said.

@@ -1,8 +1,8 @@
 """What every executor that runs existing tests must do: the conformance suite of a Reporter, beside that of an Executor.
 
-    @pytest.mark.parametrize("check", checks(make, narrow="LayerNorm.*", nothing="NoSuchTest*"), ids=str)
-    def test_conformance(check):
-        check()
+@pytest.mark.parametrize("check", checks(make, narrow="LayerNorm.*", nothing="NoSuchTest*"), ids=str)
+def test_conformance(check):
+    check()
 """
 
 from __future__ import annotations

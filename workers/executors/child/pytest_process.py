@@ -14,7 +14,8 @@ from pathlib import Path
 
 import child_program
 
-TRACE_WAIT_S = 1.0
+TRACE_WAIT_S = 5.0
+TRACE_QUIET_S = 0.2  # no event tells that the stacks are written; nothing more for this long does
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)')
 _OURS = ("/_pytest/", "/pluggy/", "/pytest_session.py", "/site-packages/pytest/", "/xdist/", "/execnet/")
@@ -33,15 +34,12 @@ def run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], se
 def _place(process: subprocess.Popen[bytes], handle: int, *, traces: Path, root: Path) -> str:
     """Ask for the stacks, and name the place in that of the main thread."""
     process.send_signal(signal.SIGUSR1)
-    patience = time.monotonic() + TRACE_WAIT_S
-    text = ""
-    while time.monotonic() < patience and "most recent call first" not in text:
-        select.select([handle], [], [], 0.02)  # no event tells that the file is written
+    patience, quiet, text = time.monotonic() + TRACE_WAIT_S, 0.0, ""
+    while time.monotonic() < patience and quiet < TRACE_QUIET_S:
+        select.select([handle], [], [], 0.02)
         with contextlib.suppress(OSError):
-            text = traces.read_text("utf-8", "replace")
-    select.select([handle], [], [], 0.05)  # it may be in the middle of it
-    with contextlib.suppress(OSError):
-        text = traces.read_text("utf-8", "replace")
+            before, text = text, traces.read_text("utf-8", "replace")
+            quiet = quiet + 0.02 if "most recent call first" in text and text == before else 0.0
     main = text.rpartition("(most recent call first)")[2]  # the main thread's stack is the last one
     frames = [frame for frame in _FRAME.finditer(main) if not any(part in frame["file"] for part in _OURS)]
     inside = [frame for frame in frames if frame["file"].startswith(f"{root}/")]
