@@ -50,7 +50,7 @@ def decided(service: Service, job: Mapping[str, Any]) -> dict[str, Any]:
     while (found := service.http.get(f"/jobs/{made}").raise_for_status().json())["state"] != "finished":
         if time.monotonic() > deadline:
             raise RuntimeError(f"job {made} did not end within {PATIENCE_S:.0f} s: {found}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # what is measured is on the job, not how soon it is seen here
     stop: dict[str, Any] = found["stop"]
     return stop
 

@@ -17,6 +17,8 @@ from gonogo.problems import InfrastructureError, JobError
 API = "/api/v1"
 ENDED = {"finished", "cancelled", "failed"}
 POLL_S = 1.0
+PATIENCE_S = 60.0
+"""For so long a server that is away while something is followed is waited for."""
 
 
 class Refused(JobError):
@@ -120,7 +122,7 @@ class Client:
         found: dict[str, Any] = self.call("GET", f"/jobs/{job}")
         return found
 
-    def follow(self, job: str, *, patience_s: float = 60.0) -> Iterator[tuple[str, dict[str, Any]]]:
+    def follow(self, job: str, *, patience_s: float = PATIENCE_S) -> Iterator[tuple[str, dict[str, Any]]]:
         """A job's events (type, data) until it ended. A lost connection is taken up again where it broke off, for up to `patience_s`."""
         last: str | None = None
         lost_at: float | None = None
@@ -145,7 +147,7 @@ class Client:
         with self._http.stream("GET", f"{API}/jobs/{job}/events", headers=headers, timeout=httpx.Timeout(60.0, connect=5.0)) as answer:
             yield from parse_events(self._checked(answer).iter_lines())
 
-    def wait(self, job: str, *, patience_s: float = 60.0) -> dict[str, Any]:
+    def wait(self, job: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         """The job once it ended."""
         for _ in self.follow(job, patience_s=patience_s):
             pass

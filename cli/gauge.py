@@ -208,7 +208,7 @@ def _document(path: Path) -> Any:
 def _finish(found: Sequence[Told], *, single: bool, as_json: bool, fail_on: FailOn) -> None:
     """Print what was found, and end the command."""
     from cli import gauged as tables
-    from gonogo.gauge.report import Sharpness
+    from gonogo.flakiness.grades import Sharpness
 
     if as_json:
         told = [{"name": entry.name, **result.to_json(), "elsewhere": [each.to_json() for each in tried]} for entry, result, tried in found]

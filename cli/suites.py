@@ -14,12 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import selections, show
-from cli.client import Client
+from cli.client import PATIENCE_S, POLL_S, Client
 from gonogo.problems import InfrastructureError, JobError
 
 ENDED = {"finished", "cancelled"}
-POLL_S = 1.0
-PATIENCE_S = 60.0
 OF_THE_RUN = ("builds", "labels", "commit")
 """What a file may say beside the suite: the run's, unless flags do."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+import settings
 from gonogo.problems import FieldError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Check webhooks that this service sent.")
@@ -24,7 +25,7 @@ def verify(
     message_id: str = typer.Option(..., "--id", help="The header webhook-id."),
     timestamp: str = typer.Option(..., help="The header webhook-timestamp."),
     signature: str = typer.Option(..., help="The header webhook-signature."),
-    secret: str = typer.Option(..., envvar="GONOGO_WEBHOOK_SECRET", help="The subscription's secret, whsec_..."),
+    secret: str = typer.Option("", help="The subscription's secret, whsec_...; default GONOGO_WEBHOOK_SECRET."),
     tolerance: float = typer.Option(300.0, help="Seconds that the message may be old, or new; 0: any."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -37,6 +38,10 @@ def verify(
         data = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
     except OSError as problem:
         raise FieldError("body", str(body), f"can't be read: {problem.strerror}") from problem
+    configured = settings.load().webhook_secret
+    secret = secret or (configured.get_secret_value() if configured else "")
+    if not secret:
+        raise FieldError("secret", "", "is missing: give --secret, or set GONOGO_WEBHOOK_SECRET")
     why = None
     try:
         check(secret, message_id, timestamp, signature, data, now=time.time(), tolerance_s=tolerance or None)

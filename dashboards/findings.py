@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import proofs, urls, words
-from dashboards.lines import shape_of, tolerance_of
+from dashboards.lines import shape_of, source_url, tolerance_of
 from dashboards.proofs import Proof
 from storage import catalogue, flags
 from storage.encoding import timestamp
@@ -160,7 +160,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         owner=flag["owner"],
         reason=flag["reason"],
         jobs=flag["jobs"],
-        job_url=urls.job(flag["last_job"]),
+        job_url=source_url(kind, flag["last_job"]),
         opened_at=flag["opened_at"],
         updated_at=flag["updated_at"],
         age=words.since(flag["updated_at"], now),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from dashboards import commands, gauge_findings, urls, words
 from dashboards.gauge_findings import Findings
-from gonogo.gauge.report import Sharpness
+from gonogo.flakiness.grades import Sharpness
 from gonogo.verdicts import Verdict
 from storage import gauges as stored
 from storage.encoding import timestamp

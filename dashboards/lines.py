@@ -159,7 +159,12 @@ def flag_line(flag: FlagRecord, now: datetime) -> FlagLine:
         tolerance=tolerance_of(flag.test),
         build=flag.build,
         jobs=flag.jobs,
-        job_url=urls.gauge(flag.last_job) if flag.kind == FlagKind.blunt_test else urls.job(flag.last_job),
+        job_url=source_url(flag.kind, flag.last_job),
         updated_at=timestamp(flag.updated_at),
         age=words.ago((now - flag.updated_at).total_seconds()),
     )
+
+
+def source_url(kind: str, job: str) -> str:
+    """The page of the job or the gauge that shows a finding."""
+    return urls.gauge(job) if kind == FlagKind.blunt_test else urls.job(job)

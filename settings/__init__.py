@@ -50,6 +50,9 @@ class Settings(BaseSettings):
         None, description="the service's own address, for links and for the command line, such as `https://gonogo.example.org`"
     )
     token: SecretStr | None = Field(None, description="command line: bearer token sent to the server")
+    webhook_secret: SecretStr | None = Field(
+        None, description="command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+    )
     host: str = Field("127.0.0.1", description="address that the API binds")
     port: int = Field(8717, ge=0, le=65535, description="port that the API binds; 0 takes any free one")
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(

@@ -11,10 +11,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.builds import EMULATOR
+from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import Elsewhere, Tried, beyond, candidates
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
-from gonogo.gauge.report import Gauge, Sharpness, report
+from gonogo.gauge.report import Gauge, report
 from gonogo.tests import TestSpec
 from storage import events, flag_changes, flags, gauge_rows, gauge_work
 from storage.evidence import check_line

@@ -25,9 +25,9 @@ from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from storage import dialect
 from storage.ids import is_id
-from storage.states import JobKind
 from storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 from storage.tallies import WHOLE, Tally, tallies, total
+from storage.variants import context_name
 
 if TYPE_CHECKING:
     from gonogo.flakiness.rates import Rate
@@ -179,10 +179,6 @@ def of_tests(
     return found
 
 
-COUNTED = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
-"""Jobs that count into the sums of their test: not those that compare two builds, and not gauges."""
-
-
 def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime) -> None:
     """Count rows that were stored in this transaction, `parts` as in `seed_results`, of the arrivals `first`, `first` + 1, ...
 
@@ -263,11 +259,6 @@ def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
     table = JobTallyRow
     query = select(table.output, *Tally.of(table)).where(table.job_id == job_id, table.shadow.is_(False)).order_by(table.output)
     return {row.output: Sums(Tally.stored(row)) for row in session.execute(query)}
-
-
-def context_name(context: Any) -> str:
-    """The name of what ran before in the same process; `isolated` when nothing did."""
-    return str(context.get("name")) if isinstance(context, Mapping) else str(context)
 
 
 def _quantiles(sketch: Sketch) -> dict[str, Any]:

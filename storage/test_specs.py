@@ -16,6 +16,7 @@ from storage.ids import is_id
 from storage.paging import BadCursor, Page
 from storage.states import JobKind, JobState
 from storage.tables import JobRow, RollupRow, TestSpecRow
+from storage.variants import COUNTED
 
 METRICS = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "rms", "pcc_deficit", "row_z", "xhat_z", "scale_z")
 MEANS = ("rms", "pcc_deficit")
@@ -62,7 +63,7 @@ def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
     for each in rollups.of_test(session, key, by=("build", "build_line", "build_sequence"), numbers=False):
         counted = entry(*each.place.values())
         counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
-    finished = (JobRow.test_key == key, JobRow.state == JobState.finished, rollups.COUNTED)
+    finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
     builds = (JobRow.build, JobRow.build_line, JobRow.build_sequence)
     last = func.max(cast(JobRow.id, Text))  # ids are in the order of submission; PostgreSQL has no max(uuid) before 18
     for build, line, sequence, jobs, text in session.execute(select(*builds, func.count(), last).where(*finished).group_by(*builds)):

@@ -66,7 +66,8 @@ class JobFacts:
         return self.kernel == KERNEL
 
 
-_OF_SEEDS = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+COUNTED = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+"""Jobs that count into the sums and the statistics of their test: not those that compare two builds, and not gauges."""
 
 
 def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
@@ -79,7 +80,7 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
     query = (
         select(*(getattr(table, name) for name in _FACTS))
         .where(table.test_key == variant.test_key, table.build_line == variant.build_line)
-        .where(table.arch == variant.arch, table.board == variant.board, _OF_SEEDS)
+        .where(table.arch == variant.arch, table.board == variant.board, COUNTED)
         .where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
     )
     if build is not None:
@@ -90,7 +91,7 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
 def job_of(session: Session, job_id: str) -> JobFacts | None:
     """The facts of one job that is over; None where there is none, or where it compares two builds."""
     table = JobRow
-    query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, _OF_SEEDS)
+    query = select(*(getattr(table, name) for name in _FACTS)).where(table.id == job_id, COUNTED)
     row = session.execute(query.where(table.state.in_((JobState.finished, JobState.cancelled)))).one_or_none()
     return None if row is None else _facts(row)
 

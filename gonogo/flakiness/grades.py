@@ -43,8 +43,11 @@ class Sharpness(StrEnum):
     """Whether known-wrong kernels fail it."""
 
     sharp = "sharp"
+    """Every wrong kernel that can show failed on every seed."""
     blunt = "blunt"
+    """Some passed."""
     unmeasured = "unmeasured"
+    """None could show with these inputs, or none ran."""
 
     @property
     def sentence(self) -> str:

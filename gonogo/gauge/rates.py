@@ -13,7 +13,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Rate:
-    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of 3."""
+    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of 3.
+
+    Not the Jeffreys interval of gonogo.flakiness.rates, which is right on average over many tests: a gauge promises a bound for this one.
+    """
 
     count: int
     of: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.advice import Advice, advice
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import GATES
@@ -17,17 +17,6 @@ from gonogo.verdicts import Explanation, Verdict, within
 
 if TYPE_CHECKING:
     from gonogo.tests import TestSpec
-
-
-class Sharpness(StrEnum):
-    """Whether the test tells right kernels from wrong ones."""
-
-    sharp = "sharp"
-    """Every wrong kernel that can show failed on every seed."""
-    blunt = "blunt"
-    """Some passed."""
-    unmeasured = "unmeasured"
-    """None could show with these inputs, or none ran."""
 
 
 @dataclass(frozen=True)

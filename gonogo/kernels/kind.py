@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ class Fault:
     unsure: bool = False
 
 
-class Numerics:
+class Numerics(ABC):
     """One kind's numerics. `reference`, `expectations`, `run`, `ideal` and `faults` are a kind's own; the others may stay.
 
     Arrays are flat, as TestSpec.flat_shape_of has them: matrices (rows, features), one value a row (rows,), vectors (N,).
@@ -56,16 +57,16 @@ class Numerics:
     faults: Mapping[str, Fault] = {}
     """The emulated builds by name, `correct` among them, in the order of Kernel.builds."""
 
+    @abstractmethod
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """The float64 function of `arrays`: the quantised reference of what a device was given, the raw one of the raw inputs."""
-        raise NotImplementedError(f"{test.kernel} has no reference")
 
+    @abstractmethod
     def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
         """What is expected of every output in these rows, of a kernel of that profile (None: generic), on what the device was given.
 
         A matrix output's expectation has its rows; one with a value a row, (1, rows); a vector's, (1, N), is that of all rows.
         """
-        raise NotImplementedError(f"{test.kernel} has no budget")
 
     def views(self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice) -> tuple[Expectation, ...]:
         """The same expectation with its rows cut otherwise (a channel's elements, say) and the directions that are told there."""

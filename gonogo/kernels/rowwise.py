@@ -281,7 +281,8 @@ def emulate(test: TestSpec, rows: Rows, logic: Logic, position: int) -> tuple[Fl
 def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array]:
     """The float64 function of a build's logic."""
     stale = np.full(TILE, STALE_IDEAL if logic.stale else 0.0)
-    wide = Rows(*(None if a is None else np.asarray(a, np.float64) for a in (rows.x, rows.source, rows.gamma, rows.beta)))  # type: ignore[arg-type]
+    x, source, gamma = (np.asarray(given, np.float64) for given in (rows.x, rows.source, rows.gamma))
+    wide = Rows(x, source, gamma, None if rows.beta is None else np.asarray(rows.beta, np.float64))
     y, mean, rstd = flow(Exact(), wide, epsilon, logic, stale)
     return spoil(y, np.asarray(rows.x, np.float32), logic.plan), mean, rstd
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from gonogo.builds import EMULATOR
+from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.plan import planned
-from gonogo.gauge.report import Sharpness
 from gonogo.problems import FieldError
 from service.api import PREFIX, idempotency, submission
 from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backgrounds import TIMEOUT_S, broker, eventually, numbers, running, short, submit, until
+from backgrounds import TIMEOUT_S, broker, numbers, running, short, submit, until
 from flows import KEY, QUEUE, SimulatedWorker, row
 from running import Process, clean_environment
+from running import until as eventually
 from sqlalchemy import Engine
 
 from service import background

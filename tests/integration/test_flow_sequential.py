@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from backgrounds import broker, eventually, running, short, submit, until
+from backgrounds import broker, running, short, submit, until
 from flows import SimulatedWorker, row
+from running import until as eventually
 
 from storage import events, schema
 from storage.engine import make_engine, reading

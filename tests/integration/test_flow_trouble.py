@@ -10,8 +10,9 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from backgrounds import broker, eventually, numbers, running, short, submit, until
+from backgrounds import broker, numbers, running, short, submit, until
 from flows import SimulatedWorker, row
+from running import until as eventually
 from servers import PostgresServer, RedisServer
 from sqlalchemy import Engine, text
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from api import in_process
-from backgrounds import eventually, running, short
+from backgrounds import running, short
 from chunks import KEY, Workplace
 from pydantic import SecretStr
+from running import until as eventually
 from sqlalchemy import func, select
 
 from cli.gauge import gauged

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from api import Api, in_process
-from backgrounds import eventually, running, short
+from backgrounds import running, short
+from running import until as eventually
 from suite_runs import SUITE, finish
 
 from service.background import scheduler

@@ -70,14 +70,6 @@ def numbers(engine: Engine, job_id: str) -> list[int]:
         return [item["seed"] for item in results.stream(current, job_id)]
 
 
-def eventually(true: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Look until it is true."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def until(engine: Engine, job_id: str, true: Callable[[Job], object], timeout_s: float = 20.0) -> Job:
     """Look at the job until something is true of it."""
     deadline = time.monotonic() + timeout_s

@@ -34,7 +34,24 @@ class Got:
         return json.loads(self.body)
 
 
-class Receiver:
+class _Server:
+    """Serves in a thread until it is closed."""
+
+    def _serve(self, server: socketserver.TCPServer) -> str:
+        """Begin; host:port."""
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        self._thread.start()
+        return f"127.0.0.1:{server.server_address[1]}"
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Receiver(_Server):
     """Answers with `replies` in turn, then with 204."""
 
     def __init__(self) -> None:
@@ -58,19 +75,10 @@ class Receiver:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook?a=1"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def close(self) -> None:
-        """Nobody listens any more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.url = f"http://{self._serve(ThreadingHTTPServer(('127.0.0.1', 0), Handler))}/hook?a=1"
 
 
-class MailServer:
+class MailServer(_Server):
     """Takes e-mail over SMTP, as far as a client without extensions asks; `got` are the messages."""
 
     def __init__(self) -> None:
@@ -87,13 +95,4 @@ class MailServer:
                         server.got.append(b"".join(lines).decode())
                     self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self.url = f"smtp://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def close(self) -> None:
-        """Nobody listens any more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.url = f"smtp://{self._serve(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler))}"
