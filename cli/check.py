@@ -41,6 +41,9 @@ def check(
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
     reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
     inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
+    context: str | None = typer.Option(
+        None, help='Tests that run first in the same process, as a job has them: {"name": "suite", "before": [{"kernel": ...}]}.'
+    ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
     deadline: float | None = typer.Option(None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
     fail_on: local.FailOn = local.FAIL_ON,
@@ -54,6 +57,7 @@ def check(
     from gonogo.builds import DEFAULT_BUILDS, own_builds
     from gonogo.selections import Selection, check_executor
     from gonogo.tests import TestSpec
+    from workers.chunk import ISOLATED, parse_context
     from workers.executors import local as executors
     from workers.executors.limits import known as known_limits
 
@@ -88,8 +92,10 @@ def check(
         "tolerance": {name: value for name, value in tolerance.items() if value is not None},
     }
     data = {name: value for name, value in data.items() if value is not None}
-    test = TestSpec.parse(data, max_elements=settings.load().max_elements)
+    most = settings.load().max_elements
+    test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
+    name, before = parse_context(local.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)
     with ExitStack() as stack:
@@ -98,10 +104,12 @@ def check(
             compared = References(test, stack.enter_context(executors.runner(executor, reference_build, deadline_s=deadline)), chosen)
             compared.prepare(seed_start)
         runner = stack.enter_context(executors.runner(executor, build, deadline_s=deadline))
+        runner.precede(before, seed_start)
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
     beside = f" compared with {reference_build}" if reference_build is not None else ""
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
+    title += f" after {name}" * bool(before)
     report = local.summary(rows, diagnosis)
     limits = [limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)]
     if limits:

@@ -201,7 +201,15 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
             for each in stored_artifacts.list_(session, job_id)
         ),
         attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
-        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen, reference=found.reference),
+        check=check_line(
+            found.canonical,
+            build=found.build,
+            executor=found.executor,
+            seed=seed,
+            output=chosen,
+            reference=found.reference,
+            context=found.context,
+        ),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={

@@ -19,8 +19,9 @@ from storage.encoding import timestamp
 from storage.flags import Finding
 from storage.paging import BadCursor, Page
 from storage.quiet import Quiet
-from storage.tables import AssessmentRow
-from storage.variants import Variant, jobs_of
+from storage.states import JobState
+from storage.tables import AssessmentRow, JobRow
+from storage.variants import COUNTED, Variant, jobs_of
 
 if TYPE_CHECKING:
     from storage.assessing import Assessment
@@ -41,6 +42,20 @@ def ask(session: Session, variant: Variant, reason: str, *, now: datetime) -> bo
     if newest:
         outbox.add(session, ASSESS, f"{ASSESS}:{newest[0].id}:{reason}", {"job": newest[0].id}, now=now)
     return bool(newest)
+
+
+def catch_up(session: Session, *, now: datetime) -> int:
+    """Ask for the variants that have jobs and no assessment, as after an upgrade from a version that assessed none; how many."""
+    columns = [getattr(JobRow, name) for name in _KEY]
+    over = COUNTED & JobRow.state.in_((JobState.finished, JobState.cancelled)) & (JobRow.done > 0)
+    assessed = select(AssessmentRow.test_key).where(*(getattr(AssessmentRow, each.key) == each for each in columns))
+    never = session.execute(select(*columns).where(over, ~assessed.exists()).distinct()).all()
+    newest = [job.id for key in never for job in jobs_of(session, Variant(*key), limit=1)]
+    letters = {f"{ASSESS}:{job}": job for job in newest}
+    missing = letters.keys() - outbox.known(session, list(letters))  # those of jobs that have just been closed are on their way
+    for dedupe in sorted(missing):
+        outbox.add(session, ASSESS, dedupe, {"job": letters[dedupe]}, now=now)
+    return len(missing)
 
 
 def conclude(

@@ -128,7 +128,9 @@ def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, se
         proof |= {"seed": row.seed, "repeat": row.repeat, "output": row.output, "profile": row.profile, "policy": row.policy}
         proof["statistics"] = {name: getattr(row, name) for name in SHOWN}
         proof["needed_atol"] = (row.statistics or {}).get("needed_atol")
-        proof["check"] = check_line(canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output)
+        proof["check"] = check_line(
+            canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output, context=job.context
+        )
         proof["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
     return Finding.of(job, kind, proof)
 
@@ -141,7 +143,7 @@ def _tolerance(canonical: Mapping[str, Any], row: SeedResultRow | None) -> dict[
 
 def check_line(
     canonical: Mapping[str, Any], *, build: str, executor: str, seed: int, output: str, reference: str | None = None, seeds: int = 1,
-    repeats: int = 1,
+    repeats: int = 1, context: Any = None,
 ) -> str:
     """The shell command that runs `seeds` seeds of a test from `seed` on, one by default, again on the reader's own machine.
 
@@ -163,6 +165,8 @@ def check_line(
     for name in ("parameters", "inputs", "numerics"):
         if canonical.get(name):
             words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
+    if isinstance(context, Mapping):  # otherwise isolated, which is how the command runs a test
+        words += ["--context", json.dumps(context, separators=(",", ":"))]
     return shlex.join(words)
 
 

@@ -22,6 +22,7 @@ from storage.flags import Finding
 from storage.samples import Run
 from storage.states import FlagKind
 from storage.tables import JobRow, SeedResultRow, TestSpecRow
+from storage.variants import ISOLATED
 
 EXAMPLES = 8
 """Runs shown as examples, each with its job, device, digest and verdict."""
@@ -118,6 +119,8 @@ def _factor(
     named = {each.get("seed") for each in factor.examples}
     speaking = [run for run in found.runs if run.seed in named and run.digest is not None] or list(mine)
     figures = {**factor.to_json(), "contexts": [row.to_json() for row in found.attribution.contexts]}
+    if kind is FlagKind.context_dependent:  # the line to run it again shows it in a context, not alone
+        speaking.sort(key=lambda run: run.job.context == ISOLATED)
     if kind is FlagKind.device_dependent:
         figures["devices"] = [row.to_json() for row in found.attribution.devices]
     repeats = 1 if kind is FlagKind.device_dependent else REPEATS
@@ -175,7 +178,8 @@ def _finding(
         "examples": [_example(run) for run in shown[:EXAMPLES]],
         "rerun": _rerun(speaking, shown, repeats, before, found.runs if kind is FlagKind.context_dependent else speaking),
         "check": check_line(
-            canonical, build=job.build, executor=job.executor, seed=first, output=output, seeds=count, repeats=repeats
+            canonical, build=job.build, executor=job.executor, seed=first, output=output, seeds=count, repeats=repeats,
+            context=head.job.context_asked,
         ),
         "check_leaves_out": [name for name in ("memory", "program") if name in canonical],
         "left_out": {name: dict(each) for name, each in found.left_out.items()},

@@ -44,6 +44,11 @@ def due(
     return [Letter(row.id, row.topic, row.payload, row.tries) for row in session.scalars(query)]
 
 
+def known(session: Session, dedupes: Sequence[str]) -> set[str]:
+    """Which of these were ever added, and not yet cleared away."""
+    return set(session.scalars(select(OutboxRow.dedupe).where(OutboxRow.dedupe.in_(dedupes))))
+
+
 def claim(session: Session, letter_id: str) -> bool:
     """Lock a letter until the transaction ends; False when it is ticked off already (another process was faster) or gone."""
     row = session.get(OutboxRow, letter_id, with_for_update=True, populate_existing=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, case, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
@@ -185,7 +185,10 @@ def _runs(session: Session, jobs: Mapping[str, JobFacts], whole: Sequence[str], 
         parts.append(and_(table.job_id == last[0], table.arrival > last[1]))
     if not parts:
         return
-    query = select(*(getattr(table, name) for name in _COLUMNS)).where(or_(*parts))
+    # the comparison names an infinite statistic itself; only of a row without the number is its JSON read
+    named = table.statistics["nonfinite_statistics"]["tolerance_ratio"].as_string()
+    infinite = case((table.tolerance_ratio.is_(None), named), else_=None).label("infinite")
+    query = select(*(getattr(table, name) for name in _COLUMNS), infinite).where(or_(*parts))
     rows = session.execute(query.order_by(table.job_id, table.seed, table.repeat, table.output))
     for (job_id, seed, repeat), group in groupby(rows, key=lambda row: (row.job_id, row.seed, row.repeat)):
         members = list(group)
@@ -206,7 +209,7 @@ def _runs(session: Session, jobs: Mapping[str, JobFacts], whole: Sequence[str], 
 
 
 def _largest(rows: Sequence[Any]) -> float | None:
-    kinds = {(row.nonfinite or {}).get("tolerance_ratio") for row in rows}
+    kinds = {row.infinite or (row.nonfinite or {}).get("tolerance_ratio") for row in rows}
     if "nan" in kinds:
         return None
     if kinds - {None}:

@@ -190,6 +190,6 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
         "tolerance": dict(canonical.get("tolerance", {})),
         "policy": VERDICTS.version,
         "diagnosis": (job.diagnosis or {}).get("words"),
-        "check": check_line(canonical, build=job.build, executor=job.executor, seed=seed, output=output),
+        "check": check_line(canonical, build=job.build, executor=job.executor, seed=seed, output=output, context=job.context),
     }
     return Finding.of(job, kind, proof)

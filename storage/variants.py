@@ -52,6 +52,9 @@ class JobFacts:
     sequence: int
     executor: str
     context: str
+    """The name of what ran before."""
+    context_asked: Any
+    """As the job has it: "isolated", or {"name", "before": [tests]}."""
     verdict: str | None
     done: int
     counts: Mapping[str, int]
@@ -119,6 +122,7 @@ def _facts(row: Any) -> JobFacts:
         sequence=row.build_sequence,
         executor=row.executor,
         context=context_name(row.context),
+        context_asked=row.context,
         verdict=row.verdict,
         done=row.done,
         counts=row.counts,

@@ -57,7 +57,7 @@ class Chunk:
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
         target = fields.mapping(body.get("target"), "target")
-        context, before = _context(body.get("context", ISOLATED), max_elements)
+        context, before = parse_context(body.get("context", ISOLATED), max_elements)
         outputs = body.get("outputs")
         executor = _text(target, "executor")
         test = parse_subject(body.get("test"), max_elements=max_elements)
@@ -103,7 +103,8 @@ def _work(value: object) -> tuple[Work, ...]:
     return tuple(work)
 
 
-def _context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
+def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
+    """A context's name and the tests that run first, of "isolated" or {"name", "before": [tests]}. Raises FieldError."""
     if value == ISOLATED:
         return ISOLATED, ()
     given = fields.mapping(value, "context")

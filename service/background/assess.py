@@ -38,6 +38,7 @@ class Assessor:
         self.missed = missed
         self._suspicions: dict[str, Suspicion] = {}
         self._looked = -SUSPICIONS_S
+        self._caught_up = False
 
     def run_once(self) -> int:
         """One pass; the number of letters delivered. Raises core.AWAY errors."""
@@ -45,6 +46,10 @@ class Assessor:
         if core.reading(partial(flag_changes.expired, now=now)):
             number = core.session(partial(flag_changes.expire, now=now))
             log.info("acknowledgements expired", flags=number)
+        if not self._caught_up:
+            if number := core.session(partial(assessments.catch_up, now=now)):
+                log.info("tests that were never assessed", variants=number)
+            self._caught_up = True
         began = time.monotonic()
         done = 0
         for letter in core.reading(lambda session: outbox.due(session, topics=(ASSESS,))):

@@ -5,10 +5,14 @@ The report that this retells ran one test alone, with its neighbours and with a 
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
 from typing import Any
 
 from api import in_process
 from emulated import core_of, work_off
+from running import clean_environment, gonogo
 
 # Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the tolerance on some seeds only; behind a
 # forward kernel, whose outputs are larger, on all.
@@ -58,7 +62,7 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         # that was the background's assessment; the same is computed where it has seen nothing
         assert found["assessed"]["source"] == "stored"
         (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
-        assert "gonogo check" in str(flag["evidence"])
+        _its_line_shows_it_again(flag["evidence"], rows)
         graded = api.get(f"/tests/{key}")["variants"][0]
         assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == ("stale-register", "flaky", True)
         later = api.submit(test=TEST, build="stale-register", seeds=[99])
@@ -69,3 +73,23 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         assert api.client.get(f"/tests/{key}.json").json()["cause"] == "what ran before"
         assert later not in str(found)
         core.close()
+
+
+def _its_line_shows_it_again(evidence: dict[str, Any], rows: dict[str, Any]) -> None:
+    """The command of the flag gives the outputs of the context, and without the context those of isolation."""
+    shell = shlex.split(evidence["check"])
+    place = shell.index("--context")
+    name = json.loads(shell[place + 1])["name"]
+    assert name in rows
+    assert name != "isolated"
+    known = {(each["context"], each["seed"]): each["digests"]["dx"] for each in evidence["examples"]}
+    seed = evidence["seed"]
+    assert _digest(shell) == known[name, seed]
+    assert _digest(shell[:place] + shell[place + 2 :]) == known["isolated", seed]
+
+
+def _digest(shell: list[str]) -> str:
+    done = subprocess.run([*gonogo(*shell[1:]), "--json"], capture_output=True, text=True, check=False, env=clean_environment(), timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    digest: str = json.loads(done.stdout)["seeds"][0]["outputs"]["dx"]["digest"]
+    return digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,14 +12,14 @@ from typing import Any
 import pytest
 import seeded
 from histories import World, row, spec_of, variant, world
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from gonogo.flakiness.rates import rate
 from service.background.assess import Assessor
 from storage import assessing, assessments, flags, ids, jobs, outbox, samples
 from storage import engine as engines
 from storage.closing import ASSESS
-from storage.tables import JobRow, SeedResultRow
+from storage.tables import JobRow, OutboxRow, SeedResultRow
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +169,31 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(s
     for number in range(2):
         shared.job([iteration(each, "passed") for each in range(40)], test=test, build=f"later{number}", sequence=5 + number)
     assert shared.flags(test)["flaky"]["state"] == "resolved"
+
+
+def test_jobs_of_a_version_that_assessed_nothing_are_assessed_once(database_url: str) -> None:
+    with world(database_url) as here:
+        older = here.job([row(seed) for seed in range(4)], assess=False)
+        newer = here.job([row(seed) for seed in range(4)], assess=False)
+        with engines.session(here.engine) as session:
+            session.execute(delete(OutboxRow))
+        upgraded = Assessor(here.core)
+        assert upgraded.run_once() == 1
+        assert (stored(here)["job"], stored(here)["runs"]) == (newer.id, 8)
+        assert older.id != newer.id
+        assert Assessor(here.core).run_once() == 0
+
+
+def test_an_infinite_error_is_beyond_every_tail_and_no_missing_number(shared: World) -> None:
+    wild = row(0, wrong=True)
+    for output in wild["outputs"].values():  # as the comparison tells of an output of Inf
+        output.update(tolerance_ratio=None, nonfinite_statistics={"tolerance_ratio": "inf"})
+    test = spec_of(0.41)
+    shared.job([wild, *(row(seed) for seed in range(1, 24))], test=test)
+    with engines.reading(shared.engine) as session:
+        found = samples.ratios(samples.read(session, variant(test)))
+    assert sum(ratio == math.inf for ratio in found) == 1
+    assert None not in found
 
 
 def strange(number: int) -> list[dict[str, Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
+from gonogo.inputs import generate, quantise
 from gonogo.problems import FieldError, GonogoError
 from gonogo.tests import TestSpec
 from workers.executors import registry
@@ -36,6 +38,8 @@ class LocalRunner(LocalChild):
         self._slot: Slot | None = None
         self._slot_test: TestSpec | None = None
         self._inside: Any = None
+        self._before: tuple[TestSpec, ...] = ()
+        self._before_seed = 0
         if isolated:
             self._open()
         else:
@@ -63,11 +67,22 @@ class LocalRunner(LocalChild):
         """How many kernels this child has run so far."""
         return self._position
 
+    def precede(self, before: Sequence[TestSpec], seed: int) -> None:
+        """Let these tests, a job's context, run first on this seed in every fresh process, as a worker does."""
+        self._before, self._before_seed = tuple(before), seed
+
     def run(self, test: TestSpec, given: Mapping[str, NDArray[Any]], *, seed: int = 0) -> dict[str, FloatArray]:
         """The outputs for one seed's quantised inputs (rows flat or shaped). Raises KernelError, KernelHang or KernelCrash.
 
         After a hang or a crash the next run gets a fresh child.
         """
+        if not self._position:
+            for each in self._before:
+                with contextlib.suppress(KernelError):  # that it fails is part of the context; that it kills the child is not
+                    self._run(each, quantise(each, generate(each, self._before_seed)), self._before_seed)
+        return self._run(test, given, seed)
+
+    def _run(self, test: TestSpec, given: Mapping[str, NDArray[Any]], seed: int) -> dict[str, FloatArray]:
         inputs = shaped_inputs(test, given)
         expected = output_shapes(test, self.produced)
         if self._inside is not None:
