@@ -108,6 +108,10 @@ class Settings(BaseSettings):
         None, description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`"
     )
     mail_from: str | None = Field(None, description="sender of e-mail messages")
+    github_token: SecretStr | None = Field(None, description="token that sets commit statuses and writes comments on GitHub")
+    github_app_id: str | None = Field(None, description="GitHub App in whose name it is done where it is installed, with check runs")
+    github_app_key: SecretStr | None = Field(None, description="the App's private key: PEM text, or the path of a file with it")
+    github_url: str = Field("https://api.github.com", description="GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
     @field_validator("hosts", "proxies", "webhook_private", mode="before")
@@ -140,6 +144,14 @@ class Settings(BaseSettings):
         if parts.scheme not in {"smtp", "smtp+starttls", "smtps"} or not parts.hostname:
             raise ValueError("must be an smtp://, smtp+starttls:// or smtps:// URL with a host")
         return value
+
+    @field_validator("github_url")
+    @classmethod
+    def _github(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http:// or https:// URL with a host")
+        return value.rstrip("/")
 
     @field_validator("secret_key", "worker_key")
     @classmethod
