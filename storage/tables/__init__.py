@@ -9,6 +9,7 @@ from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, Golden
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
+from storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
 from storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
@@ -23,6 +24,8 @@ __all__ = [
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
+    "CiRuleRow",
+    "CiSubjectRow",
     "DayRollupRow",
     "DeliveryRow",
     "DeliveryTryRow",
@@ -36,6 +39,7 @@ __all__ = [
     "GaugeRow",
     "GoldenRow",
     "IdempotencyRow",
+    "InboundRow",
     "JobLabelRow",
     "JobRow",
     "JobTallyRow",
