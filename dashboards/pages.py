@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, test_pages, urls, views, words
+from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, test_pages, urls, views, webhook_pages, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -39,6 +39,9 @@ class Context(Protocol):
 
     def csrf(self, request: Request) -> str:
         """The CSRF token of the reader's session; "" where none is needed."""
+
+    def may(self, request: Request, scope: str) -> bool:
+        """Whether the reader has a scope beyond `read`, which every page needs."""
 
 
 @lru_cache(maxsize=1)
@@ -174,6 +177,9 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )
     test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
+
+    answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))
+    webhook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

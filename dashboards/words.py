@@ -10,7 +10,7 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
+from storage.states import DeliveryState, DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
 from storage.variants import Variant
 
 
@@ -170,6 +170,23 @@ CHANGE_VERDICTS: dict[str, str] = {
     Change.unknown: Verdict.no_information,
 }
 """The verdict whose shape and colour takes what became of a kernel."""
+
+
+DELIVERIES: dict[str, str] = {
+    DeliveryState.waiting: "waits",
+    DeliveryState.delivered: "delivered",
+    DeliveryState.failed: "given up",
+    DeliveryState.cancelled: "cancelled",
+}
+"""What became of a message to a subscription."""
+
+DELIVERY_VERDICTS: dict[str, str] = {
+    DeliveryState.waiting: Verdict.no_information,
+    DeliveryState.delivered: Verdict.pass_,
+    DeliveryState.failed: Verdict.fail,
+    DeliveryState.cancelled: Verdict.unjudged,
+}
+"""The verdict whose shape and colour it takes."""
 
 
 def variant(line: str, arch: str, board: str) -> str:
