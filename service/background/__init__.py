@@ -13,6 +13,7 @@ from service.background.consumer import Consumer, recover
 from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
+from service.github import answering
 from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
@@ -70,6 +71,9 @@ def _work(core: Core) -> None:
     else:
         cleaner = outbound.Cleaner(core)
         roles.append(Role(core, "webhooks", lambda: (sender.run_once(), cleaner.run_once()), lambda: _pause(core), _nothing))
+    answerer = _answerer(core)
+    if answerer is not None:
+        roles.append(Role(core, "github", answerer.run_once, lambda: _pause(core), answerer.lost))
     consumer = Consumer(core)
     for thread in (consumer, *roles):
         thread.start()
@@ -82,6 +86,14 @@ def _work(core: Core) -> None:
         core.session(lambda session: leases.release(session, core.holder))
     except AWAY as problem:
         log.warning("leases not given back; they end by themselves", error=str(problem))
+
+
+def _answerer(core: Core) -> answering.Answerer | None:
+    try:
+        return answering.make(core)
+    except ValueError as problem:  # everything else must go on; what is not told now is told once the setting is right
+        log.error("GitHub is not told anything", error=str(problem))
+        return None
 
 
 def _catch_up(core: Core) -> None:

@@ -75,6 +75,11 @@ class GitHub:
         """Change it; annotations are appended to those that it has. Raises GitHubError."""
         self._send("PATCH", f"/repos/{_repository(repository)}/check-runs/{number}", repository, fields)
 
+    def annotations_of(self, repository: str, number: int) -> int:
+        """How many annotations a check run has. Raises GitHubError."""
+        found = _json(self._ask("GET", f"{self._url}/repos/{_repository(repository)}/check-runs/{number}", repository))
+        return int((found.get("output") or {}).get("annotations_count") or 0)
+
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
         """The first comment of a pull request whose text begins so. Raises GitHubError."""
         for page in self._pages(f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}", repository):
