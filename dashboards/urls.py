@@ -14,6 +14,8 @@ FLAGS = "/flags"
 DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
+COMPARE = "/compare"
+COMPARE_API = f"{API}/compare"
 LOGIN = "/login"
 LOGOUT = "/logout"
 DOCS = "/docs"
@@ -107,6 +109,11 @@ def run(run_id: str, *, twin: bool = False) -> str:
 def cancel_run(run_id: str) -> str:
     """POST: cancels every job of a run."""
     return f"{API}/runs/{_part(run_id)}:cancel"
+
+
+def compare(base: str | None = None, head: str | None = None, *, limit: str | None = None, twin: bool = False) -> str:
+    """A build or a run against another, test by test."""
+    return (f"{COMPARE}.json" if twin else COMPARE) + _query({"base": base, "head": head, "limit": limit})
 
 
 def schedules(*, cursor: str | None = None, twin: bool = False) -> str:

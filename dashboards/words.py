@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
@@ -187,6 +188,25 @@ DELIVERY_VERDICTS: dict[str, str] = {
     DeliveryState.cancelled: Verdict.unjudged,
 }
 """The verdict whose shape and colour it takes."""
+
+CLASS_VERDICTS: dict[str, str] = {
+    Class.new_failure: Verdict.fail,
+    Class.new_hollow_pass: Verdict.pass_by_tolerance,
+    Class.unknown: Verdict.no_information,
+    Class.infrastructure: Verdict.error,
+    Class.pending: Verdict.no_information,
+    Class.red_but_right: Verdict.fail_by_tolerance,
+    Class.broken_on_base: Verdict.unjudged,
+    Class.known_flaky: Verdict.suspect,
+    Class.known_hollow: Verdict.unjudged,
+    Class.suppressed: Verdict.unjudged,
+    Class.undecided: Verdict.suspect,
+    Class.not_run: Verdict.absent,
+    Class.fixed: Verdict.pass_,
+    Class.no_longer_hollow: Verdict.pass_,
+    Class.passed: Verdict.pass_,
+}
+"""The verdict whose shape and colour takes what a commit did to a test: loud is what is new."""
 
 
 def variant(line: str, arch: str, board: str) -> str:

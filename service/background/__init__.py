@@ -82,6 +82,8 @@ def _work(core: Core) -> None:
     consumer.shut_down(STOP_S)
     for role in roles:
         role.join(STOP_S)
+    if answerer is not None:
+        answerer.join(STOP_S / 5)
     try:
         core.session(lambda session: leases.release(session, core.holder))
     except AWAY as problem:

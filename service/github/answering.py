@@ -142,10 +142,10 @@ class Answerer:
         if number is None:
             number = self._github.make_check(subject.repository, {**_begun(fields), "head_sha": subject.head_sha})
             self._took(answer, "check", "begun", check_id=number)
+        elif not found.over:
+            self._github.change_check(subject.repository, number, fields)
         if found.over:
             self._annotate(subject, number, fields, found.annotations)
-        else:
-            self._github.change_check(subject.repository, number, fields)
         self._took(answer, "check", digest, check_id=number)
 
     def _check_of(self, subject: CiSubject, name: str, answer: Answer) -> int | None:

@@ -66,7 +66,7 @@ class Report:
 
     @property
     def context(self) -> str:
-        """The status' name: rule, suite and kind of event, so that a push and a pull request of the same commit don't overwrite each other."""
+        """The status' name, with the kind of event: a push and a pull request of one commit don't overwrite each other."""
         return shortened(f"gonogo/{_name(self.subject)} ({self.subject.event})", 255)
 
     def status(self) -> dict[str, Any]:
