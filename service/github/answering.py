@@ -66,6 +66,11 @@ class Answerer:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
+    def close(self, timeout_s: float) -> None:
+        """Wait for what is under way, and give back the connections."""
+        self.join(timeout_s)
+        self._github.close()
+
     def _work(self, due: list[str]) -> None:
         try:
             for subject_id in due:
