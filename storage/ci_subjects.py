@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -13,7 +12,8 @@ from sqlalchemy.orm import Session
 from storage.encoding import timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
-from storage.tables import CiSubjectRow
+from storage.states import RunState
+from storage.tables import CiSubjectRow, RunRow
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class CiSubject:
     event: str
     rule: str
     suite: str | None
+    suite_key: str | None
+    """Hash of the suite's content."""
     repository: str
     """"owner/name"; of a pull request the repository that it is made to, where statuses and comments go."""
     installation: int | None
@@ -54,9 +56,15 @@ class CiSubject:
 
 
 def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CiSubject:
-    """Store a subject: CiSubject's fields without id and created_at."""
-    row = CiSubjectRow(id=new_id(), created_at=now or utcnow(), **{**values, "gauges": list(values.get("gauges", ()))})
-    session.add(row)
+    """Store a subject: CiSubject's fields without id and created_at. What an earlier try of its delivery could not start is replaced."""
+    values = {**values, "gauges": list(values.get("gauges", ()))}
+    query = select(CiSubjectRow).where(CiSubjectRow.delivery_id == values["delivery_id"], CiSubjectRow.rule == values["rule"])
+    row = session.scalars(query.where(CiSubjectRow.suite.is_not_distinct_from(values["suite"]))).first()
+    if row is None:
+        row = CiSubjectRow(id=new_id(), created_at=now or utcnow(), **values)
+        session.add(row)
+    for name, value in values.items():
+        setattr(row, name, value)
     session.flush()
     return _subject(row)
 
@@ -128,16 +136,36 @@ def list_(
     return Page.cut([_subject(row) for row in session.scalars(query)], limit, lambda item: item.id)
 
 
-def recent(session: Session, repository: str, shas: Sequence[str], rule: str, suite: str) -> list[CiSubject]:
-    """Subjects of a rule's suite about any of these commits, as head or as base, newest first."""
+def started(session: Session, repository: str, sha: str, *, rule: str, suite_key: str, build: str) -> str | None:
+    """The newest run of a rule's suite on a commit's build, whatever delivery it was started for; None when there is none.
+
+    One that was cancelled is none: it says nothing of its commit.
+    """
+    mine = (CiSubjectRow.repository == repository, CiSubjectRow.rule == rule, CiSubjectRow.suite_key == suite_key)
+    ways = (
+        (CiSubjectRow.run_id, CiSubjectRow.head_sha, CiSubjectRow.head_build),
+        (CiSubjectRow.base_run_id, CiSubjectRow.base_sha, CiSubjectRow.base_build),
+    )
+    found: list[str] = []
+    for run, commit, named in ways:
+        query = select(run).join(RunRow, RunRow.id == run).where(*mine, commit == sha, named == build)
+        cancelled = (RunState.cancelling.value, RunState.cancelled.value)
+        newest = session.scalar(query.where(RunRow.state.not_in(cancelled)).order_by(run.desc()).limit(1))
+        if newest is not None:
+            found.append(newest)
+    return max(found, default=None)
+
+
+def newest_head(session: Session, repository: str, pull_request: int, rule: str) -> CiSubject | None:
+    """What a rule started last for a pull request, by the sender's clock."""
     query = (
         select(CiSubjectRow)
-        .where(CiSubjectRow.repository == repository, CiSubjectRow.rule == rule, CiSubjectRow.suite == suite)
-        .where(or_(CiSubjectRow.head_sha.in_(shas), CiSubjectRow.base_sha.in_(shas)))
-        .order_by(CiSubjectRow.id.desc())
-        .limit(100)
+        .where(CiSubjectRow.repository == repository, CiSubjectRow.pull_request == pull_request, CiSubjectRow.rule == rule)
+        .order_by(CiSubjectRow.occurred_at.desc(), CiSubjectRow.id.desc())
+        .limit(1)
     )
-    return [_subject(row) for row in session.scalars(query)]
+    row = session.scalars(query).first()
+    return None if row is None else _subject(row)
 
 
 def _subject(row: CiSubjectRow) -> CiSubject:

@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("event", sa.Text(), nullable=False),
         sa.Column("rule", sa.Text(), nullable=False),
         sa.Column("suite", sa.Text(), nullable=True),
+        sa.Column("suite_key", sa.Text(), nullable=True),
         sa.Column("repository", sa.Text(), nullable=False),
         sa.Column("installation", sa.BigInteger(), nullable=True),
         sa.Column("branch", sa.Text(), nullable=True),

@@ -14,6 +14,7 @@ from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
 from service.github import answering
+from service.hooks import working
 from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
@@ -56,6 +57,7 @@ def _ready(core: Core) -> bool:
 def _work(core: Core) -> None:
     recover(core)
     reaper = Reaper(core)
+    hooks = working.Worker(core)
     roles = [
         Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
@@ -63,6 +65,7 @@ def _work(core: Core) -> None:
         Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
         Role(core, "scheduler", lambda: scheduler.run_once(core), lambda: _pause(core), _nothing),
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
+        Role(core, "hooks", hooks.run_once, lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
     ]
     sender = outbound.make(core)

@@ -63,6 +63,7 @@ class CiSubjectRow(Base):
     event: Mapped[str]
     rule: Mapped[str]
     suite: Mapped[str | None]  # null: the gauges of the rule
+    suite_key: Mapped[str | None]  # hash of the suite's content: runs of the same suite on the same commit need not be repeated
     repository: Mapped[str]  # owner/name; of a pull request the one that it is made to
     installation: Mapped[int | None] = mapped_column(BigInteger)  # of the GitHub App that was told
     branch: Mapped[str | None]  # that was pushed to, or that a pull request is made to
