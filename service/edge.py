@@ -39,8 +39,12 @@ SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+MOST_HOOK_BYTES = 25 * 2**20
+"""GitHub sends no larger payload."""
 HEALTH = frozenset({"/healthz", "/readyz"})
-PUBLIC = HEALTH | {"/login"}
+SIGNED: dict[str, int | None] = {"/api/v1/hooks/github": MOST_HOOK_BYTES, "/api/v1/hooks/ci": None}
+"""Addresses that verify a signature of their own -> their largest body (None: GONOGO_MAX_BODY_BYTES)."""
+PUBLIC = HEALTH | SIGNED.keys() | {"/login"}
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
 TOKEN_FAILURES = RateLimitItemPerMinute(30)
@@ -162,8 +166,9 @@ class Edge:
         if b"%00" in scope.get("raw_path", b"") or b"%00" in scope.get("query_string", b""):
             raise Problem(400, "An address can't hold the character NUL.")
         length = visit.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self.context.settings.max_body_bytes:
-            raise problems.too_large(self.context.settings.max_body_bytes, int(length))
+        most = SIGNED.get(visit.path) or self.context.settings.max_body_bytes
+        if length.isdigit() and int(length) > most:
+            raise problems.too_large(most, int(length))
         bearer = visit.headers.get("authorization")
         if visit.method not in SAFE_METHODS and bearer is None:
             self._check_origin(visit)

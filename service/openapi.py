@@ -15,7 +15,7 @@ DESCRIPTION = (
     "A go/no-go gauge for numerical kernel tests: it runs them, stores the numbers of "
     "every seed, and says whether a green test means anything."
 )
-PUBLIC = frozenset({"/healthz", "/readyz"})
+PUBLIC = frozenset({"/healthz", "/readyz", "/api/v1/hooks/github", "/api/v1/hooks/ci"})
 ERROR = {
     "type": "object",
     "required": ["field", "value", "limit", "message"],

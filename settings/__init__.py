@@ -6,6 +6,7 @@ compares the two: a setting without a documented meaning fails it.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from functools import lru_cache
 from ipaddress import ip_network
 from typing import Annotated, Literal
@@ -111,6 +112,16 @@ class Settings(BaseSettings):
         None, description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`"
     )
     mail_from: str | None = Field(None, description="sender of e-mail messages")
+    github_token: SecretStr | None = Field(None, description="token that sets commit statuses and writes comments on GitHub")
+    github_app_id: str | None = Field(None, description="GitHub App in whose name it is done where it is installed, with check runs")
+    github_app_key: SecretStr | None = Field(None, description="the App's private key: PEM text, or the path of a file with it")
+    github_url: str = Field("https://api.github.com", description="GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`")
+    github_webhook_secret: SecretStr | None = Field(
+        None, description="secret of GitHub's webhooks; several, comma-separated, while one replaces the other; without one none is taken"
+    )
+    ci_webhook_secret: SecretStr | None = Field(
+        None, description="`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, comma-separated"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
     @field_validator("hosts", "proxies", "webhook_private", mode="before")
@@ -142,6 +153,33 @@ class Settings(BaseSettings):
         parts = urlsplit("smtp://x" if value is None else value.get_secret_value())
         if parts.scheme not in {"smtp", "smtp+starttls", "smtps"} or not parts.hostname:
             raise ValueError("must be an smtp://, smtp+starttls:// or smtps:// URL with a host")
+        return value
+
+    @field_validator("github_url")
+    @classmethod
+    def _github(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http:// or https:// URL with a host")
+        return value.rstrip("/")
+
+    @field_validator("github_webhook_secret")
+    @classmethod
+    def _guessed_by_nobody(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and any(len(part.strip()) < 16 for part in value.get_secret_value().split(",")):
+            raise ValueError("each secret must have at least 16 characters")
+        return value
+
+    @field_validator("ci_webhook_secret")
+    @classmethod
+    def _standard(cls, value: SecretStr | None) -> SecretStr | None:
+        for part in () if value is None else value.get_secret_value().split(","):
+            try:
+                size = len(b64decode(part.strip().removeprefix("whsec_"), validate=True))
+            except ValueError:
+                size = 0
+            if not 24 <= size <= 64:
+                raise ValueError("each secret must be whsec_ and base64 of 24 to 64 bytes")
         return value
 
     @field_validator("secret_key", "worker_key")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from storage.encoding import timestamp, utcnow
 from storage.paging import Page
 from storage.tables import BuildRow
+
+LEAST_DIGITS = 7
+"""Of a commit, to tell it from others."""
 
 
 class BuildExists(ValueError):
@@ -59,6 +62,20 @@ def list_(
     if cursor is not None:
         query = query.where(BuildRow.name > cursor)
     return Page.cut([_build(row) for row in session.scalars(query)], limit, lambda item: str(item["name"]))
+
+
+def of_commit(session: Session, sha: str) -> str | None:
+    """The name of the build that was registered for a commit (in full, or by its first digits); of several the newest."""
+    named = or_(
+        BuildRow.commit == sha,
+        and_(func.length(BuildRow.commit) >= LEAST_DIGITS, func.substr(literal(sha), 1, func.length(BuildRow.commit)) == BuildRow.commit),
+    )
+    return session.scalar(select(BuildRow.name).where(named).order_by(BuildRow.created_at.desc(), BuildRow.name).limit(1))
+
+
+def next_sequence(session: Session, line: str) -> int:
+    """A place after every registered build of a line."""
+    return 1 + (session.scalar(select(func.max(BuildRow.sequence)).where(BuildRow.line == line)) or 0)
 
 
 def _build(row: BuildRow) -> dict[str, Any]:

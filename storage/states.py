@@ -143,3 +143,29 @@ class DeliveryState(StrEnum):
     delivered = "delivered"  # the receiver took it
     failed = "failed"  # the last try failed; it can be replayed
     cancelled = "cancelled"  # its subscription was disabled first
+
+
+class HookSource(StrEnum):
+    """Who sent a delivery."""
+
+    github = "github"  # POST /hooks/github, or fetched by `gonogo hooks catch-up`
+    ci = "ci"  # POST /hooks/ci, signed as Standard Webhooks says
+
+
+class InboundState(StrEnum):
+    """What became of a delivery that came in; all but the first are final."""
+
+    waiting = "waiting"  # stored as it came; the background works it off
+    started = "started"  # at least one rule started something
+    ignored = "ignored"  # nothing is to be done about it; the reason says why
+    failed = "failed"  # rules fitted, and none could start anything; or it can't be understood
+
+
+class AnswerState(StrEnum):
+    """How far GitHub was told of a subject; the last three are final."""
+
+    waiting = "waiting"  # nothing was told yet
+    pending = "pending"  # GitHub knows that it runs
+    told = "told"  # GitHub knows what came of it
+    failed = "failed"  # GitHub could not be told, or would not listen; it can be tried again
+    superseded = "superseded"  # the same was asked for again: the newer answer counts

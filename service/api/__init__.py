@@ -15,14 +15,17 @@ def routers() -> list[APIRouter]:
         audit,
         builds,
         changes,
+        compare,
         devices,
         diagnosis,
         events,
         flags,
         gauges,
+        hooks,
         jobs,
         rejudgements,
         results,
+        rules,
         runs,
         schedules,
         subjects,
@@ -34,6 +37,6 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
-    of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
-    of_places = (builds, devices, workers, tokens, webhooks, audit)
+    of_tests = (tests, attribution, changes, compare, subjects, gauges, flags, suites, runs, schedules, rejudgements)
+    of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

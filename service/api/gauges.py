@@ -111,13 +111,10 @@ class GaugePage(BaseModel):
 @router.post("/gauges", status_code=202, responses={202: {"model": GaugeAccepted}}, response_class=Response, summary="Measure a test")
 def submit(context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency.Key = None) -> Response:
     """Runs the emulator's right and known-wrong kernels, and builds of yours, on the test's seeds: false alarms, misses, window, advice."""
-    checked = _check(body, context.settings)
+    check(body, context.settings)
 
     def make(session: Session) -> idempotency.Made:
-        for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
-            for place, name in enumerate(names):
-                submission.build_of(session, name, body.target.executor, context.settings, f"{field}.{place}")
-        gauge = stored.create(session, checked(who.name))
+        gauge = stored.create(session, order(session, body, context.settings, who.name))
         audit.record(session, actor=who.actor, action="gauge.created", subject=gauge["id"], detail={"test": gauge["test_key"]})
         return _accepted(gauge)
 
@@ -174,7 +171,16 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
     return answer(body, status, headers)
 
 
-def _check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
+def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
+    """The gauge to create, its builds known. Raises FieldError."""
+    checked = check(body, settings)
+    for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
+        for place, name in enumerate(names):
+            submission.build_of(session, name, body.target.executor, settings, f"{field}.{place}")
+    return checked(owner)
+
+
+def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
     if "selection" in body.test:
         raise BadField("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")

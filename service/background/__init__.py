@@ -13,6 +13,8 @@ from service.background.consumer import Consumer, recover
 from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
+from service.github import answering
+from service.hooks import working
 from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
@@ -55,6 +57,7 @@ def _ready(core: Core) -> bool:
 def _work(core: Core) -> None:
     recover(core)
     reaper = Reaper(core)
+    hooks = working.Worker(core)
     roles = [
         Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
@@ -62,6 +65,7 @@ def _work(core: Core) -> None:
         Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
         Role(core, "scheduler", lambda: scheduler.run_once(core), lambda: _pause(core), _nothing),
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
+        Role(core, "hooks", hooks.run_once, lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),
     ]
     sender = outbound.make(core)
@@ -70,6 +74,9 @@ def _work(core: Core) -> None:
     else:
         cleaner = outbound.Cleaner(core)
         roles.append(Role(core, "webhooks", lambda: (sender.run_once(), cleaner.run_once()), lambda: _pause(core), _nothing))
+    answerer = _answerer(core)
+    if answerer is not None:
+        roles.append(Role(core, "github", answerer.run_once, lambda: _pause(core), answerer.lost))
     consumer = Consumer(core)
     for thread in (consumer, *roles):
         thread.start()
@@ -78,10 +85,20 @@ def _work(core: Core) -> None:
     consumer.shut_down(STOP_S)
     for role in roles:
         role.join(STOP_S)
+    if answerer is not None:
+        answerer.close(STOP_S / 5)
     try:
         core.session(lambda session: leases.release(session, core.holder))
     except AWAY as problem:
         log.warning("leases not given back; they end by themselves", error=str(problem))
+
+
+def _answerer(core: Core) -> answering.Answerer | None:
+    try:
+        return answering.make(core)
+    except ValueError as problem:  # everything else must go on; what is not told now is told once the setting is right
+        log.error("GitHub is not told anything", error=str(problem))
+        return None
 
 
 def _catch_up(core: Core) -> None:

@@ -4,17 +4,20 @@ migrations/versions holds the same schema as it grew; a test compares the two on
 """
 
 from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
+from storage.tables.answers import AnswerRow, CommentRow
 from storage.tables.base import Base
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
+from storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
 from storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
+    "AnswerRow",
     "ArtifactRow",
     "AssessmentRow",
     "AttemptRow",
@@ -23,6 +26,9 @@ __all__ = [
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
+    "CiRuleRow",
+    "CiSubjectRow",
+    "CommentRow",
     "DayRollupRow",
     "DeliveryRow",
     "DeliveryTryRow",
@@ -36,6 +42,7 @@ __all__ = [
     "GaugeRow",
     "GoldenRow",
     "IdempotencyRow",
+    "InboundRow",
     "JobLabelRow",
     "JobRow",
     "JobTallyRow",

@@ -1,0 +1,30 @@
+"""Patterns of branches, paths and repositories, as GitHub's workflows have them: `*` stays in a folder, `**` does not, `!` takes back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|[^*?]+")
+_MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
+    """Whether the last pattern that speaks of `text` lets it in. No pattern lets everything in, and so do patterns that only take back."""
+    fitting = all(pattern.startswith("!") for pattern in patterns)
+    for pattern in patterns:
+        if _expression(pattern.removeprefix("!"), any_case).fullmatch(text):
+            fitting = not pattern.startswith("!")
+    return fitting
+
+
+def fits_any(patterns: Sequence[str], texts: Iterable[str]) -> bool:
+    """Whether one of the texts fits."""
+    return any(fits(patterns, text) for text in texts)
+
+
+@lru_cache(maxsize=1000)
+def _expression(pattern: str, any_case: bool) -> re.Pattern[str]:
+    written = "".join(_MEANS.get(part) or re.escape(part) for part in _PARTS.findall(pattern))
+    return re.compile(written, re.DOTALL | (re.IGNORECASE if any_case else 0))

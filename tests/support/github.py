@@ -1,0 +1,371 @@
+"""A stand-in for GitHub's REST API: a real HTTP server that is as strict about paths, headers, tokens and fields as GitHub is, and keeps
+what it is told."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+REPOSITORY = "lab/kernels"
+TOKEN = "ghp_a_token_of_the_tests"
+APP = "4711"
+INSTALLATION = 99
+STATES = {"error", "failure", "pending", "success"}
+CONCLUSIONS = {"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out"}
+LEVELS = {"notice", "warning", "failure"}
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """An answer given in the place of the next one. `after`: the request is carried out all the same, as when the line breaks;
+    `through`: as if nothing were scripted."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+    after: bool = False
+    through: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Problem(Exception):
+    """An answer of 400 and more."""
+
+    def __init__(self, status: int, message: str, *errors: str) -> None:
+        super().__init__(message)
+        self.status, self.message, self.errors = status, message, errors
+
+
+class GitHubServer:
+    """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a few items make several."""
+
+    def __init__(self) -> None:
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.pem = self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        ).decode()
+        self.clear()
+        self._count = 1000
+        self._lock = threading.Lock()
+        github = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 65536  # head and body in one packet, else each answer waits 40 ms for an acknowledgement
+
+            def do_GET(self) -> None:
+                github._serve(self)
+
+            do_POST = do_PATCH = do_PUT = do_DELETE = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def clear(self) -> None:
+        """As if nobody had ever asked."""
+        self.asked: list[Asked] = []
+        self.script: list[Scripted] = []
+        self.commits: set[str] = set()
+        self.pull_requests: set[int] = set()
+        self.statuses: list[dict[str, Any]] = []
+        self.checks: list[dict[str, Any]] = []
+        self.comments: list[dict[str, Any]] = []
+        self.tokens: set[str] = {TOKEN}
+        self.installed = True
+        self.moved: str | None = None  # the repository's new name: its old address redirects there
+        self.most = 100
+        self.life = timedelta(hours=1)
+
+    def close(self) -> None:
+        """Nobody answers any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def paths(self, method: str) -> list[str]:
+        """What was asked for by a method, in order."""
+        return [each.path for each in self.asked if each.method == method]
+
+    def status_of(self, sha: str) -> dict[str, str]:
+        """The state of each context of a commit, as GitHub would show it: the last one counts."""
+        return {each["context"]: each["state"] for each in self.statuses if each["sha"] == sha}
+
+    def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
+        """What somebody else wrote."""
+        made = {"id": self._next(), "body": body, "user": {"login": login}, "pull_request": pull_request}
+        self.comments.append(made)
+        return int(made["id"])
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(handler.path)
+        length = int(handler.headers.get("content-length") or 0)
+        raw = handler.rfile.read(length)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        with self._lock:
+            status, more, body = self._answer(handler.command, unquote(parts.path), query, headers, raw)
+        content = json.dumps(body).encode()
+        handler.send_response(status)
+        for name, value in {"content-type": "application/json; charset=utf-8", **more}.items():
+            handler.send_header(name, value)
+        handler.send_header("content-length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    def _answer(
+        self, method: str, path: str, query: dict[str, str], headers: dict[str, str], raw: bytes
+    ) -> tuple[int, Mapping[str, str], Any]:
+        try:
+            body = json.loads(raw) if raw else None
+        except ValueError:
+            return 400, {}, {"message": "Problems parsing JSON"}
+        self.asked.append(Asked(method, path, query, headers, body))
+        scripted = self.script.pop(0) if self.script else None
+        scripted = None if scripted is not None and scripted.through else scripted
+        if scripted is not None and not scripted.after:
+            return scripted.status, scripted.headers, scripted.body
+        try:
+            found = self._route(method, path, query, headers, body)
+        except Problem as problem:
+            errors = {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
+            found = problem.status, {}, {"message": problem.message, **errors}
+        return (scripted.status, scripted.headers, scripted.body) if scripted is not None else found
+
+    def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
+        if headers.get("accept") != "application/vnd.github+json" or headers.get("x-github-api-version") != "2022-11-28":
+            raise Problem(415, "Unsupported 'Accept' header or API version")
+        if not headers.get("user-agent", "").startswith("GoNoGo/"):
+            raise Problem(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent header")
+        by_app = self._admit(path, headers.get("authorization", ""))
+        if self.moved is not None and path.startswith(f"/repos/{REPOSITORY}/"):
+            target = path.replace(REPOSITORY, self.moved, 1) + (f"?{urlencode(query)}" if query else "")
+            return 307, {"location": self.url + target}, {"message": "Moved Permanently"}
+        own = f"/repos/{re.escape(self.moved or REPOSITORY)}"
+        routes: list[tuple[str, str, Callable[..., tuple[int, dict[str, str], Any]]]] = [
+            ("GET", own + "/installation", self._installation),
+            ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
+            ("POST", own + "/statuses/([^/]+)", self._make_status),
+            ("GET", own + "/commits/([^/]+)/check-runs", self._list_checks),
+            ("POST", own + "/check-runs", self._make_check),
+            ("GET", own + r"/check-runs/(\d+)", self._look_at_check),
+            ("PATCH", own + r"/check-runs/(\d+)", self._change_check),
+            ("GET", own + r"/issues/(\d+)/comments", self._list_comments),
+            ("POST", own + r"/issues/(\d+)/comments", self._make_comment),
+            ("PATCH", own + r"/issues/comments/(\d+)", self._change_comment),
+        ]
+        for wanted, pattern, work in routes:
+            if wanted == method and (match := re.fullmatch(pattern, path)):
+                if "check-runs" in path and method != "GET" and not by_app:
+                    raise Problem(403, "You must authenticate via a GitHub App.")
+                return work(*match.groups(), query=query, body=body)
+        raise Problem(404, "Not Found")
+
+    def _admit(self, path: str, authorization: str) -> bool:
+        """Whether an App speaks. Raises Problem for anyone who may not."""
+        scheme, _, text = authorization.partition(" ")
+        if scheme != "Bearer":
+            raise Problem(401, "Requires authentication")
+        if path.startswith("/app/") or path.endswith("/installation"):
+            self._check_jwt(text)
+            return True
+        if text not in self.tokens:
+            raise Problem(401, "Bad credentials")
+        return text != TOKEN
+
+    def _check_jwt(self, text: str) -> None:
+        try:
+            head, claims, signature = text.split(".")
+            self.key.public_key().verify(_bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+            said, given = json.loads(_bytes(head)), json.loads(_bytes(claims))
+        except (ValueError, InvalidSignature):
+            raise Problem(401, "A JSON web token could not be decoded") from None
+        now = time.time()
+        if said != {"alg": "RS256", "typ": "JWT"} or str(given["iss"]) != APP or given["iat"] > now or not now < given["exp"] <= now + 600:
+            raise Problem(401, "'Expiration time' claim ('exp') or another is not right")
+
+    def _installation(self, **_: Any) -> tuple[int, dict[str, str], Any]:
+        if not self.installed:
+            raise Problem(404, "Not Found")
+        return 200, {}, {"id": INSTALLATION, "app_id": int(APP)}
+
+    def _make_token(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
+        if int(number) != INSTALLATION:
+            raise Problem(404, "Not Found")
+        made = f"ghs_{self._next()}"
+        self.tokens.add(made)
+        ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return 201, {}, {"token": made, "expires_at": ends, "permissions": {"checks": "write", "statuses": "write", "issues": "write"}}
+
+    def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._known(sha)
+        _require(body, "state", STATES)
+        _text(body, "description", 140)
+        _address(body, "target_url")
+        made = {"id": self._next(), "sha": sha, "context": "default", **body}
+        self.statuses.append(made)
+        return 201, {}, made
+
+    def _list_checks(self, sha: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._known(sha)
+        name = query.get("check_name")
+        found = [each for each in self.checks if each["head_sha"] == sha and name in (None, each["name"])]
+        page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs")
+        return 200, headers, {"total_count": len(found), "check_runs": page}
+
+    def _make_check(self, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+        for name in ("name", "head_sha"):
+            if not body.get(name):
+                raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
+        self._known(body["head_sha"])
+        made: dict[str, Any] = {"id": self._next(), "status": "queued", "annotations": []}
+        self._write_check(made, body)
+        self.checks.append(made)
+        return 201, {}, _shown(made)
+
+    def _look_at_check(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
+        for each in self.checks:
+            if each["id"] == int(number):
+                return 200, {}, _shown(each)
+        raise Problem(404, "Not Found")
+
+    def _change_check(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+        for each in self.checks:
+            if each["id"] == int(number):
+                self._write_check(each, body)
+                return 200, {}, _shown(each)
+        raise Problem(404, "Not Found")
+
+    def _write_check(self, check: dict[str, Any], body: dict[str, Any]) -> None:
+        if "status" in body:
+            _require(body, "status", {"queued", "in_progress", "completed"})
+        if "conclusion" in body:
+            _require(body, "conclusion", CONCLUSIONS)
+        elif body.get("status") == "completed":
+            raise Problem(422, "Invalid request.", "a completed check run needs a conclusion")
+        _text(body, "external_id", 255)
+        _address(body, "details_url")
+        output = dict(body.get("output") or {})
+        if output:
+            for name in ("title", "summary"):
+                if not output.get(name):
+                    raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
+            _text(output, "summary", 65535)
+            _text(output, "text", 65535)
+        annotations = output.pop("annotations", [])
+        if len(annotations) > 50:
+            raise Problem(422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations")
+        for each in annotations:
+            _require(each, "annotation_level", LEVELS)
+            lines = [each.get("start_line"), each.get("end_line")]
+            if not each.get("path") or not each.get("message") or not all(type(line) is int and line >= 1 for line in lines):
+                raise Problem(422, "Invalid request.", "an annotation needs path, start_line, end_line, annotation_level, message")
+            if len(each["message"].encode()) > 65536 or len(each.get("title", "")) > 255:
+                raise Problem(422, "Invalid request.", "an annotation's text is too long")
+        check.update({name: value for name, value in body.items() if name != "output"})
+        if output:
+            check["output"] = output
+        check["annotations"].extend(annotations)
+
+    def _list_comments(self, number: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._pull_request(number)
+        found = [each for each in self.comments if each["pull_request"] == int(number)]
+        page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments")
+        return 200, headers, page
+
+    def _make_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._pull_request(number)
+        _comment_text(body)
+        made = {"id": self._next(), "body": body["body"], "user": {"login": "gonogo"}, "pull_request": int(number)}
+        self.comments.append(made)
+        return 201, {}, made
+
+    def _change_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+        _comment_text(body)
+        for each in self.comments:
+            if each["id"] == int(number):
+                if each["user"]["login"] != "gonogo":
+                    raise Problem(403, "Must have admin rights to Repository.")
+                each["body"] = body["body"]
+                return 200, {}, each
+        raise Problem(404, "Not Found")
+
+    def _page(self, found: list[Any], query: dict[str, str], path: str) -> tuple[list[Any], dict[str, str]]:
+        size, number = min(int(query.get("per_page", "30")), 100, self.most), int(query.get("page", "1"))
+        headers = {}
+        if number * size < len(found):
+            following = urlencode({**query, "page": number + 1})
+            headers["link"] = f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; rel="last"'
+        return found[(number - 1) * size : number * size], headers
+
+    def _known(self, sha: str) -> None:
+        if sha not in self.commits:
+            raise Problem(422, f"No commit found for SHA: {sha}")
+
+    def _pull_request(self, number: str) -> None:
+        if int(number) not in self.pull_requests:
+            raise Problem(404, "Not Found")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _require(body: Any, name: str, allowed: set[str]) -> None:
+    if not isinstance(body, dict) or body.get(name) not in allowed:
+        raise Problem(422, "Validation Failed", f"{name} is not included in the list")
+
+
+def _text(body: Mapping[str, Any], name: str, most: int) -> None:
+    value = body.get(name)
+    if value is not None and (not isinstance(value, str) or len(value) > most):
+        raise Problem(422, "Validation Failed", f"{name} is too long (maximum is {most} characters)")
+
+
+def _address(body: Mapping[str, Any], name: str) -> None:
+    value = body.get(name)
+    if value is not None and urlsplit(str(value)).scheme not in ("http", "https"):
+        raise Problem(422, "Validation Failed", f"{name} must use http(s) scheme")
+
+
+def _comment_text(body: Any) -> None:
+    if not isinstance(body, dict) or not body.get("body"):
+        raise Problem(422, "Validation Failed", "body cannot be blank")
+    _text(body, "body", 65536)
+
+
+def _shown(check: Mapping[str, Any]) -> dict[str, Any]:
+    output = {**check.get("output", {}), "annotations_count": len(check["annotations"])}
+    return {**{name: value for name, value in check.items() if name != "annotations"}, "output": output, "app": {"id": int(APP)}}

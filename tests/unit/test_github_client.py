@@ -1,0 +1,196 @@
+"""The client of GitHub's REST API against a strict stand-in: tokens, pages, limits, redirects, and doing things twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
+
+from service.github import limits
+from service.github.access import App, Token, read_key
+from service.github.client import GitHub
+from service.github.problems import Away, GitHubError, Limited, Refused
+
+SHA = "a" * 40
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[GitHubServer]:
+    made = GitHubServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(running: GitHubServer) -> GitHubServer:
+    """One server for all tests, as new."""
+    running.clear()
+    running.commits, running.pull_requests = {SHA}, {7}
+    return running
+
+
+@pytest.fixture
+def github(server: GitHubServer) -> Iterator[GitHub]:
+    made = GitHub(server.url, Token(TOKEN))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def app(server: GitHubServer) -> Iterator[GitHub]:
+    made = GitHub(server.url, App(APP, read_key(server.pem.replace("\n", "\\n")), Token(TOKEN)))
+    yield made
+    made.close()
+
+
+def status(github: GitHub, sha: str = SHA, repository: str = REPOSITORY) -> None:
+    github.set_status(repository, sha, state="success", context="gonogo/nightly", description="x" * 300, url="https://gonogo.example")
+
+
+def check(**more: Any) -> dict[str, Any]:
+    return {"name": "GoNoGo", "head_sha": SHA, "external_id": "e1", "status": "in_progress", **more}
+
+
+def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(server: GitHubServer, github: GitHub) -> None:
+    status(github)
+    (told,) = server.statuses
+    assert (told["sha"], told["state"], told["target_url"], len(told["description"])) == (SHA, "success", "https://gonogo.example", 140)
+    github.change_comment(REPOSITORY, github.make_comment(REPOSITORY, 7, "one"), "two")
+    assert [each["body"] for each in server.comments] == ["two"]
+    assert not github.may_check(REPOSITORY)
+    with pytest.raises(Refused, match="authenticate via a GitHub App"):
+        github.make_check(REPOSITORY, check())
+
+
+def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(server: GitHubServer, app: GitHub) -> None:
+    number = app.make_check(REPOSITORY, check())
+    app.change_check(REPOSITORY, number, {"status": "completed", "conclusion": "success"})
+    assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
+    assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1  # kept for its hour
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=56), tick=False):
+        status(app)
+    assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 2
+    server.tokens -= {each for each in server.tokens if each.startswith("ghs_")}  # revoked: asked for anew, once
+    status(app)
+    assert len(server.statuses) == 2
+    server.script = [Scripted(401)] * 2
+    with pytest.raises(Refused, match="401"):
+        status(app)
+
+
+def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, app: GitHub) -> None:
+    server.installed = False
+    status(app)
+    assert not app.may_check(REPOSITORY)
+    assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # asked once
+    assert [each.headers["authorization"] for each in server.asked if each.method == "POST"] == [f"Bearer {TOKEN}"]
+    alone = GitHub(server.url, App(APP, server.key))
+    with pytest.raises(Refused, match="not installed"):
+        status(alone)
+    alone.close()
+
+
+def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: GitHub) -> None:
+    server.most = 2
+    numbers = [app.make_check(REPOSITORY, check(external_id=f"e{each}")) for each in range(5)]
+    assert app.find_check(REPOSITORY, SHA, name="GoNoGo", external_id="e4") == numbers[4]
+    assert app.find_check(REPOSITORY, SHA, name="other", external_id="e4") is None
+    for text in ("> <!-- mine -->", "x", "y", "z"):
+        server.comment(7, text)
+    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None  # one that quotes ours is not ours
+    mine = app.make_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
+    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
+    pages = [each.query["page"] for each in server.asked if each.path.endswith("/comments") and "page" in each.query]
+    assert pages == ["2", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait"),
+    [
+        (Scripted(403, {"retry-after": "120"}), 120),
+        (Scripted(429, {"retry-after": "7"}), 7),
+        (Scripted(403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 900)}), 900),
+        (Scripted(429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "99999999999"}), 3600),
+        (Scripted(403, body={"message": "You have exceeded a secondary rate limit."}), 60),
+        (Scripted(429), 60),
+    ],
+)
+def test_a_limit_is_waited_for_and_nothing_is_asked_before(server: GitHubServer, answer: Scripted, wait: int) -> None:
+    server.script = [answer]
+    with time_machine.travel(NOW, tick=False) as clock:
+        github = GitHub(server.url, Token(TOKEN))
+        with pytest.raises(Limited) as caught:
+            status(github)
+        assert caught.value.until == NOW + timedelta(seconds=wait)
+        clock.shift(timedelta(seconds=wait - 1))
+        with pytest.raises(Limited):
+            status(github)
+        assert len(server.asked) == 1
+        clock.shift(timedelta(seconds=1))
+        status(github)
+        github.close()
+    assert len(server.statuses) == 1
+
+
+def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(server: GitHubServer) -> None:
+    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 60)}
+    server.script = [Scripted(201, headers, {"id": 1})]
+    with time_machine.travel(NOW, tick=False):
+        github = GitHub(server.url, Token(TOKEN))
+        status(github)
+        with pytest.raises(Limited):
+            status(github)
+        github.close()
+    assert limits.until(403, {}, "Resource not accessible by integration", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "raised", "words"),
+    [
+        (Scripted(502), Away, "502"),
+        (Scripted(200, body={}), Away, "no id"),
+        (Scripted(403, body={"message": "Resource not accessible by integration"}), Refused, "Resource not accessible"),
+        (Scripted(302, {"location": "http://127.0.0.1:1/repos/x/y"}), Refused, "another server"),
+        (Scripted(422, body={"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}]}), Refused, "body missing"),
+    ],
+)
+def test_what_github_may_answer_instead(
+    server: GitHubServer, github: GitHub, wrong: Scripted, raised: type[GitHubError], words: str
+) -> None:
+    server.script = [wrong]
+    with pytest.raises(raised, match=words) as caught:
+        github.make_comment(REPOSITORY, 7, "text")
+    assert TOKEN not in str(caught.value)
+
+
+def test_wrong_names_and_a_dead_server_are_told_apart(server: GitHubServer, github: GitHub) -> None:
+    for repository in ("lab", "lab/a/b", "/x", "../x", ""):
+        with pytest.raises(Refused, match="owner/name"):
+            status(github, repository=repository)
+    assert server.asked == []
+    with pytest.raises(Refused, match="No commit found"):
+        status(github, sha="b" * 40)
+    dead = GitHub("http://127.0.0.1:1", Token(TOKEN))
+    with pytest.raises(Away, match="ConnectError"):
+        status(dead)
+    dead.close()
+
+
+def test_a_renamed_repository_is_followed_on_the_same_server(server: GitHubServer, github: GitHub) -> None:
+    server.moved = "lab/renamed"
+    status(github)
+    assert len(server.statuses) == 1
+    assert server.asked[-1].path == f"/repos/lab/renamed/statuses/{SHA}"
+
+
+def test_keys_that_are_none_are_refused_without_showing_them() -> None:
+    pem = "-----BEGIN RSA PRIVATE KEY-----\nsecret\n-----END RSA PRIVATE KEY-----"
+    for text, words in (("secret.pem", "no file"), (pem, "no private key")):
+        with pytest.raises(ValueError, match=words) as caught:
+            read_key(text)
+        assert "secret" not in str(caught.value)
