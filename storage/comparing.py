@@ -79,8 +79,8 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """One phrase, "1 new hollow pass, 3 passed"."""
-        return ", ".join(f"{number} {Class(kind).words.lower()}" for kind, number in self.counts.items()) or "no test ran"
+        """One phrase, "2 new hollow passes, 3 passed"."""
+        return ", ".join(Class(kind).counted(number) for kind, number in self.counts.items()) or "no test ran"
 
     def of(self, *kinds: Class) -> tuple[Compared, ...]:
         """The tests of these classes."""

@@ -238,6 +238,7 @@ def _facts(row: Any) -> JobFacts:
     """With one sequence for all: a side is one build, whatever place it had in its line at the time."""
     return JobFacts(
         id=row.id, variant=Variant(row.test_key, row.build_line, row.arch, row.board), subject_key=row.subject_key, kernel=row.kernel,
-        build=row.build, sequence=0, executor=row.executor, context=context_name(row.context), context_asked=row.context, verdict=row.verdict, done=row.done,
+        build=row.build, sequence=0, executor=row.executor, context=context_name(row.context), context_asked=row.context,
+        verdict=row.verdict, done=row.done,
         counts=row.counts, told=row.outcomes or {}, created_at=row.created_at, finished_at=row.finished_at,
     )  # fmt: skip

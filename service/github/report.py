@@ -117,7 +117,7 @@ def compared(subject: CiSubject, found: Comparison, links: Links, diagnoses: Map
     note = "" if subject.base_run_id or found.base.jobs else f"\nBase was not run{_why(subject)}: nobody can say what this commit did.\n"
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
     worth = state != "success" or any(each.kind not in QUIET for test in found.tests for each in test.classification.findings)
-    annotations = tuple(_annotations(found))[:MOST_ANNOTATED]
+    annotations = tuple(_annotations(found, diagnoses))[:MOST_ANNOTATED]
     return Report(subject, state, words, details, links.compare or links.run, annotations, worth)
 
 
@@ -187,29 +187,33 @@ def _sections(found: Comparison, links: Links, diagnoses: Mapping[str, str]) -> 
 
 
 def _item(test: Compared, finding: Finding, links: Links, diagnoses: Mapping[str, str]) -> str:
-    job = _job(test)
-    told = diagnoses.get(job or "", "") if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown) else ""
+    job, told = _job(test), _told(test, finding, diagnoses)
     said = f"- {markdown.link(test.name, None if job is None else links.job(job))}: {markdown.text(finding.words)}"
     said += f"  \n  {markdown.text(told)}" if told else ""
     return said if test.check is None or finding.kind in _GOOD else f"{said}\n{markdown.block(test.check, '  ')}"
 
 
+def _told(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str:
+    """What the numbers of head show, where they are news."""
+    return diagnoses.get(_job(test) or "", "") if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown) else ""
+
+
 _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed, Class.not_run})
 
 
-def _annotations(found: Comparison) -> Iterator[dict[str, Any]]:
+def _annotations(found: Comparison, diagnoses: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for test in found.tests:
         for each in test.classification.findings:
             if each.kind not in LEVELS:
                 continue
-            again = f"\n\n{test.check}" if test.check else ""
+            lines = [each.kind.sentence, each.words, _told(test, each, diagnoses), test.check and f"\n{test.check}"]
             yield {
                 "path": _path(test),
                 "start_line": 1,
                 "end_line": 1,
                 "annotation_level": LEVELS[each.kind],
                 "title": shortened(f"{each.kind.words}: {test.name}", 255),
-                "message": shortened(f"{each.kind.sentence}\n{each.words}{again}", MOST_MESSAGE),
+                "message": shortened("\n".join(line for line in lines if line), MOST_MESSAGE),
             }
 
 
