@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from gonogo.flakiness.masking import Record
@@ -141,7 +142,7 @@ class Ran:
 
     def share(self, number: int, policy: FlakinessPolicy) -> Rate:
         """So many of the runs that say green or red."""
-        return rate(number, self.answered, policy)
+        return _rate(number, self.answered, policy)
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -150,6 +151,12 @@ class Ran:
             "build": self.build, "jobs": list(self.jobs), "counts": counts, "unjudged_red": self.unjudged_red, "sick": dict(self.sick),
             "waiting": self.waiting, "ended_empty": dict(self.ended_empty),
         }  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _rate(number: int, runs: int, policy: FlakinessPolicy) -> Rate:
+    """The same few counts come again and again in a suite, and an interval takes some milliseconds."""
+    return rate(number, runs, policy)
 
 
 @dataclass(frozen=True)

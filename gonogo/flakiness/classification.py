@@ -164,6 +164,8 @@ class _Case:
         verdict = Verdict.unjudged if head.of(Verdict.unjudged) else Verdict.pass_
         told = f"green {head.answered} of {head.answered}" + ("" if verdict is Verdict.pass_ else ", without arrays to judge")
         red, hollow = base.red + base.of(Verdict.fail_by_tolerance), base.of(Verdict.pass_by_tolerance)
+        if not red and not (hollow and head.judged):
+            return Finding(Class.passed, verdict, told, False)
         evidence = self._evidence(red or hollow, 0, None)
         if red:
             flag = self._flag(FLICKERS)
@@ -171,10 +173,8 @@ class _Case:
                 told = f"{told}; {_named(flag)}: too few seeds to call it fixed"
                 return Finding(Class.passed, verdict, told, False, {**evidence, **_flagged(flag)})
             return Finding(Class.fixed, verdict, f"{told}; red on base {base.share(red, self.policy).words}{self._why()}", False, evidence)
-        if hollow and head.judged:
-            there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
-            return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
-        return Finding(Class.passed, verdict, told, False)
+        there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
+        return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
         """Both rates, p where head is worse, and how the errors compare."""
