@@ -75,6 +75,21 @@ def test_a_file_may_hold_several_jobs(place: Service) -> None:
         assert call(place, "watch", item["id"])
 
 
+def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
+    test = {"kernel": "layernorm_bw", "shape": [1, 1, 64, 256], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+    path = place.folder / "gate.yaml"
+    path.write_text(json.dumps({"name": "gate", "entries": [{"name": "wide", "test": test, "seeds": {"start": 0, "count": 2}}]}))
+    words = ("submit", str(path), "--watch", "--build", "correct", "--build", "double-subtract", "--base")
+    said = call(place, *words, "correct", code=1)
+    assert "NEW HOLLOW PASS" in said
+    assert "gate: may not pass (1 new hollow pass)" in said
+    # of the other build as base, the right one is better, and nothing is new
+    found = json.loads(call(place, *words, "double-subtract", "--json"))
+    assert [each["counts"] for each in found["comparisons"]] == [{"no_longer_hollow": 1}]
+    (entry,) = json.loads(call(place, "compare", "correct", "double-subtract", "--json", code=1))["items"]
+    assert entry["findings"][0]["evidence"]["change"]["change"] == "broken"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
