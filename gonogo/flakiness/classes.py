@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 from gonogo.flakiness.masking import Record
@@ -47,6 +46,11 @@ class Class(StrEnum):
     def words(self) -> str:
         """As people read it, "NEW HOLLOW PASS"."""
         return self.value.replace("_", " ").upper()
+
+    def counted(self, number: int) -> str:
+        """ "1 new hollow pass", "2 new failures", "3 broken on base"."""
+        ends = {Class.new_failure: "s", Class.new_hollow_pass: "es"} if number != 1 else {}
+        return f"{number:,} {self.words.lower()}{ends.get(self, '')}"
 
 
 _SENTENCES = {
@@ -142,7 +146,7 @@ class Ran:
 
     def share(self, number: int, policy: FlakinessPolicy) -> Rate:
         """So many of the runs that say green or red."""
-        return _rate(number, self.answered, policy)
+        return rate(number, self.answered, policy)
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -151,12 +155,6 @@ class Ran:
             "build": self.build, "jobs": list(self.jobs), "counts": counts, "unjudged_red": self.unjudged_red, "sick": dict(self.sick),
             "waiting": self.waiting, "ended_empty": dict(self.ended_empty),
         }  # fmt: skip
-
-
-@lru_cache(maxsize=4096)
-def _rate(number: int, runs: int, policy: FlakinessPolicy) -> Rate:
-    """The same few counts come again and again in a suite, and an interval takes some milliseconds."""
-    return rate(number, runs, policy)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from commits import BASE, HEAD
 
 from cli.app import load
 from gonogo.tests import TestSpec
+from service.api.compare import ComparisonOut
 from storage import comparing, flag_changes
 from storage.states import FlagKind
 
@@ -34,6 +35,7 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         with api.context.session() as session:
             made = commits.history(session)
         found = api.get(f"/compare?base={BASE}&head={HEAD}&limit=500")
+        assert ComparisonOut.model_validate(found).tests == 16
         assert found["counts"] == COUNTS
         assert (found["tests"], found["next"], found["complete"]) == (16, None, False)
         assert (found["gate"]["code"], found["gate"]["reasons"]) == (1, {"new_failure": 2, "new_hollow_pass": 2, "infrastructure": 1})
