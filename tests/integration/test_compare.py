@@ -14,10 +14,12 @@ from api import JOB, Api, in_process, on_port
 from commits import BASE, HEAD
 
 from cli.app import load
+from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from service.api.compare import ComparisonOut
-from storage import comparing, flag_changes
+from storage import builds, comparing, flag_changes
 from storage.states import FlagKind
+from storage.tables import JobRow
 
 COUNTS = {
     "new_failure": 2, "new_hollow_pass": 2, "unknown": 2, "infrastructure": 1, "pending": 1, "red_but_right": 1, "broken_on_base": 2,
@@ -102,6 +104,29 @@ def test_what_ran_on_a_sick_device_says_nothing_of_the_commit(api: Api) -> None:
     assert found.classification.kind == "infrastructure"
     assert found.head is not None
     assert (found.head.sick, found.head.answered) == ({"lab-1/wormhole:0": 8}, 0)
+
+
+@pytest.mark.parametrize(("together", "kind"), [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")])
+def test_suspect_seeds_count_as_what_all_seeds_together_say(api: Api, together: str, kind: str) -> None:
+    said = {"verdict": "suspect", "explanation": "suspect"}
+    rows = [nights.row(0, wrong=False, within=True, bits=HEAD) | said, nights.row(1, wrong=False, within=True, bits=HEAD)]
+    with api.context.session() as session:
+        commits.both(session, commits.NEW, {}, None)
+        job = commits.rows_of(session, commits.NEW, HEAD, rows)
+        session.get_one(JobRow, job.id).suspects = {"explanation": together}
+        session.flush()
+        assert comparing.compare(session, BASE, HEAD).counts == {kind: 1}
+
+
+def test_a_commit_names_the_build_that_was_registered_for_it(api: Api) -> None:
+    with api.context.session() as session:
+        commits.both(session, commits.HOLLOW, {}, {"wrong": True})
+        builds.add(session, name=HEAD, executor="emulator", line="main", sequence=2, commit="5f0c77aa91be")
+        found = comparing.compare(session, BASE, "5f0c77aa91be")
+        assert (found.head.builds, found.counts) == ((HEAD,), {"new_hollow_pass": 1})
+        builds.add(session, name="again", executor="emulator", line="main", sequence=3, commit="5f0c77aa91be")
+        with pytest.raises(FieldError, match="several builds are of this commit"):
+            comparing.compare(session, "5f0c77aa91be", HEAD)
 
 
 def test_runs_are_compared_with_the_names_of_their_suite(api: Api) -> None:
