@@ -48,9 +48,9 @@ class Class(StrEnum):
         return self.value.replace("_", " ").upper()
 
     def counted(self, number: int) -> str:
-        """ "2 new hollow passes"."""
-        plural = {Class.new_failure: "s", Class.new_hollow_pass: "es"}.get(self, "") if number != 1 else ""
-        return f"{number} {self.words.lower()}{plural}"
+        """ "1 new hollow pass", "2 new failures", "3 broken on base"."""
+        ends = {Class.new_failure: "s", Class.new_hollow_pass: "es"} if number != 1 else {}
+        return f"{number:,} {self.words.lower()}{ends.get(self, '')}"
 
 
 _SENTENCES = {
