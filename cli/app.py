@@ -47,6 +47,7 @@ COMMANDS: dict[str, Entry] = {
     "jobs": Entry("cli.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
+    "compare": Entry("cli.compare:compare", SERVER, "Compare a build or a run with another, test by test; the exit code is a gate for CI."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
@@ -54,6 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
     "rollups": Entry("cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."),
     "webhook": Entry("cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
+    "hooks": Entry("cli.hooks:app", ADMIN, "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed."),
     "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }
 

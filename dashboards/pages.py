@@ -17,7 +17,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, test_pages, urls, views, words
+from dashboards import (
+    assets,
+    charts,
+    compare_pages,
+    curves,
+    devices,
+    gauge_pages,
+    run_pages,
+    test_pages,
+    urls,
+    views,
+    webhook_pages,
+    words,
+)
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -39,6 +52,9 @@ class Context(Protocol):
 
     def csrf(self, request: Request) -> str:
         """The CSRF token of the reader's session; "" where none is needed."""
+
+    def may(self, request: Request, scope: str) -> bool:
+        """Whether the reader has a scope beyond `read`, which every page needs."""
 
 
 @lru_cache(maxsize=1)
@@ -173,7 +189,11 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     run_pages.add(
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )
+    compare_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
     test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
+
+    answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))
+    webhook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -14,6 +14,8 @@ FLAGS = "/flags"
 DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
+COMPARE = "/compare"
+COMPARE_API = f"{API}/compare"
 LOGIN = "/login"
 LOGOUT = "/logout"
 DOCS = "/docs"
@@ -21,6 +23,7 @@ OPENAPI = f"{API}/openapi.json"
 SUBMIT = f"{API}/jobs"
 GAUGES = "/gauges"
 MEASURE = f"{API}/gauges"
+WEBHOOKS = "/webhooks"
 
 
 def overview(*, twin: bool = False) -> str:
@@ -108,6 +111,11 @@ def cancel_run(run_id: str) -> str:
     return f"{API}/runs/{_part(run_id)}:cancel"
 
 
+def compare(base: str | None = None, head: str | None = None, *, limit: str | None = None, twin: bool = False) -> str:
+    """A build or a run against another, test by test."""
+    return (f"{COMPARE}.json" if twin else COMPARE) + _query({"base": base, "head": head, "limit": limit})
+
+
 def schedules(*, cursor: str | None = None, twin: bool = False) -> str:
     """The list of schedules."""
     return (f"{SCHEDULES}.json" if twin else SCHEDULES) + _query({"cursor": cursor})
@@ -116,6 +124,31 @@ def schedules(*, cursor: str | None = None, twin: bool = False) -> str:
 def run_now(schedule_id: str) -> str:
     """POST: submits a schedule's suite now; the answer has the run's id."""
     return f"{API}/schedules/{_part(schedule_id)}:run-now"
+
+
+def webhooks(*, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of subscriptions."""
+    return (f"{WEBHOOKS}.json" if twin else WEBHOOKS) + _query({"cursor": cursor})
+
+
+def webhook(webhook_id: str, filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """A subscription's page: what was sent, what waits, what failed; such as {"state": "failed"} alone."""
+    return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if twin else ''}" + _query({**(filters or {}), "cursor": cursor})
+
+
+def webhook_delivery(webhook_id: str, delivery_id: str, *, twin: bool = False) -> str:
+    """One message: what was sent, and every try."""
+    return f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if twin else ''}"
+
+
+def replay(webhook_id: str, delivery_id: str) -> str:
+    """POST: sends a message again."""
+    return f"{API}/webhooks/{_part(webhook_id)}/deliveries/{_part(delivery_id)}:replay"
+
+
+def test_webhook(webhook_id: str) -> str:
+    """POST: sends a test message; the answer has the delivery's id."""
+    return f"{API}/webhooks/{_part(webhook_id)}:test"
 
 
 def events(job_id: str) -> str:

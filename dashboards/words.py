@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
+from storage.states import DeliveryState, DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
 from storage.variants import Variant
 
 
@@ -170,6 +171,42 @@ CHANGE_VERDICTS: dict[str, str] = {
     Change.unknown: Verdict.no_information,
 }
 """The verdict whose shape and colour takes what became of a kernel."""
+
+
+DELIVERIES: dict[str, str] = {
+    DeliveryState.waiting: "waits",
+    DeliveryState.delivered: "delivered",
+    DeliveryState.failed: "given up",
+    DeliveryState.cancelled: "cancelled",
+}
+"""What became of a message to a subscription."""
+
+DELIVERY_VERDICTS: dict[str, str] = {
+    DeliveryState.waiting: Verdict.no_information,
+    DeliveryState.delivered: Verdict.pass_,
+    DeliveryState.failed: Verdict.fail,
+    DeliveryState.cancelled: Verdict.unjudged,
+}
+"""The verdict whose shape and colour it takes."""
+
+CLASS_VERDICTS: dict[str, str] = {
+    Class.new_failure: Verdict.fail,
+    Class.new_hollow_pass: Verdict.pass_by_tolerance,
+    Class.unknown: Verdict.no_information,
+    Class.infrastructure: Verdict.error,
+    Class.pending: Verdict.no_information,
+    Class.red_but_right: Verdict.fail_by_tolerance,
+    Class.broken_on_base: Verdict.unjudged,
+    Class.known_flaky: Verdict.suspect,
+    Class.known_hollow: Verdict.unjudged,
+    Class.suppressed: Verdict.unjudged,
+    Class.undecided: Verdict.suspect,
+    Class.not_run: Verdict.absent,
+    Class.fixed: Verdict.pass_,
+    Class.no_longer_hollow: Verdict.pass_,
+    Class.passed: Verdict.pass_,
+}
+"""The verdict whose shape and colour takes what a commit did to a test: loud is what is new."""
 
 
 def variant(line: str, arch: str, board: str) -> str:

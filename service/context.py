@@ -42,6 +42,11 @@ class Context:
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
 
+    def may(self, request: Request, scope: str) -> bool:
+        """Whether whoever asks has a scope, or one that contains it."""
+        principal = principal_of(request)
+        return principal is not None and principal.may(scope)
+
 
 def context_of(request: Request) -> Context:
     """The context of the app that serves this request."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from storage.dialect import insert_once
@@ -107,6 +107,12 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(DeliveryRow.id < cursor)
     return Page.cut([_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"]))
+
+
+def waiting(session: Session) -> dict[str, int]:
+    """How many messages wait for each subscription that has any."""
+    query = select(DeliveryRow.webhook_id, func.count()).where(DeliveryRow.due_at.is_not(None)).group_by(DeliveryRow.webhook_id)
+    return {str(webhook_id): int(number) for webhook_id, number in session.execute(query)}
 
 
 def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] | None:

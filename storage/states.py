@@ -159,3 +159,13 @@ class InboundState(StrEnum):
     started = "started"  # at least one rule started something
     ignored = "ignored"  # nothing is to be done about it; the reason says why
     failed = "failed"  # rules fitted, and none could start anything; or it can't be understood
+
+
+class AnswerState(StrEnum):
+    """How far GitHub was told of a subject; the last three are final."""
+
+    waiting = "waiting"  # nothing was told yet
+    pending = "pending"  # GitHub knows that it runs
+    told = "told"  # GitHub knows what came of it
+    failed = "failed"  # GitHub could not be told, or would not listen; it can be tried again
+    superseded = "superseded"  # the same was asked for again: the newer answer counts

@@ -88,6 +88,19 @@ def verdicts(session: Session, job: JobRow) -> set[Verdict]:
     return {_as(Verdict(verdict), said, Explanation(explanation)) for verdict, said in session.execute(query)}
 
 
+def counts(session: Session, job_id: str, told: Mapping[str, int], together: Explanation) -> dict[str, int]:
+    """A job's counters with its suspect seeds counted as what all seeds together say: explained or unexplained."""
+    table = SeedResultRow
+    each = select(table.seed, table.repeat, table.seed_verdict.label("said")).where(table.job_id == job_id)
+    seeds = each.where(table.seed_explanation == Explanation.suspect.value).distinct().subquery()
+    found = dict(told)
+    for said, number in session.execute(select(seeds.c.said, func.count()).group_by(seeds.c.said)):
+        settled_as = _SETTLED.get((Verdict(said), together), Verdict(said))
+        found[said] = found.get(said, 0) - number
+        found[settled_as.value] = found.get(settled_as.value, 0) + number
+    return {verdict: number for verdict, number in found.items() if number > 0}
+
+
 def findings(session: Session, job: JobRow) -> list[Finding]:
     """The flags that the pooled statistics call for, with them as evidence, where no seed alone calls for the same."""
     told = job.suspects or {}

@@ -15,6 +15,7 @@ def routers() -> list[APIRouter]:
         audit,
         builds,
         changes,
+        compare,
         devices,
         diagnosis,
         events,
@@ -36,6 +37,6 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
-    of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
+    of_tests = (tests, attribution, changes, compare, subjects, gauges, flags, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

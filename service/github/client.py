@@ -75,6 +75,11 @@ class GitHub:
         """Change it; annotations are appended to those that it has. Raises GitHubError."""
         self._send("PATCH", f"/repos/{_repository(repository)}/check-runs/{number}", repository, fields)
 
+    def annotations_of(self, repository: str, number: int) -> int:
+        """How many annotations a check run has. Raises GitHubError."""
+        found = _json(self._ask("GET", f"{self._url}/repos/{_repository(repository)}/check-runs/{number}", repository))
+        return int((found.get("output") or {}).get("annotations_count") or 0)
+
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
         """The first comment of a pull request whose text begins so. Raises GitHubError."""
         for page in self._pages(f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}", repository):
@@ -91,6 +96,14 @@ class GitHub:
     def change_comment(self, repository: str, number: int, text: str) -> None:
         """Write a comment anew. Raises GitHubError; Refused with 404 when it was deleted."""
         self._send("PATCH", f"/repos/{_repository(repository)}/issues/comments/{number}", repository, {"body": text})
+
+    def pages(self, path: str, repository: str) -> Iterator[Any]:
+        """Every page of the list at a path. Raises GitHubError."""
+        return self._pages(path, repository)
+
+    def look(self, path: str, repository: str) -> Any:
+        """What is at a path. Raises GitHubError."""
+        return _json(self._ask("GET", self._url + path, repository))
 
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))

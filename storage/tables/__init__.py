@@ -4,6 +4,7 @@ migrations/versions holds the same schema as it grew; a test compares the two on
 """
 
 from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
+from storage.tables.answers import AnswerRow, CommentRow
 from storage.tables.base import Base
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
@@ -16,6 +17,7 @@ from storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 __all__ = [
+    "AnswerRow",
     "ArtifactRow",
     "AssessmentRow",
     "AttemptRow",
@@ -26,6 +28,7 @@ __all__ = [
     "ChunkRow",
     "CiRuleRow",
     "CiSubjectRow",
+    "CommentRow",
     "DayRollupRow",
     "DeliveryRow",
     "DeliveryTryRow",

@@ -173,6 +173,7 @@ class GitHubServer:
             ("POST", own + "/statuses/([^/]+)", self._make_status),
             ("GET", own + "/commits/([^/]+)/check-runs", self._list_checks),
             ("POST", own + "/check-runs", self._make_check),
+            ("GET", own + r"/check-runs/(\d+)", self._look_at_check),
             ("PATCH", own + r"/check-runs/(\d+)", self._change_check),
             ("GET", own + r"/issues/(\d+)/comments", self._list_comments),
             ("POST", own + r"/issues/(\d+)/comments", self._make_comment),
@@ -246,6 +247,12 @@ class GitHubServer:
         self._write_check(made, body)
         self.checks.append(made)
         return 201, {}, _shown(made)
+
+    def _look_at_check(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
+        for each in self.checks:
+            if each["id"] == int(number):
+                return 200, {}, _shown(each)
+        raise Problem(404, "Not Found")
 
     def _change_check(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         for each in self.checks:
@@ -353,4 +360,5 @@ def _comment_text(body: Any) -> None:
 
 
 def _shown(check: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in check.items() if name != "annotations"}, "app": {"id": int(APP)}}
+    output = {**check.get("output", {}), "annotations_count": len(check["annotations"])}
+    return {**{name: value for name, value in check.items() if name != "annotations"}, "output": output, "app": {"id": int(APP)}}

