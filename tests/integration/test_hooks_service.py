@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from api import Api, in_process
 from flows import KEY
 from github import REPOSITORY as AT_GITHUB
@@ -26,6 +29,8 @@ from typer.testing import CliRunner
 
 import settings as configuration
 from cli.app import app
+from gonogo.ci.events import CommitEvent, from_ci
+from gonogo.ci.rules import Rule
 from service.background.core import open_core
 from service.hooks import fetching
 from service.hooks.working import Worker
@@ -335,6 +340,15 @@ def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     assert lite.client.delete("/api/v1/rules/a").status_code == 200
     assert lite.client.get("/api/v1/rules/a").status_code == 404
     assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {"stored": ["b"], "archived": []}
+
+
+def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
+    written = (Path(__file__).parents[2] / "docs/hooks.md").read_text()
+    rules = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", written, re.DOTALL)[0])
+    assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
+    event = from_ci(json.loads(re.findall(r"```json\n(.*?)```", written, re.DOTALL)[0]))
+    assert isinstance(event, CommitEvent)
+    assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
 
 
 @pytest.fixture
