@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from api import Api, in_process
+from backgrounds import eventually, running, short
 from flows import KEY
 from github import REPOSITORY as AT_GITHUB
 from github import TOKEN
@@ -128,6 +129,14 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
     assert head["jobs"]["total"] == 3
     assert api.get(f"/hooks/deliveries/{delivery['id']}")["payload"] == push()
     assert api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code == 422
+
+
+def test_the_background_works_off_what_comes_in(lite: Api, migrated_sqlite_url: str, redis_url: str) -> None:
+    store_rule(lite)
+    with running(short(migrated_sqlite_url, redis_url)):
+        deliver(lite.client, "push", push())
+        eventually(lambda: came(lite)[0]["state"] == "started")
+    assert lite.rows()["runs"] == 2
 
 
 def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> None:
