@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from api import Api, in_process
+from api import Api, in_process, on_port
 from backgrounds import eventually, running, short
 from flows import KEY
 from github import REPOSITORY as AT_GITHUB
@@ -33,6 +33,7 @@ import settings as configuration
 from cli.app import app
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
+from gonogo.problems import JobError
 from service.background.core import open_core
 from service.hooks import fetching
 from service.hooks.working import Worker
@@ -358,6 +359,26 @@ def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     assert lite.client.delete("/api/v1/rules/a").status_code == 200
     assert lite.client.get("/api/v1/rules/a").status_code == 404
     assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {"stored": ["b"], "archived": []}
+
+
+def test_the_command_stores_a_rules_file_and_lists_what_came(
+    migrated_sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"rules": [{**RULE, "suites": [SMALL]}]}))
+    with on_port(migrated_sqlite_url, **OWN) as (client, _):
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+        configuration.load.cache_clear()
+        deliver(client, "push", push(), delivery="over a socket")
+        stored = CliRunner().invoke(app, ["hooks", "rules", str(file), "--json"], catch_exceptions=False)
+        listed = CliRunner().invoke(app, ["hooks", "list", "--json"], catch_exceptions=False)
+        shown = CliRunner().invoke(app, ["hooks", "list"], catch_exceptions=False)
+        file.write_text("rules: [{name: x}]")
+        with pytest.raises(JobError, match=r"rules\.0\.events"):
+            CliRunner().invoke(app, ["hooks", "rules", str(file)], catch_exceptions=False)
+    assert json.loads(stored.output) == {"stored": ["kernels"], "same": [], "archived": []}
+    assert [each["delivery"] for each in json.loads(listed.output)] == ["over a socket"]
+    assert "waiting" in shown.output
 
 
 def test_the_examples_of_the_document_are_taken(lite: Api) -> None:

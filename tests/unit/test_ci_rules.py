@@ -135,6 +135,8 @@ def rule(**changes: Any) -> Rule:
         ({"actions": ["labeled"]}, "push", push(), None),  # a push has none
         ({}, "check_suite", check_suite("completed"), "completed"),
         ({"workflows": ["deploy"]}, "workflow_run", workflow_run(), "'build'"),
+        ({"workflows": ["deploy"]}, "workflow_run", workflow_run(name=None), "''"),
+        ({"workflows": ["deploy"]}, "push", push(), None),
         ({}, "workflow_run", workflow_run(conclusion="failure"), "failure"),
         ({"conclusions": ["failure"]}, "workflow_run", workflow_run(conclusion="failure"), None),
     ],
