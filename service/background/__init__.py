@@ -19,7 +19,8 @@ from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
 
-S, T = TypeVar("S"), TypeVar("T")
+S = TypeVar("S")
+T = TypeVar("T")
 STOP_S = 5.0
 CATCH_UP_S = 300.0
 
