@@ -45,8 +45,9 @@ def server(running: GitHubServer) -> GitHubServer:
 
 
 @pytest.fixture
-def api(migrated_sqlite_url: str) -> Iterator[Api]:
-    with in_process(migrated_sqlite_url, url="https://gonogo.example") as made:
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
+    """On SQLite, unless the test names other databases."""
+    with in_process(request.getfixturevalue(getattr(request, "param", "migrated_sqlite_url")), url="https://gonogo.example") as made:
         yield made
 
 
@@ -116,6 +117,7 @@ def state(api: Api, subject_id: str) -> github_answers.Answer:
     return found
 
 
+@pytest.mark.parametrize("api", ["migrated_sqlite_url", "migrated_postgres_url"], indirect=True)
 def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new_hollow_pass(
     api: Api, server: GitHubServer, answerer: Answerer
 ) -> None:
