@@ -18,7 +18,7 @@ from suite_runs import SUITE
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, from_github
 from service.hooks.working import work
 from storage import inbound
-from storage.states import InboundState
+from storage.states import HookSource, InboundState
 
 SMALL = {**SUITE, "name": "small", "entries": SUITE["entries"][:1]}
 RULE = {
@@ -69,10 +69,15 @@ def test_every_example_is_understood(examples: dict[str, list[tuple[str, dict[st
 def test_every_example_is_taken_and_worked_off(migrated_sqlite_url: str, examples: dict[str, list[tuple[str, dict[str, Any]]]]) -> None:
     with in_process(migrated_sqlite_url, github_webhook_secret=SecretStr(SECRET)) as api:
         assert api.client.post("/api/v1/rules", json=RULE).status_code == 201
+        posted: set[str] = set()
         for number, (name, payload) in enumerate(examples[HERE]):
-            assert deliver(api.client, name, payload, delivery=str(number)).status_code == 202, (name, payload.get("action"))
+            if name not in posted:  # to the endpoint they are all bytes: one of each event, the others are stored at once
+                posted.add(name)
+                assert deliver(api.client, name, payload, delivery=str(number)).status_code == 202, name
         states: Counter[InboundState | None] = Counter()
         with api.context.session() as session:
+            for number, (name, payload) in enumerate(examples[HERE]):
+                inbound.store(session, HookSource.github, str(number), name, json.dumps(payload).encode())
             for inbound_id in inbound.due(session, limit=1000):
                 states[work(session, inbound_id, api.settings)] += 1
         assert sum(states.values()) == len(examples[HERE])

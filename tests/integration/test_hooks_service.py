@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from api import Api, in_process
+from backgrounds import eventually, running, short
 from flows import KEY
 from github import REPOSITORY as AT_GITHUB
 from github import TOKEN
@@ -26,6 +30,8 @@ from typer.testing import CliRunner
 
 import settings as configuration
 from cli.app import app
+from gonogo.ci.events import CommitEvent, from_ci
+from gonogo.ci.rules import Rule
 from service.background.core import open_core
 from service.hooks import fetching
 from service.hooks.working import Worker
@@ -123,6 +129,14 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
     assert head["jobs"]["total"] == 3
     assert api.get(f"/hooks/deliveries/{delivery['id']}")["payload"] == push()
     assert api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code == 422
+
+
+def test_the_background_works_off_what_comes_in(lite: Api, migrated_sqlite_url: str, redis_url: str) -> None:
+    store_rule(lite)
+    with running(short(migrated_sqlite_url, redis_url)):
+        deliver(lite.client, "push", push())
+        eventually(lambda: came(lite)[0]["state"] == "started")
+    assert lite.rows()["runs"] == 2
 
 
 def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> None:
@@ -335,6 +349,15 @@ def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     assert lite.client.delete("/api/v1/rules/a").status_code == 200
     assert lite.client.get("/api/v1/rules/a").status_code == 404
     assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {"stored": ["b"], "archived": []}
+
+
+def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
+    written = (Path(__file__).parents[2] / "docs/hooks.md").read_text()
+    rules = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", written, re.DOTALL)[0])
+    assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
+    event = from_ci(json.loads(re.findall(r"```json\n(.*?)```", written, re.DOTALL)[0]))
+    assert isinstance(event, CommitEvent)
+    assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
 
 
 @pytest.fixture
