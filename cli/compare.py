@@ -16,6 +16,8 @@ from cli.jobs import JSON, FailOn
 from gonogo.problems import InfrastructureError
 
 POLL_S = 1.0
+SHARE = 5.0
+"""A server that takes long for a large comparison is left alone for so many times as long."""
 PATIENCE_S = 60.0
 COLOURS = {
     "new_failure": "bold red",
@@ -64,6 +66,7 @@ def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     """The comparison once every job of both sides is over. A server that is away is waited for."""
     lost_at: float | None = None
     while True:
+        asked_at = time.monotonic()
         try:
             glance = client.call("GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=1)
             if glance["complete"]:
@@ -73,7 +76,7 @@ def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
             lost_at = lost_at or time.monotonic()
             if time.monotonic() - lost_at > PATIENCE_S:
                 raise
-        time.sleep(POLL_S)
+        time.sleep(max(POLL_S, SHARE * (time.monotonic() - asked_at)))
 
 
 def report(found: Mapping[str, Any], everything: bool, url: str) -> None:

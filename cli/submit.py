@@ -90,6 +90,7 @@ def submit(
     label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
     fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."),
+    base: str | None = typer.Option(None, "--base", help="With a suite and --watch: gate on what is new against this build or run."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
@@ -97,7 +98,9 @@ def submit(
     if file is not None:
         found = suites.read(file)
         if suites.is_suite(found):
-            return suites.submit(found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json)
+            if base is not None and not wait:
+                raise typer.BadParameter("--base needs --watch: what is compared has to be over")
+            return suites.submit(found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base)
         jobs = jobs_of(found, file)
     else:
         chosen = selections.wanted(executor, suite, words, shuffle, stage)
@@ -128,6 +131,8 @@ def submit(
         if label:
             common["labels"] = labels
         jobs = [common | {"build": name} for name in build]
+    if base is not None:
+        raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
     with Client() as client:
         made = [client.call("POST", "/jobs", body=job) for job in jobs]
         if not wait:

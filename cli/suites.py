@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli import selections, show
+from cli import compare, selections, show
 from cli.client import Client
 from gonogo.problems import InfrastructureError, JobError
 
@@ -55,15 +55,31 @@ def request(found: Mapping[str, Any], builds: Sequence[str], labels: Mapping[str
     return body
 
 
-def submit(found: Mapping[str, Any], builds: Sequence[str], labels: Mapping[str, str], *, wait: bool, fail_on: str, as_json: bool) -> None:
-    """Submit a suite as one run; with `wait` follow it and exit with its code."""
+def submit(
+    found: Mapping[str, Any],
+    builds: Sequence[str],
+    labels: Mapping[str, str],
+    *,
+    wait: bool,
+    fail_on: str,
+    as_json: bool,
+    base: str | None = None,
+) -> None:
+    """Submit a suite as one run; with `wait` follow it and exit with its code, with `base` with that of its comparison with the base."""
     with Client() as client:
         made = client.call("POST", "/runs", body=request(found, builds, labels))
         url = client.url + made["links"]["page"]
         if wait:
             run = follow(client, made["id"], quiet=as_json)
-            report(run, url, as_json)
-            raise typer.Exit(exit_code(run, fail_on))
+            compared = [] if base is None else [compare.watch(client, *each, fail_on) for each in pairs(run, base)]
+            report(run | ({} if base is None else {"comparisons": compared}), url, as_json)
+            if not as_json:
+                for each in compared:
+                    compare.report(each, False, client.url)
+            if base is None:
+                raise typer.Exit(exit_code(run, fail_on))
+            codes = {each["gate"]["code"] for each in compared}
+            raise typer.Exit(1 if 1 in codes or run["state"] != "finished" else max(codes, default=3))
     if as_json:
         show.print_json({**made, "url": url})
     else:
@@ -92,6 +108,13 @@ def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
             if found["state"] in ENDED:
                 return found
             time.sleep(POLL_S)
+
+
+def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:
+    """(base, head) of each build of a run but the base. A base that is in the run is taken from there, any other as the server has it."""
+    builds = list(dict.fromkeys(test["build"] for test in run["tests"]))
+    before = f"{base}@{run['id']}" if base in builds else base
+    return [(before, f"{each}@{run['id']}") for each in builds if each != base]
 
 
 def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:

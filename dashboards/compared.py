@@ -41,6 +41,7 @@ class ClassCount:
 
     kind: str
     words: str
+    """With the number, "2 new failures"."""
     sentence: str
     verdict: str
     tests: int
@@ -139,7 +140,7 @@ def _side(told: Told) -> SideLine:
 
 
 def _count(kind: Class, number: int) -> ClassCount:
-    return ClassCount(kind.value, kind.words.lower(), kind.sentence, words.CLASS_VERDICTS[kind], number)
+    return ClassCount(kind.value, kind.counted(number), kind.sentence, words.CLASS_VERDICTS[kind], number)
 
 
 def _line(test: Compared) -> TestLine:

@@ -211,7 +211,7 @@ def _on(session: Session, job_id: str, device: str) -> dict[str, int]:
     table = SeedResultRow
     each = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id, table.device == device).distinct().subquery()
     query = select(each.c.seed_verdict, func.count()).group_by(each.c.seed_verdict)
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def _within(

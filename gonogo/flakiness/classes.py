@@ -47,6 +47,11 @@ class Class(StrEnum):
         """As people read it, "NEW HOLLOW PASS"."""
         return self.value.replace("_", " ").upper()
 
+    def counted(self, number: int) -> str:
+        """ "1 new hollow pass", "2 new failures", "3 broken on base"."""
+        ends = {Class.new_failure: "s", Class.new_hollow_pass: "es"} if number != 1 else {}
+        return f"{number:,} {self.words.lower()}{ends.get(self, '')}"
+
 
 _SENTENCES = {
     Class.new_failure: "Red on head, and not on base: this commit did it.",

@@ -96,7 +96,7 @@ class _Case:
         if flag is not None and p is None:
             return Finding(Class.known_flaky, verdict, f"{told}; {_named(flag)}", False, evidence)
         if not base.answered:
-            return Finding(Class.unknown, verdict, f"{told}; base was not run", False, evidence)
+            return Finding(Class.unknown, verdict, f"{told}; {self._silent()}", False, evidence)
         if base.red:
             less = f"red on base, too, but less often: {base.share(base.red, self.policy).words}"
             how = "red on base, too, with another error" if self._same() is False else less
@@ -119,7 +119,7 @@ class _Case:
         if flag is not None and flag.acknowledged:
             return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
         new = bool(self.base.answered) and not before
-        there = f"; on base {self.base.share(before, self.policy).words}" if self.base.answered else "; base was not run"
+        there = f"; on base {self.base.share(before, self.policy).words}" if self.base.answered else f"; {self._silent()}"
         return Finding(Class.red_but_right, verdict, told + there, new, evidence)
 
     def hollow(self) -> Finding | None:
@@ -144,7 +144,8 @@ class _Case:
         if flag is not None and not before and not base.red and not came and evidence["p"] is None:
             return Finding(Class.known_hollow, verdict, f"{told}; {_named(flag)}", False, evidence)
         if not base.judged:
-            return Finding(Class.unknown, verdict, f"{told}; base was not {'judged' if base.answered else 'run'}", False, evidence)
+            why = "base has no arrays to judge" if base.answered else self._silent()
+            return Finding(Class.unknown, verdict, f"{told}; {why}", False, evidence)
         if before:
             how = "with another error than on base" if self._same() is False else f"on base {base.share(before, self.policy).words}"
         elif base.red:
@@ -164,6 +165,8 @@ class _Case:
         verdict = Verdict.unjudged if head.of(Verdict.unjudged) else Verdict.pass_
         told = f"green {head.answered} of {head.answered}" + ("" if verdict is Verdict.pass_ else ", without arrays to judge")
         red, hollow = base.red + base.of(Verdict.fail_by_tolerance), base.of(Verdict.pass_by_tolerance)
+        if not red and not (hollow and head.judged):
+            return Finding(Class.passed, verdict, told, False)
         evidence = self._evidence(red or hollow, 0, None)
         if red:
             flag = self._flag(FLICKERS)
@@ -171,10 +174,8 @@ class _Case:
                 told = f"{told}; {_named(flag)}: too few seeds to call it fixed"
                 return Finding(Class.passed, verdict, told, False, {**evidence, **_flagged(flag)})
             return Finding(Class.fixed, verdict, f"{told}; red on base {base.share(red, self.policy).words}{self._why()}", False, evidence)
-        if hollow and head.judged:
-            there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
-            return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
-        return Finding(Class.passed, verdict, told, False)
+        there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
+        return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
         """Both rates, p where head is worse, and how the errors compare."""
@@ -205,11 +206,19 @@ class _Case:
             return True
         return None if self.change.change is Change.wrong_otherwise and not self.change.differing else False
 
+    def _silent(self) -> str:
+        """Why base says nothing."""
+        if self.base.waiting:
+            return "base is not over"
+        return "base gave no answer" if self.base.counts or self.base.sick or self.base.ended_empty else "base was not run"
+
     def _why(self) -> str:
         """What the comparison of the errors says, for the end of a sentence."""
         if self.change is None or self.change.change is Change.unknown:
             return ""
-        return f" ({self.change.change.sentence.removesuffix('.').lower()}, by {self.change.by})"
+        by = f", by {self.change.by}" if self.change.by in ("digests", "coefficients", "statistics") else ""
+        said = self.change.change.sentence.removesuffix(".")
+        return f" ({said[0].lower()}{said[1:]}{by})"
 
     def _flag(self, kinds: frozenset[str]) -> Known | None:
         """A flag of these kinds that was there before head ran, or that someone acknowledged; acknowledged ones first."""

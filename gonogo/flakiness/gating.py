@@ -42,7 +42,7 @@ class Gate:
     @property
     def words(self) -> str:
         """One phrase."""
-        return ", ".join(f"{number} {Class(kind).words.lower()}" for kind, number in self.reasons.items()) or "nothing new"
+        return ", ".join(Class(kind).counted(number) for kind, number in self.reasons.items()) or "nothing new"
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.outcomes import Outcome as Outcome
@@ -62,11 +63,18 @@ def rate(failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: floa
     wanted = policy.level if level is None else level
     if runs == 0:
         return Rate(0, 0, None, None, None, wanted)
-    a, b = failures + policy.prior, runs - failures + policy.prior
-    outside = (1 - wanted) / 2
+    mean, low, high = _posterior(int(failures), int(runs), policy.prior, wanted)
+    return Rate(int(failures), int(runs), mean, low, high, wanted)
+
+
+@lru_cache(maxsize=4096)
+def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[float, float, float]:
+    """(mean, low, high). The few counts of a suite's tests come again and again, and an interval takes some milliseconds."""
+    a, b = failures + prior, runs - failures + prior
+    outside = (1 - level) / 2
     low = 0.0 if failures == 0 else beta_quantile(outside, a, b)
     high = 1.0 if failures == runs else 1.0 - beta_quantile(outside, b, a)
-    return Rate(int(failures), int(runs), a / (a + b), low, high, wanted)
+    return a / (a + b), low, high
 
 
 def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:

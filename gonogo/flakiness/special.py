@@ -85,12 +85,16 @@ def beta_quantile(q: float, a: float, b: float) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2) (DLMF 8.17, Abramowitz and Stegun 26.5.27)."""
+    """Two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2) (DLMF 8.17, Abramowitz and Stegun 26.5.27).
+
+    Near t = 0 by its complement: with v in the thousands v/(v+t^2) is 1 in doubles already where p differs from 1 by 1e-7.
+    """
     if math.isnan(t) or not freedom > 0:
         return 1.0
     if math.isinf(t):
         return 0.0
-    return beta_cdf(freedom / (freedom + t * t), freedom / 2, 0.5)
+    inside = beta_cdf(t * t / (freedom + t * t), 0.5, freedom / 2) if abs(t) < 0.5 else 1.0
+    return 1.0 - inside if inside < 0.5 else beta_cdf(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
 def normal_quantile(q: float) -> float:

@@ -89,7 +89,7 @@ def _work(core: Core) -> None:
     for role in roles:
         role.join(STOP_S)
     if answerer is not None:
-        answerer.join(STOP_S / 5)
+        answerer.close(STOP_S / 5)
     if paths is not None:
         paths.close()
     try:

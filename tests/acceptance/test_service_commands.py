@@ -75,6 +75,18 @@ def test_a_file_may_hold_several_jobs(place: Service) -> None:
         assert call(place, "watch", item["id"])
 
 
+def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
+    test = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+    path = place.folder / "gate.yaml"
+    path.write_text(json.dumps({"name": "gate", "entries": [{"name": "small", "test": test, "seeds": {"start": 0, "count": 1}}]}))
+    words = ("submit", str(path), "--watch", "--build", "correct", "--build", "double-subtract", "--base", "correct", "--json")
+    found = json.loads(call(place, *words, code=1))
+    (compared,) = found["comparisons"]
+    assert (compared["counts"], compared["gate"]["words"]) == ({"new_hollow_pass": 1}, "1 new hollow pass")
+    assert compared["items"][0]["findings"][0]["evidence"]["change"]["change"] == "broken"
+    assert "NO LONGER HOLLOW" in call(place, "compare", f"double-subtract@{found['id']}", f"correct@{found['id']}")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

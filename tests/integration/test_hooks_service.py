@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
-import threading
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from shutil import copyfile
 from typing import Any
 
 import pytest
-import yaml
-from api import Api, in_process, on_port
+from api import Api, in_process
 from backgrounds import eventually, running, short
-from flows import KEY
-from github import REPOSITORY as AT_GITHUB
-from github import TOKEN
-from github_hooks import HookedGitHub
-from hookings import BEFORE, HEAD, NEXT, REPOSITORY, SECRET, check_suite, deliver, pull_request, push
-from pydantic import SecretStr
+from hook_service import CI_SECRET, OWN, SMALL, came, copied, emptied, prepared, store_rule, subjects, work
+from hookings import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
 from sqlalchemy import text
 from standardwebhooks import Webhook
 from suite_runs import SUITE
-from typer.testing import CliRunner
 
-import settings as configuration
-from cli.app import app
-from gonogo.ci.events import CommitEvent, from_ci
-from gonogo.ci.rules import Rule
-from gonogo.problems import JobError
-from service.background.core import open_core
-from service.hooks import fetching
-from service.hooks.working import Worker
 from storage import inbound, runs
 from storage.encoding import utcnow
-from storage.tables import Base
-
-CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"
-SMALL = {**SUITE, "entries": SUITE["entries"][:1]}
-RULE: dict[str, Any] = {
-    "name": "kernels",
-    "events": ["push", "pull_request", "check_suite", "commit"],
-    "repositories": ["lab/*"],
-    "suites": ["nightly"],
-    "builds": {"head": "tt-train-2025", "base": "correct"},
-    "labels": {"team": "kernels"},
-}
-OWN: dict[str, Any] = {
-    "github_webhook_secret": SecretStr(f"{SECRET},the secret that comes next"),
-    "ci_webhook_secret": SecretStr(CI_SECRET),
-}
-
-
-@contextmanager
-def prepared(url: str, **changes: Any) -> Iterator[Api]:
-    with in_process(url, **{**OWN, **changes}) as made:
-        assert made.client.post("/api/v1/suites", json=SMALL).is_success
-        yield made
 
 
 @pytest.fixture
@@ -72,48 +30,13 @@ def api(database_url: str) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    """One service: to make one takes longer than most of the tests."""
-    file = tmp_path_factory.mktemp("hooks") / "gonogo.sqlite"
-    copyfile(sqlite_template, file)
-    with prepared(f"sqlite:///{file}") as made:
+    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as made:
         yield made
 
 
 @pytest.fixture
 def lite(shared: Api) -> Api:
-    """The same, with nothing in it but the suite."""
-    with shared.context.session() as session:
-        for table in reversed(Base.metadata.sorted_tables):
-            session.execute(table.delete())
-    assert shared.client.post("/api/v1/suites", json=SMALL).is_success
-    return shared
-
-
-def store_rule(api: Api, **changes: Any) -> None:
-    answer = api.client.post("/api/v1/rules", json={**RULE, **changes})
-    assert answer.is_success, answer.text
-
-
-@contextmanager
-def worker(api: Api, **options: Any) -> Iterator[Worker]:
-    keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY)}
-    core = open_core(api.settings.model_copy(update=keys), threading.Event())
-    yield Worker(core, **options)
-    core.close()
-
-
-def work(api: Api, **options: Any) -> int:
-    with worker(api, **options) as made:
-        return made.run_once()
-
-
-def came(api: Api) -> list[dict[str, Any]]:
-    """Deliveries, oldest first."""
-    return list(reversed(api.get("/hooks/deliveries?limit=500")["items"]))
-
-
-def subjects(api: Api) -> list[dict[str, Any]]:
-    return list(reversed(api.get("/hooks/subjects")["items"]))
+    return emptied(shared)
 
 
 def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) -> None:
@@ -320,121 +243,3 @@ def test_a_busy_database_is_answered_within_a_second(lite: Api) -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert took < 1.5
     assert deliver(lite.client, "push", push(), delivery="busy").status_code == 202
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"suites": []}, "suites"),
-        ({"suites": ["nightly", "nightly"]}, "suites.1"),
-        ({"suites": ["no-such"]}, "suites.0"),
-        ({"suites": [{**SUITE, "entries": [{"test": {"shape": [0]}}]}]}, "suites.0.entries.0.test.shape.0"),
-        ({"events": ["issues"]}, "events.0"),
-        ({"repositories": []}, "repositories"),
-        ({"branches": ["a b"]}, "branches.0"),
-        ({"builds": {"head": "correct"}}, "builds.base"),
-        ({"builds": {"head": "{commit}"}}, "builds.head"),
-        ({"register": {"executor": "emulator"}}, "register.executor"),
-        ({"builds": {}, "register": {"executor": "ttnn"}}, "register"),
-        ({"gauges": [{"test": {"kernel": "x", "shape": [1]}}]}, "gauges.0.test.kernel"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
-def test_a_wrong_rule_names_its_field(shared: Api, changes: dict[str, Any], field: str) -> None:
-    alone = shared.client.post("/api/v1/rules", json={**RULE, **changes})
-    assert (alone.status_code, alone.json()["field"]) == (422, field)
-    file = shared.client.put("/api/v1/rules", json={"rules": [{**RULE, "name": "fine"}, {**RULE, **changes}]})
-    assert (file.status_code, file.json()["field"]) == (422, f"rules.1.{field}")
-    assert not {each["name"] for each in shared.get("/rules")["items"]} & {"fine"}
-
-
-def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
-    store_rule(lite, name="old")
-    first, second = {**RULE, "name": "a"}, {**RULE, "name": "b"}
-    told = lite.client.put("/api/v1/rules", json={"rules": [first, second]}).json()
-    assert told == {"stored": ["a", "b"], "same": [], "archived": ["old"]}
-    told = lite.client.put("/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}).json()
-    assert told == {"stored": ["b"], "same": ["a"], "archived": []}
-    assert [(each["name"], each["version"]) for each in lite.get("/rules")["items"]] == [("a", 1), ("b", 2)]
-    assert lite.client.delete("/api/v1/rules/a").status_code == 200
-    assert lite.client.get("/api/v1/rules/a").status_code == 404
-    assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {"stored": ["b"], "archived": []}
-
-
-def test_the_command_stores_a_rules_file_and_lists_what_came(
-    migrated_sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump({"rules": [{**RULE, "suites": [SMALL]}]}))
-    with on_port(migrated_sqlite_url, **OWN) as (client, _):
-        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
-        configuration.load.cache_clear()
-        deliver(client, "push", push(), delivery="over a socket")
-        stored = CliRunner().invoke(app, ["hooks", "rules", str(file), "--json"], catch_exceptions=False)
-        listed = CliRunner().invoke(app, ["hooks", "list", "--json"], catch_exceptions=False)
-        shown = CliRunner().invoke(app, ["hooks", "list"], catch_exceptions=False)
-        file.write_text("rules: [{name: x}]")
-        with pytest.raises(JobError, match=r"rules\.0\.events"):
-            CliRunner().invoke(app, ["hooks", "rules", str(file)], catch_exceptions=False)
-    assert json.loads(stored.output) == {"stored": ["kernels"], "same": [], "archived": []}
-    assert [each["delivery"] for each in json.loads(listed.output)] == ["over a socket"]
-    assert "waiting" in shown.output
-
-
-def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
-    written = (Path(__file__).parents[2] / "docs/hooks.md").read_text()
-    rules = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", written, re.DOTALL)[0])
-    assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
-    event = from_ci(json.loads(re.findall(r"```json\n(.*?)```", written, re.DOTALL)[0]))
-    assert isinstance(event, CommitEvent)
-    assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
-
-
-@pytest.fixture
-def at_github() -> Iterator[HookedGitHub]:
-    server = HookedGitHub()
-    yield server
-    server.close()
-
-
-def test_catch_up_fetches_what_was_missed_and_nothing_twice(lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    store_rule(lite, repositories=[AT_GITHUB])
-    deliver(lite.client, "push", push(), delivery="d-2")
-    now = utcnow()
-    old, recent = now - timedelta(days=5), now - timedelta(hours=1)
-    at_github.send("d-0", "push", push(after="e5" * 20), old)
-    at_github.send("d-1", "push", push(before=HEAD, after=NEXT), recent)
-    at_github.send("d-2", "push", push(), recent)
-    at_github.send("d-3", "issues", {"action": "opened"}, recent)
-    at_github.send("d-4", "pull_request", pull_request(), recent)
-    at_github.send("d-4", "pull_request", pull_request(), now)  # GitHub tried it twice
-    at_github.most = 2
-    monkeypatch.setenv("GONOGO_DATABASE_URL", str(lite.settings.database_url))
-    monkeypatch.setenv("GONOGO_GITHUB_URL", at_github.url)
-    monkeypatch.setenv("GONOGO_GITHUB_TOKEN", TOKEN)
-    configuration.load.cache_clear()
-    said = []
-    for _ in range(2):
-        result = CliRunner().invoke(app, ["hooks", "catch-up", "--json"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        said.append(json.loads(result.output))
-    assert said[0] == {"repositories": [AT_GITHUB], "hooks": 1, "seen": 3, "known": 1, "fetched": 2}
-    assert (said[1]["known"], said[1]["fetched"]) == (3, 0)
-    assert {each["delivery"] for each in came(lite)} == {"d-1", "d-2", "d-4"}
-    assert work(lite) == 3
-
-
-def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite: Api, at_github: HookedGitHub) -> None:
-    store_rule(lite, paths=["ttnn/**"])
-    token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
-    paths = fetching.paths_of(lite.settings.model_copy(update=token))
-    assert paths is not None
-    at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
-    deliver(lite.client, "pull_request", pull_request())
-    assert work(lite, paths=paths) == 0
-    assert "none of the 3 changed paths" in came(lite)[0]["reason"]
-    at_github.files.append("ttnn/layernorm.cpp")
-    deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
-    assert work(lite, paths=paths) == 1
-    paths.close()
-    assert fetching.paths_of(lite.settings) is None

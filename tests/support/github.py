@@ -30,12 +30,11 @@ LEVELS = {"notice", "warning", "failure"}
 
 @dataclass(frozen=True)
 class Scripted:
-    """An answer given in the place of the next one; `after`: the request is carried out all the same, as when the line breaks."""
+    """An answer given in the place of the next one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
-    after: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,18 +64,7 @@ class GitHubServer:
         self.pem = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         ).decode()
-        self.asked: list[Asked] = []
-        self.script: list[Scripted] = []
-        self.commits: set[str] = set()
-        self.pull_requests: set[int] = set()
-        self.statuses: list[dict[str, Any]] = []
-        self.checks: list[dict[str, Any]] = []
-        self.comments: list[dict[str, Any]] = []
-        self.tokens: set[str] = {TOKEN}
-        self.installed = True
-        self.moved: str | None = None  # the repository's new name: its old address redirects there
-        self.most = 100
-        self.life = timedelta(hours=1)
+        self.clear()
         self._count = 1000
         self._lock = threading.Lock()
         github = self
@@ -98,6 +86,23 @@ class GitHubServer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
+
+    def clear(self) -> None:
+        """As if nobody had ever asked."""
+        self.asked: list[Asked] = []
+        self.script: list[Scripted] = []
+        self.commits: set[str] = set()
+        self.pull_requests: set[int] = set()
+        self.statuses: list[dict[str, Any]] = []
+        self.checks: list[dict[str, Any]] = []
+        self.comments: list[dict[str, Any]] = []
+        self.tokens: set[str] = {TOKEN}
+        self.installed = True
+        self.moved: str | None = None  # the repository's new name: its old address redirects there
+        self.lossy = False  # the first answer to each request that changes something is lost, after it was carried out
+        self._lost: set[tuple[str, str]] = set()
+        self.most = 100
+        self.life = timedelta(hours=1)
 
     def close(self) -> None:
         """Nobody answers any more."""
@@ -148,14 +153,17 @@ class GitHubServer:
             return 400, {}, {"message": "Problems parsing JSON"}
         self.asked.append(Asked(method, path, query, headers, body))
         scripted = self.script.pop(0) if self.script else None
-        if scripted is not None and not scripted.after:
+        if scripted is not None:
             return scripted.status, scripted.headers, scripted.body
         try:
             found = self._route(method, path, query, headers, body)
         except Problem as problem:
             errors = {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
             found = problem.status, {}, {"message": problem.message, **errors}
-        return (scripted.status, scripted.headers, scripted.body) if scripted is not None else found
+        if self.lossy and method != "GET" and (method, path) not in self._lost:
+            self._lost.add((method, path))
+            return 502, {}, {"message": "Bad Gateway"}
+        return found
 
     def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
         if headers.get("accept") != "application/vnd.github+json" or headers.get("x-github-api-version") != "2022-11-28":

@@ -121,6 +121,14 @@ def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> N
     assert kinds(hollow, ran("head", record("head", green=True, terms=part), pass_by_tolerance=8)) == ["new_hollow_pass"]
 
 
+def test_an_unknown_says_why_base_is_silent() -> None:
+    for base, why in (
+        (None, "base was not run"), (Ran("b", ("j",), waiting=1), "base is not over"), (ran(error=8), "base gave no answer"),
+    ):  # fmt: skip
+        assert classify(base, ran(fail=8)).words == f"red 8 of 8; {why}"
+    assert classify(ran(green=8), ran(pass_by_tolerance=8)).words.endswith("base has no arrays to judge")
+
+
 def test_the_evidence_has_rates_the_test_and_the_flag() -> None:
     (found,) = classify(ran(pass_=64), ran(fail=64), [OPEN]).findings
     evidence: Mapping[str, Any] = found.evidence

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -34,6 +34,7 @@ def test_the_beta_quantile_inverts_the_cdf(q: float, a: float, b: float) -> None
 
 
 @given(st.floats(-50, 50), st.floats(1, 1e4))
+@example(5.9e-8, 1e4)
 def test_student_s_tail_is_scipy_s(t: float, freedom: float) -> None:
     assert student_tail(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-8, abs=1e-300)
 

@@ -29,9 +29,8 @@ def running() -> Iterator[GitHubServer]:
 @pytest.fixture
 def server(running: GitHubServer) -> GitHubServer:
     """One server for all tests, as new."""
-    running.asked, running.script, running.statuses, running.checks, running.comments = [], [], [], [], []
-    running.commits, running.pull_requests, running.tokens = {SHA}, {7}, {TOKEN}
-    running.installed, running.moved, running.most, running.life = True, None, 100, timedelta(hours=1)
+    running.clear()
+    running.commits, running.pull_requests = {SHA}, {7}
     return running
 
 

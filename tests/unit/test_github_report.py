@@ -1,0 +1,140 @@
+"""What GitHub is told, in words: every class with its tests, links and lines to run; text of others stays text; nothing is too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gonogo.flakiness.classes import Class, Classification, Finding, Ran
+from gonogo.verdicts import Verdict
+from service.github import markdown, report
+from service.github.client import MOST_TEXT
+from service.github.report import Links
+from storage.ci_subjects import CiSubject
+from storage.comparing import Compared, Comparison
+from storage.sides import Place, Side, Told
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SUBJECT = CiSubject(
+    id="0195", delivery_id="0194", source="github", event="pull_request", rule="nightly", suite="small",
+    suite_key="k", repository="lab/kernels",
+    installation=None, branch="main", pull_request=7, fork=False, head_sha="a" * 40, base_sha="b" * 40, head_build="head",
+    base_build="base", run_id="0196", base_run_id="0197", gauges=(), error=None, occurred_at=NOW, created_at=NOW,
+)  # fmt: skip
+LINKS = Links("https://g.example/runs/0196", "https://g.example/compare", lambda job: f"https://g.example/jobs/{job}")
+HOSTILE = "<script>`` @everyone [x](javascript:1) **b** \n# h"
+
+
+def a_test(
+    kind: Class, verdict: Verdict, name: str = "layernorm_bw 32x64", check: str | None = "gonogo check", within: str = ""
+) -> Compared:
+    finding = Finding(kind, verdict, f"words of {kind}", new=kind in (Class.new_failure, Class.new_hollow_pass))
+    place = Place("v1-x", "wormhole", "n150", "isolated", within)
+    ran = Ran("head", ("job-1",), {verdict: 4})
+    return Compared(place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check)
+
+
+def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
+    base, head = (Told(Side(name, name, None), (name,), jobs, 0, False, {}) for name, jobs in (("base", base_jobs), ("head", 1)))
+    return Comparison(base, head, tests, "1")
+
+
+def told(*tests: Compared, **changes: Any) -> report.Report:
+    jobs = 0 if "base_run_id" in changes else 1
+    return report.compared(replace(SUBJECT, **changes), comparison(*tests, base_jobs=jobs), LINKS, {"job-1": "s1 is subtracted twice"})
+
+
+def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -> None:
+    found = told(
+        a_test(Class.new_hollow_pass, Verdict.pass_by_tolerance, check="gonogo check --seeds 1"), a_test(Class.passed, Verdict.pass_)
+    )
+    assert found.status() == {
+        "state": "failure",
+        "context": "gonogo/nightly/small (pull_request)",
+        "description": "1 new hollow pass, 1 passed",
+        "url": "https://g.example/compare",
+    }
+    text = report.comment([found])
+    assert text.startswith(report.MARKER)
+    assert "**NEW HOLLOW PASS** (1)" in text
+    assert "[layernorm\\_bw 32x64](https://g.example/jobs/job-1): words of new\\_hollow\\_pass" in text
+    assert "s1 is subtracted twice" in text
+    assert "```sh\n  gonogo check --seeds 1\n  ```" in text
+    check = found.check()
+    assert (check["status"], check["conclusion"], check["external_id"]) == ("completed", "failure", "0195")
+    (annotation,) = found.annotations
+    assert (annotation["annotation_level"], annotation["path"]) == ("failure", ".github")
+    assert annotation["message"].endswith("gonogo check --seeds 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "state", "conclusion"),
+    [
+        (Class.new_failure, Verdict.fail, "failure", "failure"),
+        (Class.unknown, Verdict.fail, "error", "action_required"),
+        (Class.infrastructure, Verdict.error, "error", "action_required"),
+        (Class.broken_on_base, Verdict.fail, "success", "success"),
+        (Class.known_flaky, Verdict.fail, "success", "success"),
+        (Class.known_hollow, Verdict.pass_by_tolerance, "success", "success"),
+    ],
+)
+def test_what_is_known_turns_no_pull_request_red_and_is_listed_all_the_same(
+    kind: Class, verdict: Verdict, state: str, conclusion: str
+) -> None:
+    found = told(a_test(kind, verdict))
+    assert (found.state, found.check()["conclusion"], found.worth) == (state, conclusion, True)
+    assert f"**{kind.words}** (1)" in found.details
+    assert len(found.annotations) == 1
+
+
+def test_where_all_is_well_there_is_nothing_to_say() -> None:
+    found = told(a_test(Class.passed, Verdict.pass_))
+    assert (found.state, found.worth, found.annotations) == ("success", False, ())
+    assert "PASSED" not in found.details
+    assert "nobody can say" not in found.details
+    gauge = {
+        "id": "g",
+        "state": "finished",
+        "sharpness": "blunt",
+        "kernel": "k",
+        "test": {"shape": [1]},
+        "words": "5 of 9 pass",
+        "error": None,
+    }
+    measured = report.gauged(replace(SUBJECT, suite=None), [gauge, {**gauge, "state": "failed"}], lambda each: f"https://g.example/{each}")
+    assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
+    assert "[k 1](https://g.example/g): 5 of 9 pass" in measured.details
+
+
+def test_text_of_others_stays_text_and_calls_nobody() -> None:
+    found = told(a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"), error=HOSTILE, base_run_id=None)
+    text = report.comment([found])
+    for wrong in ("<script>", "@everyone", "](javascript", "**b**", "\n# h"):
+        assert wrong not in text
+    assert "Base was not run" in text
+    assert "````sh\n  echo ``` && x\n  ````" in text
+    assert markdown.code("a`b``") == "``` a`b`` ```"
+    assert report.broken(SUBJECT, HOSTILE).status()["state"] == "error"
+    assert "<script>" not in report.broken(SUBJECT, HOSTILE).details
+
+
+def test_pytest_files_are_annotated_where_they_are() -> None:
+    paths = {"tests/test_x.py::test_y[1]": "tests/test_x.py", "Suite.Case": ".github", "/etc/x.py::y": ".github", "../x.py::y": ".github"}
+    for within, path in paths.items():
+        assert told(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"] == path
+
+
+def test_nothing_is_longer_than_github_takes() -> None:
+    many = [a_test(Class.new_failure, Verdict.fail, name=f"{number} " + "x" * 5000, check="y" * 5000) for number in range(300)]
+    found = told(*many, rule="r" * 300)
+    assert len(found.annotations) == 200
+    assert all(len(each["message"]) <= report.MOST_MESSAGE and len(each["title"]) <= 255 for each in found.annotations)
+    assert max(len(found.context), len(found.check()["name"])) <= 255
+    assert len(found.check()["output"]["summary"]) <= MOST_TEXT
+    text = report.comment([found] * 3)
+    assert len(text) <= MOST_TEXT
+    assert "too long for a comment" in text
+    assert text.endswith("2 more suites are left out.\n")
