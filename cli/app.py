@@ -55,6 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "db": Entry("cli.db:app", ADMIN, "Migrate the database."),
     "rollups": Entry("cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."),
     "webhook": Entry("cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
+    "hooks": Entry("cli.hooks:app", ADMIN, "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed."),
     "token": Entry("cli.token:app", ADMIN, "Make bearer tokens."),
 }
 

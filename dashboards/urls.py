@@ -24,6 +24,7 @@ SUBMIT = f"{API}/jobs"
 GAUGES = "/gauges"
 MEASURE = f"{API}/gauges"
 WEBHOOKS = "/webhooks"
+ANSWERS = "/answers"
 
 
 def overview(*, twin: bool = False) -> str:
@@ -149,6 +150,16 @@ def replay(webhook_id: str, delivery_id: str) -> str:
 def test_webhook(webhook_id: str) -> str:
     """POST: sends a test message; the answer has the delivery's id."""
     return f"{API}/webhooks/{_part(webhook_id)}:test"
+
+
+def answers(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """What GitHub was told; such as {"state": "failed"} alone."""
+    return (f"{ANSWERS}.json" if twin else ANSWERS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def answer_again(subject_id: str) -> str:
+    """POST: tells GitHub again, whole and as it is now."""
+    return f"{API}/github/answers/{_part(subject_id)}:again"
 
 
 def events(job_id: str) -> str:

@@ -1,4 +1,7 @@
-"""The routes of the webhooks' pages, each with its JSON twin. Addresses and payloads may be confidential: they need the scope admin."""
+"""The routes of the pages of webhooks and of answers to GitHub, each with its JSON twin.
+
+Addresses and payloads may be confidential: all of them need the scope admin.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
+from dashboards import answers as answers_page
 from dashboards import urls, webhooks
 from storage.paging import BadCursor
 
@@ -38,7 +42,7 @@ def add(
     # of two decorators the lower one is asked first: "x.json" would be an id, too
     def show(request: Request, template: str, what: str, read: Callable[[Session], Any]) -> Response:
         if not answers.may(request):
-            return answers.refuse(request, 403, "Webhooks need the scope admin", "Log in with a token that has it.")
+            return answers.refuse(request, 403, "This page needs the scope admin", "Log in with a token that has it.")
         try:
             with reading() as session:
                 view = read(session)
@@ -54,6 +58,15 @@ def add(
         query = request.query_params
         length = limit(query.get("limit"))
         return show(request, "webhooks.html", "page", lambda session: webhooks.webhooks(session, query.get("cursor"), length, now()))
+
+    @router.get(urls.ANSWERS)
+    @router.get(f"{urls.ANSWERS}.json")
+    def all_answers(request: Request) -> Response:
+        query = request.query_params
+        length = limit(query.get("limit"))
+        return show(
+            request, "answers.html", "page", lambda session: answers_page.answers(session, query, query.get("cursor"), length, now())
+        )
 
     @router.get(urls.WEBHOOKS + "/{webhook_id}")
     @router.get(urls.WEBHOOKS + "/{webhook_id}.json")

@@ -179,7 +179,6 @@ def _host(target: str) -> str:
 
 def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> DeliveryLine:
     state = DeliveryState(item["state"])
-    due = None if item["due_at"] is None else (datetime.fromisoformat(item["due_at"]) - now).total_seconds()
     return DeliveryLine(
         id=item["id"],
         url=urls.webhook_delivery(webhook.id, item["id"]),
@@ -191,7 +190,7 @@ def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> Deliv
         created_at=item["created_at"],
         age=words.since(item["created_at"], now),
         due_at=item["due_at"],
-        due_words="" if due is None else "now" if due < 1 else f"in {words.duration(due)}",
+        due_words=words.until(item["due_at"], now),
         replay=urls.replay(webhook.id, item["id"]) if webhook.state is WebhookState.active else None,
     )
 

@@ -11,7 +11,7 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import DeliveryState, DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
+from storage.states import AnswerState, DeliveryState, DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
 from storage.variants import Variant
 
 
@@ -173,6 +173,24 @@ CHANGE_VERDICTS: dict[str, str] = {
 """The verdict whose shape and colour takes what became of a kernel."""
 
 
+ANSWERS: dict[str, str] = {
+    AnswerState.waiting: "not told yet",
+    AnswerState.pending: "told that it runs",
+    AnswerState.told: "told",
+    AnswerState.failed: "given up",
+    AnswerState.superseded: "asked for again",
+}
+"""How far GitHub was told of something."""
+
+ANSWER_VERDICTS: dict[str, str] = {
+    AnswerState.waiting: Verdict.no_information,
+    AnswerState.pending: Verdict.no_information,
+    AnswerState.told: Verdict.pass_,
+    AnswerState.failed: Verdict.fail,
+    AnswerState.superseded: Verdict.unjudged,
+}
+"""The verdict whose shape and colour it takes."""
+
 DELIVERIES: dict[str, str] = {
     DeliveryState.waiting: "waits",
     DeliveryState.delivered: "delivered",
@@ -222,6 +240,14 @@ def variant_of(each: Variant) -> str:
 def since(moment: str | None, now: datetime) -> str:
     """How long ago a stored time is; "" for none."""
     return "" if moment is None else ago((now - datetime.fromisoformat(moment)).total_seconds())
+
+
+def until(moment: str | None, now: datetime) -> str:
+    """How soon a stored time comes, "now" or "in 5 min"; "" for none."""
+    if moment is None:
+        return ""
+    seconds = (datetime.fromisoformat(moment) - now).total_seconds()
+    return "now" if seconds < 1 else f"in {duration(seconds)}"
 
 
 def mark(verdict: str | None) -> Mark:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from storage.dialect import insert_once, upsert
@@ -50,6 +50,26 @@ class Answer:
             "created_at": timestamp(self.created_at),
             "updated_at": timestamp(self.updated_at),
         }
+
+
+@dataclass(frozen=True)
+class About:
+    """An answer and what it is about."""
+
+    answer: Answer
+    repository: str
+    head_sha: str
+    pull_request: int | None
+    event: str
+    rule: str
+    suite: str | None
+    run_id: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        told = self.answer.to_json()
+        own = ("repository", "head_sha", "pull_request", "event", "rule", "suite")
+        return {"subject": told["subject"], **{name: getattr(self, name) for name in own}, "run": self.run_id, **told}
 
 
 def enlist(session: Session, *, now: datetime | None = None) -> int:
@@ -99,16 +119,21 @@ def get(session: Session, subject_id: str) -> Answer | None:
     return None if row is None else _answer(row)
 
 
-def list_(session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[Answer]:
+def about(session: Session, subject_id: str) -> About:
+    """An answer that is there, with its subject."""
+    return _about(*session.execute(_joined().where(AnswerRow.subject_id == subject_id)).one())
+
+
+def list_(session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[About]:
     """Answers, those about the newest subjects first. Raises BadCursor."""
-    query = select(AnswerRow).order_by(AnswerRow.subject_id.desc()).limit(limit + 1)
+    query = _joined().order_by(AnswerRow.subject_id.desc()).limit(limit + 1)
     if state is not None:
         query = query.where(AnswerRow.state == state)
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(AnswerRow.subject_id < cursor)
-    return Page.cut([_answer(row) for row in session.scalars(query)], limit, lambda item: item.subject_id)
+    return Page.cut([_about(*row) for row in session.execute(query)], limit, lambda item: item.answer.subject_id)
 
 
 def took(session: Session, subject_id: str, part: str, digest: str, *, check_id: int | None = None) -> None:
@@ -167,6 +192,14 @@ def commented(session: Session, repository: str, pull_request: int, comment_id: 
     """Our comment is this one, and says that."""
     key = {"repository": repository, "pull_request": pull_request}
     upsert(session, CommentRow, [{**key, "comment_id": comment_id, "told": told, "updated_at": utcnow()}])
+
+
+def _joined() -> Select[AnswerRow, CiSubjectRow]:
+    return select(AnswerRow, CiSubjectRow).join(CiSubjectRow, CiSubjectRow.id == AnswerRow.subject_id)
+
+
+def _about(row: AnswerRow, subject: CiSubjectRow) -> About:
+    return About(_answer(row), **{name: getattr(subject, name) for name in About.__dataclass_fields__ if name != "answer"})
 
 
 def _answer(row: AnswerRow) -> Answer:

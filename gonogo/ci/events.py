@@ -20,7 +20,7 @@ COMMIT = "commit"
 """The event of other CI systems."""
 EVENTS = (*GITHUB, COMMIT)
 SHA = re.compile(r"[0-9a-f]{7,64}")
-REPOSITORY = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+REPOSITORY = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)*")
 BRANCH = "refs/heads/"
 MOST_PATHS = 20_000
 MOST_COMMITS = 2048

@@ -89,8 +89,9 @@ class Rule:
             return f"the action {event.action} is not among {', '.join(actions)}"
         if event.event == "workflow_run" and event.action == "completed" and event.conclusion not in self.conclusions:
             return f"the workflow ended with {event.conclusion}, not with {' or '.join(self.conclusions)}"
-        if self.workflows and event.workflow is not None and not fits(self.workflows, event.workflow):
-            return f"the workflow {event.workflow[:100]!r} fits none of its patterns"
+        named = event.event in ("workflow_run", "check_suite")
+        if self.workflows and named and (event.workflow is None or not fits(self.workflows, event.workflow)):
+            return f"the workflow {(event.workflow or '')[:100]!r} fits none of its patterns"
         if self.branches and (event.branch is None or not fits(self.branches, event.branch)):
             return f"the branch {(event.branch or '')[:100]!r} fits none of its patterns"
         if self.paths and event.paths is not None and not fits_any(self.paths, event.paths):

@@ -21,6 +21,7 @@ def routers() -> list[APIRouter]:
         events,
         flags,
         gauges,
+        github_answers,
         hooks,
         jobs,
         rejudgements,
@@ -38,5 +39,5 @@ def routers() -> list[APIRouter]:
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
     of_tests = (tests, attribution, changes, compare, subjects, gauges, flags, suites, runs, schedules, rejudgements)
-    of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, audit)
+    of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

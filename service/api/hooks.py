@@ -166,17 +166,17 @@ def list_deliveries(
 
 
 @router.get(
-    "/hooks/deliveries/{delivery_id}",
+    "/hooks/deliveries/{inbound_id}",
     responses={200: {"model": InboundWhole}},
     response_class=Response,
     summary="Look at a delivery that came in",
 )
-def look(context: Ctx, _who: Admin, delivery_id: str) -> Response:
+def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
     """With its payload, which may tell of private repositories; payloads are forgotten after 30 days."""
     with context.reading() as session:
-        found = stored.look(session, delivery_id)
+        found = stored.look(session, inbound_id)
     if found is None:
-        raise missing("delivery", delivery_id)
+        raise missing("delivery", inbound_id)
     told, body = found
     try:
         payload = None if body is None else decode(body)
@@ -186,25 +186,25 @@ def look(context: Ctx, _who: Admin, delivery_id: str) -> Response:
 
 
 @router.post(
-    "/hooks/deliveries/{delivery_id}:replay",
+    "/hooks/deliveries/{inbound_id}:replay",
     status_code=202,
     responses={202: {"model": InboundOut}},
     response_class=Response,
     summary="Work a delivery off once more",
 )
-def replay(context: Ctx, who: Admin, delivery_id: str) -> Response:
+def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
     """By the rules of now. One that started something is not worked off again: nothing is started twice."""
     with context.session() as session:
-        found = stored.look(session, delivery_id)
+        found = stored.look(session, inbound_id)
         if found is None:
-            raise missing("delivery", delivery_id)
+            raise missing("delivery", inbound_id)
         told, body = found
         if told["state"] == InboundState.started:
             raise BadField("state", told["state"], "it started something already; submit or resubmit that", limit="ignored or failed")
         if body is None:
             raise BadField("payload", None, "is forgotten", limit=f"{stored.KEEP_BODIES.days} days")
-        again = stored.again(session, delivery_id)
-        audit.record(session, actor=who.actor, action="hook.replayed", subject=delivery_id)
+        again = stored.again(session, inbound_id)
+        audit.record(session, actor=who.actor, action="hook.replayed", subject=inbound_id)
     return answer(again, 202)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from service.background import delivery, dispatcher, ingest, scheduler
 from service.background.assess import Assessor
@@ -14,11 +14,13 @@ from service.background.core import AWAY, Core, log, open_core
 from service.background.reaper import Reaper
 from service.background.roles import Role
 from service.github import answering
-from service.hooks import working
+from service.hooks import fetching, working
 from service.webhooks import messages, outbound
 from settings import Settings
 from storage import leases, rollup_rebuild, schema
 
+S = TypeVar("S")
+T = TypeVar("T")
 STOP_S = 5.0
 CATCH_UP_S = 300.0
 
@@ -57,7 +59,8 @@ def _ready(core: Core) -> bool:
 def _work(core: Core) -> None:
     recover(core)
     reaper = Reaper(core)
-    hooks = working.Worker(core)
+    paths = _or_none(fetching.paths_of, core.settings)
+    hooks = working.Worker(core, paths)
     roles = [
         Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
@@ -74,7 +77,7 @@ def _work(core: Core) -> None:
     else:
         cleaner = outbound.Cleaner(core)
         roles.append(Role(core, "webhooks", lambda: (sender.run_once(), cleaner.run_once()), lambda: _pause(core), _nothing))
-    answerer = _answerer(core)
+    answerer = _or_none(answering.make, core)
     if answerer is not None:
         roles.append(Role(core, "github", answerer.run_once, lambda: _pause(core), answerer.lost))
     consumer = Consumer(core)
@@ -87,17 +90,19 @@ def _work(core: Core) -> None:
         role.join(STOP_S)
     if answerer is not None:
         answerer.close(STOP_S / 5)
+    if paths is not None:
+        paths.close()
     try:
         core.session(lambda session: leases.release(session, core.holder))
     except AWAY as problem:
         log.warning("leases not given back; they end by themselves", error=str(problem))
 
 
-def _answerer(core: Core) -> answering.Answerer | None:
+def _or_none(make: Callable[[S], T | None], of: S) -> T | None:
     try:
-        return answering.make(core)
+        return make(of)
     except ValueError as problem:  # everything else must go on; what is not told now is told once the setting is right
-        log.error("GitHub is not told anything", error=str(problem))
+        log.error("GitHub is neither told nor asked anything", error=str(problem))
         return None
 
 

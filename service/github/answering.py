@@ -10,7 +10,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,8 @@ DELAYS_S = (5, 30, 300, 1800, 3600, 10800, 21600, 43200)
 """After the first failure, the second, ...; then it is given up, about a day after it began."""
 LOOK_AGAIN = timedelta(seconds=5)
 """How soon gauges are looked at again; runs say themselves when they are over."""
+MAY_START = timedelta(minutes=1)
+"""How soon a subject is looked at again that could not be started: its delivery is tried again for a while."""
 
 
 class Answerer:
@@ -107,10 +109,8 @@ class Answerer:
         if problems:
             self._postpone(answer, problems)
         else:
-            soon = utcnow() + (LOOK_AGAIN if subject.run_id is None else timedelta(0))
-            self._core.session(
-                partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=soon if state is AnswerState.pending else None)
-            )
+            due_at = _looked_at_again(subject, state)
+            self._core.session(partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=due_at))
         took = round((time.perf_counter() - began) * 1e3, 1)
         log.info("GitHub", subject=subject_id, state=state.value, problems=[str(each) for each in problems], ms=took)
 
@@ -222,6 +222,15 @@ def access_of(settings: Settings) -> Access | None:
     if settings.github_app_id is None or settings.github_app_key is None:
         return token
     return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
+
+
+def _looked_at_again(subject: CiSubject, state: AnswerState) -> datetime | None:
+    """When there may be more to tell; None: never."""
+    now = utcnow()
+    if state is AnswerState.pending:
+        return now + (LOOK_AGAIN if subject.run_id is None else timedelta(0))
+    unstarted = state is AnswerState.told and subject.run_id is None and not subject.gauges
+    return now + MAY_START if unstarted and now < subject.created_at + github_answers.YOUNG else None
 
 
 def _begun(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,14 @@ class GitHub:
         """Write a comment anew. Raises GitHubError; Refused with 404 when it was deleted."""
         self._send("PATCH", f"/repos/{_repository(repository)}/issues/comments/{number}", repository, {"body": text})
 
+    def pages(self, path: str, repository: str) -> Iterator[Any]:
+        """Every page of the list at a path. Raises GitHubError."""
+        return self._pages(path, repository)
+
+    def look(self, path: str, repository: str) -> Any:
+        """What is at a path. Raises GitHubError."""
+        return _json(self._ask("GET", self._url + path, repository))
+
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))
 

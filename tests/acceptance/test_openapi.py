@@ -18,13 +18,15 @@ from suite_runs import SUITE
 
 from service.api import health, routers
 from service.app import create_app
+from storage import inbound
+from storage.states import HookSource
 
 # The stream of events never ends while its job is alive; tests/integration/test_api_events.py looks after it.
 STREAM = "/api/v1/jobs/{job_id}/events"
 # What a `test` may be is checked by the domain, not by the schema, so a body that the schema allows may still be refused.
 NOT_MEANT = ("positive_data_acceptance",)
 EXAMPLES = 30
-FEWER = {("/api/v1/suites", "post"): 8, ("/api/v1/runs", "post"): 8}
+FEWER = {("/api/v1/suites", "post"): 8, ("/api/v1/runs", "post"): 8, ("/api/v1/rules", "post"): 3, ("/api/v1/rules", "put"): 3}
 """Their entries have the fields of a job again, which `POST /jobs` tries; to make them takes a third of a second each."""
 
 
@@ -49,6 +51,8 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
         subscription = {"url": "https://ci.example.org/gonogo", "events": ["*"]}
         webhook = api.client.post("/api/v1/webhooks", json=subscription, headers=api.token("admin")).json()
         assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test", headers=api.token("admin")).is_success
+        with api.context.session() as session:
+            inbound.store(session, HookSource.github, "of this test", "ping", b"{}")
         yield api
 
 
@@ -95,7 +99,11 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()["items"]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
+    rule = {"name": SUITE["name"], "events": ["push"], "repositories": ["org/*"], "suites": [SUITE["name"]]}
+    assert service.client.post("/api/v1/rules", json=rule, headers=header).is_success  # here: to replace the rules takes others away
+    (came,) = get("/api/v1/hooks/deliveries", headers=header).json()["items"]
     real = {
+        "inbound_id": came["id"],
         "job_id": job["id"],
         "artifact_id": artifact["id"],
         "flag_id": flag["id"],

@@ -30,14 +30,11 @@ LEVELS = {"notice", "warning", "failure"}
 
 @dataclass(frozen=True)
 class Scripted:
-    """An answer given in the place of the next one. `after`: the request is carried out all the same, as when the line breaks;
-    `through`: as if nothing were scripted."""
+    """An answer given in the place of the next one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
-    after: bool = False
-    through: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,8 @@ class GitHubServer:
         self.tokens: set[str] = {TOKEN}
         self.installed = True
         self.moved: str | None = None  # the repository's new name: its old address redirects there
+        self.lossy = False  # the first answer to each request that changes something is lost, after it was carried out
+        self._lost: set[tuple[str, str]] = set()
         self.most = 100
         self.life = timedelta(hours=1)
 
@@ -154,15 +153,17 @@ class GitHubServer:
             return 400, {}, {"message": "Problems parsing JSON"}
         self.asked.append(Asked(method, path, query, headers, body))
         scripted = self.script.pop(0) if self.script else None
-        scripted = None if scripted is not None and scripted.through else scripted
-        if scripted is not None and not scripted.after:
+        if scripted is not None:
             return scripted.status, scripted.headers, scripted.body
         try:
             found = self._route(method, path, query, headers, body)
         except Problem as problem:
             errors = {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
             found = problem.status, {}, {"message": problem.message, **errors}
-        return (scripted.status, scripted.headers, scripted.body) if scripted is not None else found
+        if self.lossy and method != "GET" and (method, path) not in self._lost:
+            self._lost.add((method, path))
+            return 502, {}, {"message": "Bad Gateway"}
+        return found
 
     def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
         if headers.get("accept") != "application/vnd.github+json" or headers.get("x-github-api-version") != "2022-11-28":

@@ -19,7 +19,8 @@ from storage.sides import Place, Side, Told
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CiSubject(
-    id="0195", delivery_id="0194", source="github", event="pull_request", rule="nightly", suite="small", repository="lab/kernels",
+    id="0195", delivery_id="0194", source="github", event="pull_request", rule="nightly", suite="small",
+    suite_key="k", repository="lab/kernels",
     installation=None, branch="main", pull_request=7, fork=False, head_sha="a" * 40, base_sha="b" * 40, head_build="head",
     base_build="base", run_id="0196", base_run_id="0197", gauges=(), error=None, occurred_at=NOW, created_at=NOW,
 )  # fmt: skip

@@ -1,0 +1,55 @@
+"""The stand-in for GitHub with webhooks: it lists a repository's, and the deliveries that it tried, newest first, in pages with cursors."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from github import REPOSITORY, GitHubServer, Problem
+
+HOOK = 12
+
+
+class HookedGitHub(GitHubServer):
+    """`sent`: what it delivered, the oldest first; `files`: the paths of every pull request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[dict[str, Any]] = []
+        self.files: list[str] = []
+
+    def send(self, guid: str, event: str, payload: Any, at: datetime) -> None:
+        """Note a delivery that nobody took."""
+        shown = {"id": len(self.sent) + 1, "guid": guid, "event": event, "status_code": 502, "redelivery": False}
+        self.sent.append({**shown, "delivered_at": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "payload": payload})
+
+    def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
+        below = f"/repos/{REPOSITORY}"
+        if method != "GET" or not re.match(rf"{below}/(hooks|pulls)", path):
+            return super()._route(method, path, query, headers, body)
+        self._admit(path, headers.get("authorization", ""))
+        if path == f"{below}/hooks":
+            ours = {"id": HOOK, "active": True, "config": {"url": "https://gonogo.example.org/api/v1/hooks/github"}}
+            return 200, {}, [{"id": 3, "active": True, "config": {"url": "https://chat.example.org/hook"}}, ours]
+        if re.fullmatch(rf"{below}/pulls/\d+/files", path):
+            found, more = self._page([{"filename": name} for name in self.files], query, path)
+            return 200, more, found
+        if path == f"{below}/hooks/{HOOK}/deliveries":
+            return self._deliveries(path, query)
+        match = re.fullmatch(rf"{below}/hooks/{HOOK}/deliveries/(\d+)", path)
+        if match is None or int(match[1]) > len(self.sent):
+            raise Problem(404, "Not Found")
+        one = self.sent[int(match[1]) - 1]
+        return 200, {}, {**one, "request": {"headers": {"X-GitHub-Event": one["event"]}, "payload": one["payload"]}}
+
+    def _deliveries(self, path: str, query: dict[str, str]) -> tuple[int, dict[str, str], Any]:
+        """GitHub's cursor is the number of a delivery, not of a page."""
+        newest = list(reversed(self.sent))
+        start = int(query.get("cursor", "0"))
+        size = min(int(query.get("per_page", "30")), self.most)
+        page = [{name: value for name, value in each.items() if name != "payload"} for each in newest[start : start + size]]
+        more = {}
+        if start + size < len(newest):
+            more = {"link": f'<{self.url}{path}?per_page={size}&cursor={start + size}>; rel="next"'}
+        return 200, more, page

@@ -1,0 +1,87 @@
+"""A service that takes deliveries, with a small suite; what works them off; and what a test looks at afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+from api import Api, in_process
+from flows import KEY
+from hookings import SECRET
+from pydantic import SecretStr
+from suite_runs import SUITE
+
+from service.background.core import open_core
+from service.hooks.working import Worker
+from storage.tables import Base
+
+CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"
+SMALL = {**SUITE, "entries": SUITE["entries"][:1]}
+RULE: dict[str, Any] = {
+    "name": "kernels",
+    "events": ["push", "pull_request", "check_suite", "commit"],
+    "repositories": ["lab/*"],
+    "suites": ["nightly"],
+    "builds": {"head": "tt-train-2025", "base": "correct"},
+    "labels": {"team": "kernels"},
+}
+OWN: dict[str, Any] = {
+    "github_webhook_secret": SecretStr(f"{SECRET},the secret that comes next"),
+    "ci_webhook_secret": SecretStr(CI_SECRET),
+}
+
+
+@contextmanager
+def prepared(url: str, **changes: Any) -> Iterator[Api]:
+    with in_process(url, **{**OWN, **changes}) as made:
+        assert made.client.post("/api/v1/suites", json=SMALL).is_success
+        yield made
+
+
+def store_rule(api: Api, **changes: Any) -> None:
+    answer = api.client.post("/api/v1/rules", json={**RULE, **changes})
+    assert answer.is_success, answer.text
+
+
+@contextmanager
+def worker(api: Api, **options: Any) -> Iterator[Worker]:
+    keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY)}
+    core = open_core(api.settings.model_copy(update=keys), threading.Event())
+    yield Worker(core, **options)
+    core.close()
+
+
+def work(api: Api, **options: Any) -> int:
+    with worker(api, **options) as made:
+        return made.run_once()
+
+
+def came(api: Api) -> list[dict[str, Any]]:
+    """Deliveries, oldest first."""
+    return list(reversed(api.get("/hooks/deliveries?limit=500")["items"]))
+
+
+def subjects(api: Api) -> list[dict[str, Any]]:
+    return list(reversed(api.get("/hooks/subjects")["items"]))
+
+
+@contextmanager
+def copied(template: Path, folder: Path) -> Iterator[Api]:
+    """One service for many tests, on a copy of a migrated file: to make one takes longer than most of the tests."""
+    file = folder / "gonogo.sqlite"
+    copyfile(template, file)
+    with prepared(f"sqlite:///{file}") as made:
+        yield made
+
+
+def emptied(api: Api) -> Api:
+    """The same, with nothing in it but the suite."""
+    with api.context.session() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(table.delete())
+    assert api.client.post("/api/v1/suites", json=SMALL).is_success
+    return api
