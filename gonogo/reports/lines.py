@@ -12,7 +12,7 @@ from typing import Any
 
 from gonogo import fields
 from gonogo.builds import PROFILES
-from gonogo.problems import FieldError, JobError
+from gonogo.problems import FieldError
 from gonogo.reports.cases import MAX_SEED, MOST_CASES, MOST_FAILURES, MOST_MEASUREMENTS, Case, Comparison, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean
@@ -31,10 +31,11 @@ MOST_OUTPUTS = 64
 MOST_STATISTICS = 200
 MOST_REPEATS = 1_000_000
 MOST_TEXT = 500
+_SHOWN = 60
 
 
 def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
-    """From the lines of a file. Raises JobError for what is no JSON, FieldError (below "lines.<number>", from 1) for a wrong field."""
+    """From the lines of a file. Raises FieldError, below "lines.<number>" (from 1)."""
     lines = data.splitlines()
     header = fields.mapping(_decoded(lines[0] if lines else b"", 1), "lines.1")
     fields.known(header, HEADER, "lines.1")
@@ -66,7 +67,7 @@ def _decoded(line: bytes, number: int) -> Any:
     try:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as problem:  # a decoding error is a ValueError, too
-        raise JobError(f"line {number} is no JSON: {clean(problem, 200)}") from None
+        raise FieldError(f"lines.{number}", line[:_SHOWN], f"is no JSON: {clean(problem, 200)}") from None
 
 
 def _case(data: object, path: str, specs: dict[str, TestSpec], max_elements: int) -> Case:

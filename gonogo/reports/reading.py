@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo import fields
-from gonogo.problems import JobError
+from gonogo.problems import FieldError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.reports.cases import TestReport
 from gonogo.tests import MAX_ELEMENTS
@@ -12,7 +12,7 @@ FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
 
 
 def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
-    """The report in a file. Raises JobError, as FieldError where a field is wrong, for what is no report of that format."""
+    """The report in a file. Raises FieldError for what is no report of that format."""
     match fields.choice(form, FORMATS, "format"):
         case "junit":
             return junit.parse(data)
@@ -27,7 +27,7 @@ def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestRep
 
 
 def guess(data: bytes) -> str:
-    """The format of a file from its first bytes. Raises JobError where they are of none."""
+    """The format of a file from its first bytes. Raises FieldError where they are of none."""
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"<"):
         # gtest's JUnit says in its root or in its first tests what JUnit XML of others never says
@@ -37,4 +37,4 @@ def guess(data: bytes) -> str:
         if b'"gonogo"' in first and b'"version"' in first:
             return "gonogo"
         return "ctrf" if b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096] else "gtest-json"
-    raise JobError(f"the file is of no known format; say which: {', '.join(FORMATS)}")
+    raise FieldError("file", data[:60], "is of no format that can be told; say which", limit="one of " + ", ".join(FORMATS))

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from xml.parsers import expat
 
-from gonogo.problems import JobError
+from gonogo.problems import FieldError
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 2_000_000
 MAX_ATTRIBUTES = 64
 MAX_TEXT = 65_536
 """Characters of one element's text that are kept: a log may be longer, its rest is left out."""
+_SHOWN = 60
 
 Start = Callable[[str, Mapping[str, str]], None]
 End = Callable[[str, str], None]
@@ -32,11 +33,11 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
         if len(self._texts) >= MAX_DEPTH:
-            raise JobError(f"the XML is deeper than {MAX_DEPTH} elements")
+            raise FieldError("file", len(self._texts) + 1, "the XML is too deep", limit=f"{MAX_DEPTH} elements")
         if self._elements > MAX_ELEMENTS:
-            raise JobError(f"the XML has more than {MAX_ELEMENTS} elements")
+            raise FieldError("file", self._elements, "the XML has too many elements", limit=str(MAX_ELEMENTS))
         if len(attributes) > MAX_ATTRIBUTES:
-            raise JobError(f"element {name[:100]!r} has more than {MAX_ATTRIBUTES} attributes")
+            raise FieldError("file", len(attributes), f"element {name[:100]!r} has too many attributes", limit=str(MAX_ATTRIBUTES))
         self._texts.append([])
         self._sizes.append(0)
         self._start(_bare(name), {_bare(key): value for key, value in attributes.items()})
@@ -54,7 +55,7 @@ class _Reader:
 def read(data: bytes, start: Start, end: End) -> None:
     """Call `start(name, attributes)` and `end(name, text)` for every element, in order; names without their namespace's prefix.
 
-    `text` is what stands directly in the element. Raises JobError for what is no XML, has a document type, or is beyond the limits.
+    `text` is what stands directly in the element. Raises FieldError for what is no XML, has a document type, or is beyond the limits.
     """
     reader = _Reader(start, end)
     parser = expat.ParserCreate()
@@ -65,11 +66,11 @@ def read(data: bytes, start: Start, end: End) -> None:
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as problem:  # an unknown encoding is a LookupError or a ValueError
-        raise JobError(f"the file is no XML: {problem}") from None
+        raise FieldError("file", data[:_SHOWN], f"is no XML: {problem}") from None
 
 
 def _doctype(*_: object) -> NoReturn:
-    raise JobError("XML with a document type declaration (<!DOCTYPE ...>) is refused: a report needs no entities")
+    raise FieldError("file", "<!DOCTYPE", "XML with a document type declaration is refused: a report needs no entities", limit="none")
 
 
 def _bare(name: str) -> str:
