@@ -240,6 +240,20 @@ def test_the_text_of_an_element_and_the_number_of_elements_have_limits(monkeypat
         read(b"<testsuite><testcase/><testcase/><testcase/></testsuite>", "junit")
 
 
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [("ctrf", b"[" + b"[]," * 2**20 + b"[]]"), ("gtest-json", b"[" + b"1," * 2**22 + b"1]"), ("gonogo", b"[" + b"[]," * 2**20 + b"[]]")],
+)
+def test_json_that_grows_when_it_is_read_is_refused_unread(form: str, data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FieldError, match="too"):
+            read(data, form)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("form", ["gtest-json", "ctrf", "gonogo"])
 @pytest.mark.parametrize("data", [b"", b"[" * 100_000, b"\xff\xfe", b"{}", b"[]", b'{"results": {"tests": 1}, "testsuites": 1}'])
 def test_what_is_no_report_is_a_problem_of_a_field(form: str, data: bytes) -> None:
