@@ -94,7 +94,7 @@ def of_run(
     context: Ctx,
     _who: Reader,
     run_id: str,
-    format: Annotated[str, Query(max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed")],
+    format: Annotated[str, Query(max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed")] = "ndjson",
 ) -> Response:
     """Job by job in the order of its suite. Of a run that is not over: what is there when each job is read."""
     if format not in FORMS:
