@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
     "compare": Entry("cli.compare:compare", SERVER, "Compare a build or a run with another, test by test; the exit code is a gate for CI."),
+    "import": Entry("cli.imports:import_", SERVER, "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),

@@ -11,14 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import show
-from cli.client import Client
+from cli.client import PATIENCE_S, POLL_S, Client
 from cli.jobs import JSON, FailOn
 from gonogo.problems import InfrastructureError
 
-POLL_S = 1.0
 SHARE = 5.0
 """A server that takes long for a large comparison is left alone for so many times as long."""
-PATIENCE_S = 60.0
 COLOURS = {
     "new_failure": "bold red",
     "new_hollow_pass": "bold magenta",

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import auth, problems
+from service.bodies import BodyLimits
 from service.context import Context
 from service.problems import Problem
 
@@ -39,12 +40,10 @@ SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-MOST_HOOK_BYTES = 25 * 2**20
-"""GitHub sends no larger payload."""
 HEALTH = frozenset({"/healthz", "/readyz"})
-SIGNED: dict[str, int | None] = {"/api/v1/hooks/github": MOST_HOOK_BYTES, "/api/v1/hooks/ci": None}
-"""Addresses that verify a signature of their own -> their largest body (None: GONOGO_MAX_BODY_BYTES)."""
-PUBLIC = HEALTH | SIGNED.keys() | {"/login"}
+SIGNED = frozenset({"/api/v1/hooks/github", "/api/v1/hooks/ci"})
+"""Addresses that verify a signature of their own."""
+PUBLIC = HEALTH | SIGNED | {"/login"}
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
 TOKEN_FAILURES = RateLimitItemPerMinute(30)
@@ -125,10 +124,11 @@ class FailureLimits:
 class Edge:
     """The middleware; see the module's first lines."""
 
-    def __init__(self, app: ASGIApp, context: Context, limits: FailureLimits) -> None:
+    def __init__(self, app: ASGIApp, context: Context, limits: FailureLimits, bodies: BodyLimits) -> None:
         self.app = app
         self.context = context
         self.limits = limits
+        self.bodies = bodies
         own = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | ({own.hostname} if own.hostname else set())
         self.origin = f"{own.scheme}://{own.netloc}".lower() if own.netloc else None
@@ -150,7 +150,7 @@ class Edge:
             response = await self._admit(scope, visit)
             await (response or self.app)(scope, receive, send_with_headers)
         except Exception as error:
-            problem = problems.from_exception(error, max_body_bytes=self.context.settings.max_body_bytes)
+            problem = problems.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
                 problems.log_unforeseen(error, method=visit.method, path=visit.path)
             if status:
@@ -166,9 +166,9 @@ class Edge:
         if b"%00" in scope.get("raw_path", b"") or b"%00" in scope.get("query_string", b""):
             raise Problem(400, "An address can't hold the character NUL.")
         length = visit.headers.get("content-length", "0")
-        most = SIGNED.get(visit.path) or self.context.settings.max_body_bytes
-        if length.isdigit() and int(length) > most:
-            raise problems.too_large(most, int(length))
+        limit = self.bodies.of(visit.path)
+        if length.isdigit() and int(length) > limit.size:
+            raise problems.too_large(limit, int(length))
         bearer = visit.headers.get("authorization")
         if visit.method not in SAFE_METHODS and bearer is None:
             self._check_origin(visit)

@@ -22,7 +22,7 @@ from storage import build_series, sides
 from storage.encoding import timestamp, utcnow
 from storage.evidence import check_line
 from storage.sides import Place, Side, Told
-from storage.states import FlagState
+from storage.states import IMPORT_EXECUTOR, FlagState
 from storage.tables import FlagChangeRow, FlagRow, JobRow, RunJobRow, SeedResultRow, TestSpecRow
 from storage.variants import ISOLATED
 
@@ -223,7 +223,7 @@ def _check(
     if ran is None or said.verdict in (Verdict.pass_, Verdict.absent, Verdict.skipped) or not ran.jobs:
         return None
     table = SeedResultRow
-    query = select(table.seed, table.output, JobRow.build, JobRow.executor).join(JobRow, JobRow.id == table.job_id)
+    query = select(table.seed, table.output, JobRow.build, JobRow.executor, JobRow.context).join(JobRow, JobRow.id == table.job_id)
     query = query.where(table.job_id.in_(ran.jobs[:_AT_ONCE]))
     if place.within:
         query = query.where(table.output == place.within, table.verdict == said.verdict)
@@ -231,9 +231,9 @@ def _check(
     else:
         query = query.where(table.seed_verdict == said.verdict, table.verdict == said.verdict)
     row = session.execute(query.order_by(table.job_id.desc(), table.seed, table.output).limit(1)).first()
-    if row is None:
+    if row is None or row.executor == IMPORT_EXECUTOR:  # what was imported can't be run from here
         return None
-    return check_line(canonical, build=row.build, executor=row.executor, seed=row.seed, output=row.output)
+    return check_line(canonical, build=row.build, executor=row.executor, seed=row.seed, output=row.output, context=row.context)
 
 
 def _parts(items: Sequence[str]) -> Iterable[Sequence[str]]:

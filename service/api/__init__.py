@@ -23,6 +23,7 @@ def routers() -> list[APIRouter]:
         gauges,
         github_answers,
         hooks,
+        imports,
         jobs,
         rejudgements,
         results,
@@ -37,7 +38,7 @@ def routers() -> list[APIRouter]:
         workers,
     )
 
-    of_jobs = (jobs, results, artifacts, events, diagnosis)
+    of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
     of_tests = (tests, attribution, changes, compare, subjects, gauges, flags, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

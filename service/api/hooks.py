@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field, SecretStr
 from gonogo.ci.events import from_ci
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Admin, Context, Ctx, Reader
-from service.edge import MOST_HOOK_BYTES
 from service.hooks import signed
 from service.problems import BadField, Problem
 from service.webhooks.signatures import Unverified
@@ -106,7 +105,6 @@ class SubjectPage(BaseModel):
     response_class=Response,
     summary="Take a delivery of GitHub",
     openapi_extra=BODY,
-    max_body_size=MOST_HOOK_BYTES,
 )
 async def github(context: Ctx, request: Request) -> Response:
     """Signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET. Stored, and worked off by the background; a redelivery changes nothing."""

@@ -1,4 +1,4 @@
-"""The whole circle of a CI with real processes: a push comes in, base and head run, GitHub and a subscriber are told, once, over a kill -9."""
+"""The circle of a CI with real processes: a push comes in, base and head run, GitHub and a subscriber are told, once, over a kill -9."""
 
 from __future__ import annotations
 
