@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.distances import NEEDED_RTOLS, pcc_deficit, percentile_99
+from gonogo.numerics.distances import NEEDED_RTOLS, pcc_deficit, percentile_99, storable
 from gonogo.numerics.formats import FORMATS, half_ulp, round_to
 
 Array = NDArray[np.float64]
@@ -68,7 +68,8 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of docs/verdicts.md.
 
     form: the output's number format (None: whole numbers, which have no ulp). Values that are NaN in both (with equal_nan), or the same
-    infinity in both, are equal; every other value that isn't finite on one side counts as `nonfinite`. Null where a metric is undefined.
+    infinity in both, are equal; every other value that isn't finite on one side counts as `nonfinite`. Null where a metric is undefined, or
+    infinite, as `nonfinite_statistics` says.
     """
     a, r = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     finite = np.isfinite(a) & np.isfinite(r)
@@ -80,7 +81,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         result["nonfinite_kinds"] = {kind: count for kind, count in kinds.items() if count} or {"expected": int(odd.sum())}
         result["worst_index"] = _place(int(np.argmax(odd)), a.shape)
     if not finite.any():
-        return result
+        return storable(result)
     out, ref = a[finite], r[finite]
     error = out - ref
     size, reach = np.abs(error), np.abs(ref)
@@ -108,7 +109,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         result["outside"] = int((ratios > 1).sum()) + int(odd.sum())
     if not odd.any():
         result["worst_index"] = _place(int(np.flatnonzero(finite)[int(np.argmax(ratios))]), a.shape)
-    return result
+    return storable(result)
 
 
 def missed(gate: Gate, found: Numbers) -> list[str]:
@@ -119,19 +120,20 @@ def missed(gate: Gate, found: Numbers) -> list[str]:
         words.append(f"{found['nonfinite']} of {found['count']} values are not finite on one side only ({kinds})")
     if "max_abs" not in found or found["max_abs"] == 0:
         return words
-    if gate.allclose is not None and not found["tolerance_ratio"] <= 1:
+    ratio = found["tolerance_ratio"]
+    if gate.allclose is not None and not (ratio is not None and ratio <= 1):
         share = f"{found['outside']} of {found['count']} values"
-        words.append(
-            f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {found['tolerance_ratio']:.3g})"
-        )
+        times = "infinite" if ratio is None else f"{ratio:.3g}"
+        words.append(f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {times})")
     if gate.pcc is not None:
         deficit = found["pcc_deficit"]
         if deficit is None:
             words.append("PCC is undefined: one of the two is constant")
         elif not 1 - deficit >= gate.pcc:
             words.append(f"PCC {1 - deficit:.6g} below {gate.pcc:g}")
-    if gate.frobenius is not None and not found["rel_frobenius"] <= gate.frobenius:
-        words.append(f"relative Frobenius {found['rel_frobenius']:.3g} above {gate.frobenius:g}")
+    relative = found["rel_frobenius"]
+    if gate.frobenius is not None and not (relative is not None and relative <= gate.frobenius):
+        words.append(f"relative Frobenius {'infinite' if relative is None else f'{relative:.3g}'} above {gate.frobenius:g}")
     if gate.ulp is not None and not found.get("ulp_max", math.inf) <= gate.ulp:
         words.append(f"{found.get('ulp_max', math.nan):.4g} ULP above {gate.ulp:g}")
     return words
@@ -184,8 +186,7 @@ def _place(flat: int, shape: tuple[int, ...]) -> list[int]:
     return [int(each) for each in np.unravel_index(flat, shape)] if shape else []
 
 
-def _ratio(numerator: float, denominator: float) -> float | None:
-    """x/0 is infinite, which JSON has not: null, as where a metric is undefined; 0/0 is 0."""
+def _ratio(numerator: float, denominator: float) -> float:
     if denominator == 0:
-        return 0.0 if numerator == 0 else None
+        return 0.0 if numerator == 0 else math.inf
     return numerator / denominator

@@ -6,7 +6,6 @@ The fused path (fused.py) makes the same statistics in one pass over the rows; t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from gonogo.numerics.distances import coarse as coarse
 from gonogo.numerics.distances import pcc_deficit as pcc_deficit
 from gonogo.numerics.distances import pcc_from_sums as pcc_from_sums
 from gonogo.numerics.distances import percentile_99 as percentile_99
+from gonogo.numerics.distances import storable as storable
 
 OUTLIER_BUDGETS = 3.0
 """An outlier is beyond so many budgets,"""
@@ -238,17 +238,3 @@ def _largest_ratio(numerator: Array, denominator: Array) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(numerator == 0, 0.0, numerator / denominator)
     return float(ratios.max(initial=0.0))
-
-
-def storable(statistics: Mapping[str, Any]) -> Statistics:
-    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in `nonfinite_statistics`."""
-    result: Statistics = {}
-    infinite: dict[str, str] = {}
-    for name, value in statistics.items():
-        plain = value.item() if isinstance(value, np.generic) else value
-        if isinstance(plain, float) and not math.isfinite(plain):
-            infinite[name] = "nan" if math.isnan(plain) else "inf"
-            plain = None
-        result[name] = plain
-    result["nonfinite_statistics"] = infinite or None
-    return result

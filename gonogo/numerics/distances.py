@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,3 +51,17 @@ def coarse(whole: float) -> float:
         return whole
     bits = np.float64(whole).view(np.int64) >> 47 << 47
     return float(np.int64(bits).view(np.float64))
+
+
+def storable(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in `nonfinite_statistics`."""
+    result: dict[str, Any] = {}
+    infinite: dict[str, str] = {}
+    for name, value in statistics.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(plain, float) and not math.isfinite(plain):
+            infinite[name] = "nan" if math.isnan(plain) else "inf"
+            plain = None
+        result[name] = plain
+    result["nonfinite_statistics"] = infinite or None
+    return result
