@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 import settings as configuration
 from dashboards import pages
 from service import login, openapi, problems
 from service.api import PREFIX, health, routers
 from service.auth import Keys
+from service.bodies import BodyLimits, LimitBodies
 from service.context import Context
 from service.doorbell import Doorbell
 from service.edge import Edge, FailureLimits
@@ -57,10 +57,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     all_routers = [*routers(), health.router, login.router, pages.make_router(context)]
     for router in all_routers:
         app.include_router(router)
-    problems.install(app, max_body_bytes=settings.max_body_bytes, routes=[route for router in all_routers for route in router.routes])
+    limits = BodyLimits.of_settings(settings)
+    problems.install(app, limits=limits, routes=[route for router in all_routers for route in router.routes])
     # the last one added is the outermost
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
-    app.add_middleware(Edge, context=context, limits=FailureLimits())
+    app.add_middleware(LimitBodies, limits=limits)
+    app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)
     return app
 
 

@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import auth, problems
+from service.bodies import BodyLimits
 from service.context import Context
 from service.problems import Problem
 
@@ -121,10 +122,11 @@ class FailureLimits:
 class Edge:
     """The middleware; see the module's first lines."""
 
-    def __init__(self, app: ASGIApp, context: Context, limits: FailureLimits) -> None:
+    def __init__(self, app: ASGIApp, context: Context, limits: FailureLimits, bodies: BodyLimits) -> None:
         self.app = app
         self.context = context
         self.limits = limits
+        self.bodies = bodies
         own = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | ({own.hostname} if own.hostname else set())
         self.origin = f"{own.scheme}://{own.netloc}".lower() if own.netloc else None
@@ -146,7 +148,7 @@ class Edge:
             response = await self._admit(scope, visit)
             await (response or self.app)(scope, receive, send_with_headers)
         except Exception as error:
-            problem = problems.from_exception(error, max_body_bytes=self.context.settings.max_body_bytes)
+            problem = problems.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
                 problems.log_unforeseen(error, method=visit.method, path=visit.path)
             if status:
@@ -162,8 +164,9 @@ class Edge:
         if b"%00" in scope.get("raw_path", b"") or b"%00" in scope.get("query_string", b""):
             raise Problem(400, "An address can't hold the character NUL.")
         length = visit.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self.context.settings.max_body_bytes:
-            raise problems.too_large(self.context.settings.max_body_bytes, int(length))
+        limit = self.bodies.of(visit.path)
+        if length.isdigit() and int(length) > limit.size:
+            raise problems.too_large(limit, int(length))
         bearer = visit.headers.get("authorization")
         if visit.method not in SAFE_METHODS and bearer is None:
             self._check_origin(visit)

@@ -26,6 +26,7 @@ from starlette.types import Scope
 
 from dashboards.pages import error_page
 from gonogo.problems import FieldError, InfrastructureError, JobError, quote, shorten
+from service.bodies import BodyLimit, BodyLimits
 from storage.paging import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
@@ -120,7 +121,7 @@ def respond(problem: Problem, scope: Scope) -> Response:
     return JSONResponse(document(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=problem.headers)
 
 
-def from_exception(error: Exception, *, max_body_bytes: int) -> Problem:
+def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
     """The problem that an exception becomes; what nobody foresaw is a 500 without its text, which may hold secrets."""
     match error:
         case Problem():
@@ -134,7 +135,7 @@ def from_exception(error: Exception, *, max_body_bytes: int) -> Problem:
         case RequestValidationError():
             return _invalid(error)
         case HTTPException(status_code=413):
-            return too_large(max_body_bytes)
+            return too_large(limit)
         case HTTPException():
             return _http(error)
         case InfrastructureError():
@@ -146,13 +147,13 @@ def from_exception(error: Exception, *, max_body_bytes: int) -> Problem:
     return Problem(500, "An error of the service itself; its log has the details.", slug="bug")
 
 
-def too_large(limit: int, given: int | None = None) -> Problem:
-    """413: the body is over GONOGO_MAX_BODY_BYTES."""
-    error = _error("body", given, "the body is too large", f"{limit} bytes (GONOGO_MAX_BODY_BYTES)")
+def too_large(limit: BodyLimit, given: int | None = None) -> Problem:
+    """413: the body is over the limit of its address."""
+    error = _error("body", given, "the body is too large", f"{limit.size} bytes ({limit.setting})")
     return Problem(413, _sentence("body", "is too large", error["limit"]), slug="body-too-large", errors=[error])
 
 
-def install(app: FastAPI, *, max_body_bytes: int, routes: Sequence[BaseRoute]) -> None:
+def install(app: FastAPI, *, limits: BodyLimits, routes: Sequence[BaseRoute]) -> None:
     """Make every exception that a route raises a problem document. `routes`: all there are, for the Allow header of a 405."""
 
     async def handle(request: Request, error: Exception) -> Response:
@@ -163,7 +164,7 @@ def install(app: FastAPI, *, max_body_bytes: int, routes: Sequence[BaseRoute]) -
             return Response(status_code=error.status_code, headers=error.headers)
         if isinstance(error, RequestValidationError):
             return respond(_invalid(error, _body_of(request.scope)), request.scope)
-        return respond(from_exception(error, max_body_bytes=max_body_bytes), request.scope)
+        return respond(from_exception(error, limit=limits.of(request.url.path)), request.scope)
 
     for kind in (Problem, JobError, BadCursor, RequestValidationError, HTTPException, InfrastructureError, OperationalError, PoolTimeout):
         app.add_exception_handler(kind, handle)

@@ -96,6 +96,7 @@ class Settings(BaseSettings):
     max_seeds: PositiveInt = Field(100_000, description="largest number of (seed, repeat) pairs of a job")
     max_gauge_runs: PositiveInt = Field(2000, description="largest number of (seed, part) pairs of a gauge")
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
+    max_import_bytes: PositiveInt = Field(32 * 2**20, description="largest file of `POST /imports`, in bytes")
     per_seed_deadline_s: PositiveFloat = Field(600.0, description="a seed that takes longer is a `hang`")
     heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")
     heartbeat_timeout_s: PositiveFloat = Field(30.0, description="an attempt without a heartbeat for this long is lost")

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from storage.overview import OPEN_FLAGS
 from storage.paging import BadCursor, Page
-from storage.states import JobKind
+from storage.states import TOLD_KINDS
 from storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
 from storage.variants import Variant, variants_of
 
@@ -86,7 +86,7 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
 def _test(session: Session, row: TestSpecRow, flagged: int, graded: Mapping[Variant, GradeRecord]) -> TestRecord:
     table = JobRow
     columns = (table.id, table.build, table.state, table.verdict, table.created_at)
-    of_test = (table.test_key == row.key, table.kind == JobKind.seeds)
+    of_test = (table.test_key == row.key, table.kind.in_(TOLD_KINDS))
     last = session.execute(select(*columns).where(*of_test).order_by(table.id.desc()).limit(1)).one_or_none()
     job, build, state, verdict, at = last if last is not None else (None,) * 5
     variants = variants_of(session, row.key)

@@ -200,7 +200,7 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
             _end(session, job, state, None, now=now)
             _graded(session, job, now=now)
         return
-    if state is JobState.finished:
+    if state is JobState.finished and job.kind == JobKind.seeds:
         sequential.settle(session, job)
         if more := suspects.consider(session, job):
             _add(session, job, more, now=now)

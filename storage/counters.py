@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from storage import flags, workers
 from storage.encoding import utcnow
 from storage.ids import floor
-from storage.states import CLOSED_CHUNK, ChunkState, JobKind, JobState
+from storage.states import CLOSED_CHUNK, TOLD_KINDS, ChunkState, JobState
 from storage.tables import ChunkRow, JobRow
 
 
@@ -22,7 +22,7 @@ def overview(session: Session, *, now: datetime | None = None, timeout_s: float 
     {"jobs": {state: n}, "chunks": {open state: n}, "workers": {state: n}, "flags_open": n, "last_day": {"jobs", "seeds", "counts"}}
     """
     now = now or utcnow()
-    of_seeds = JobRow.kind == JobKind.seeds
+    of_seeds = JobRow.kind.in_(TOLD_KINDS)
     jobs = {state.value: 0 for state in JobState}
     jobs |= dict(session.execute(select(JobRow.state, func.count()).where(of_seeds).group_by(JobRow.state)).all())
     chunks = {state.value: 0 for state in ChunkState if state not in CLOSED_CHUNK}

@@ -16,7 +16,7 @@ from gonogo.tolerances import for_output
 from gonogo.verdicts import Explanation, Verdict
 from storage import sick_devices, stages
 from storage.flags import Finding
-from storage.states import FlagKind
+from storage.states import FlagKind, JobKind
 from storage.tables import ArtifactRow, JobRow, SeedResultRow, TestSpecRow
 
 SHOWN = ("tolerance_ratio", "budget_ratio", "chi", "row_z", "xhat_z", "scale_z", "max_abs", "rms", "pcc_deficit")
@@ -128,7 +128,8 @@ def _finding(session: Session, job: JobRow, verdict: Verdict, kind: FlagKind, se
         proof |= {"seed": row.seed, "repeat": row.repeat, "output": row.output, "profile": row.profile, "policy": row.policy}
         proof["statistics"] = {name: getattr(row, name) for name in SHOWN}
         proof["needed_atol"] = (row.statistics or {}).get("needed_atol")
-        proof["check"] = check_line(canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output)
+        if job.kind == JobKind.seeds:  # what was imported can't be run from here
+            proof["check"] = check_line(canonical, build=job.build, executor=job.executor, seed=row.seed, output=row.output)
         proof["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
     return Finding.of(job, kind, proof)
 

@@ -14,7 +14,7 @@ from storage import chunks, closing, events, outbox, sequential, test_specs
 from storage.encoding import timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
-from storage.states import OPEN_ATTEMPT, JobKind, JobState
+from storage.states import OPEN_ATTEMPT, TOLD_KINDS, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
 
 
@@ -60,6 +60,7 @@ class Job:
     """A job as stored."""
 
     id: str
+    kind: JobKind
     state: JobState
     verdict: str | None
     error: str | None
@@ -106,6 +107,7 @@ class Job:
         """The job as the API shows it (links are the API's)."""
         return {
             "id": self.id,
+            "kind": self.kind.value,
             "state": self.state.value,
             "verdict": self.verdict,
             "error": self.error,
@@ -122,6 +124,7 @@ class Job:
             "queue": self.queue,
             "seeds": self.request.get("seeds"),
             "repeats": self.request.get("repeats", 1),
+            "import": self.request.get("import"),
             "context": self.context,
             "priority": self.priority,
             "labels": self.labels,
@@ -156,6 +159,7 @@ class JobFilter:
     label: str | None = None
     owner: str | None = None
     verdict: str | None = None
+    kind: str | None = None
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
@@ -224,7 +228,7 @@ def get(session: Session, job_id: str) -> Job | None:
     if not is_id(job_id):
         return None
     query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    row = session.execute(query.where(JobRow.id == job_id, JobRow.kind == JobKind.seeds)).one_or_none()
+    row = session.execute(query.where(JobRow.id == job_id, JobRow.kind.in_(TOLD_KINDS))).one_or_none()
     return None if row is None else _job(row[0], row[1])
 
 
@@ -232,7 +236,7 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
     """Jobs, newest first. Raises BadCursor."""
     wanted = wanted or JobFilter()
     query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    query = query.where(JobRow.kind == JobKind.seeds)
+    query = query.where(JobRow.kind.in_(TOLD_KINDS))
     columns = {
         JobRow.state: wanted.state,
         JobRow.test_key: wanted.test,
@@ -240,6 +244,7 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
         JobRow.build: wanted.build,
         JobRow.owner: wanted.owner,
         JobRow.verdict: wanted.verdict,
+        JobRow.kind: wanted.kind,
     }
     for column, value in columns.items():
         if value is not None:
@@ -281,7 +286,7 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
 
 
 def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float = 20.0, now: datetime | None = None) -> Job | None:
-    """A new job that asks for the same; None when there is no such job."""
+    """A new job that asks for the same; None when there is no such job, or none of seeds."""
     old = session.get(JobRow, job_id) if is_id(job_id) else None
     if old is None or old.kind != JobKind.seeds:
         return None
@@ -354,10 +359,11 @@ def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
     ]
 
 
-_OWN = {"state", "canonical", "chunks", "sequential", "stop"}
+_OWN = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
 
 
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
     same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
     shown, stop = sequential.shown(row), sequential.told(row)
-    return Job(state=JobState(row.state), canonical=canonical, chunks=row.chunk_count, sequential=shown, stop=stop, **same)
+    own = {"kind": JobKind(row.kind), "state": JobState(row.state), "canonical": canonical, "chunks": row.chunk_count}
+    return Job(sequential=shown, stop=stop, **own, **same)

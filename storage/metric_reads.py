@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from storage.encoding import utcnow
 from storage.engine import is_postgres
-from storage.states import AttemptState, ChunkState, FlagState, JobKind, JobState, WorkerState
+from storage.states import TOLD_KINDS, AttemptState, ChunkState, FlagState, JobState, WorkerState
 from storage.tables import AttemptRow, ChunkRow, FlagRow, JobRow, OutboxRow, WorkerRow
 
 
@@ -37,7 +37,7 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, now: datetime | Non
         return 0.0 if moment is None else max(0.0, (now - moment).total_seconds())
 
     jobs = dict.fromkeys((state.value for state in JobState), 0)
-    jobs |= dict(session.execute(select(JobRow.state, func.count()).where(JobRow.kind == JobKind.seeds).group_by(JobRow.state)).all())
+    jobs |= dict(session.execute(select(JobRow.state, func.count()).where(JobRow.kind.in_(TOLD_KINDS)).group_by(JobRow.state)).all())
     # postgresql: json_each_text(json), sqlite: json_each(text); both give the columns key and value
     each = (func.json_each_text if is_postgres(session) else func.json_each)(JobRow.counts).table_valued("key", "value")
     verdict, count = each.c.key, func.sum(cast(each.c.value, Integer))

@@ -25,7 +25,7 @@ from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from storage import dialect
 from storage.ids import is_id
-from storage.states import JobKind
+from storage.states import TOLD_KINDS
 from storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
 from storage.tallies import WHOLE, Tally, tallies, total
 
@@ -179,7 +179,7 @@ def of_tests(
     return found
 
 
-COUNTED = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(TOLD_KINDS)
 """Jobs that count into the sums of their test: not those that compare two builds, and not gauges."""
 
 

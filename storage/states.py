@@ -10,6 +10,11 @@ class JobKind(StrEnum):
 
     seeds = "seeds"  # a test on one build, seed by seed: what people call a job
     gauge = "gauge"  # the runs of a gauge, which share everything but their rows; no list of jobs shows it
+    import_ = "import"  # a run that happened elsewhere, read from a file: finished from the start, without chunks
+
+
+TOLD_KINDS = (JobKind.seeds, JobKind.import_)
+"""Jobs whose rows are the results of tests: lists show them, histories and roll-ups count them."""
 
 
 class JobState(StrEnum):

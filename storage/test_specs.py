@@ -14,7 +14,7 @@ from storage.dialect import insert_once
 from storage.encoding import timestamp
 from storage.ids import is_id
 from storage.paging import BadCursor, Page
-from storage.states import JobKind, JobState
+from storage.states import TOLD_KINDS, JobState
 from storage.tables import JobRow, RollupRow, TestSpecRow
 
 METRICS = ("tolerance_ratio", "budget_ratio", "chi", "max_abs", "rms", "pcc_deficit", "row_z", "xhat_z", "scale_z")
@@ -91,7 +91,7 @@ def history(session: Session, subject_key: str, *, limit: int = 200, cursor: str
     Items: {"job", "test_key", "build", "line", "sequence", "verdict", "counts", "seeds", "at", "outputs": {output: {metric: value}}}.
     """
     query = select(JobRow).where(JobRow.subject_key == subject_key, JobRow.state.in_((JobState.finished, JobState.cancelled)))
-    query = query.where(JobRow.kind == JobKind.seeds)
+    query = query.where(JobRow.kind.in_(TOLD_KINDS))
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)

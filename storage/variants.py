@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.selections import KERNEL
-from storage.states import JobKind, JobState
+from storage.states import TOLD_KINDS, JobState
 from storage.tables import JobRow
 
 ISOLATED = "isolated"
@@ -66,7 +66,7 @@ class JobFacts:
         return self.kernel == KERNEL
 
 
-_OF_SEEDS = JobRow.reference.is_(None) & (JobRow.kind == JobKind.seeds)
+_OF_SEEDS = JobRow.reference.is_(None) & JobRow.kind.in_(TOLD_KINDS)
 
 
 def jobs_of(session: Session, variant: Variant, *, build: str | None = None, limit: int = MOST_JOBS) -> tuple[JobFacts, ...]:
@@ -98,7 +98,7 @@ def job_of(session: Session, job_id: str) -> JobFacts | None:
 def variants_of(session: Session, test_key: str, *, limit: int = 100) -> tuple[Variant, ...]:
     """The variants of a test that have ever been submitted, in order."""
     table = JobRow
-    query = select(table.build_line, table.arch, table.board).where(table.test_key == test_key, table.kind == JobKind.seeds).distinct()
+    query = select(table.build_line, table.arch, table.board).where(table.test_key == test_key, table.kind.in_(TOLD_KINDS)).distinct()
     rows = session.execute(query.order_by(table.build_line, table.arch, table.board).limit(limit))
     return tuple(Variant(test_key, line, arch, board) for line, arch, board in rows)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from gonogo.diagnoses import beside
 from gonogo.judging import SeedJudgement
+from gonogo.reports.texts import short_name
 from gonogo.stored import Tensors
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation, Verdict
 from workers.chunk import Chunk, Work
 from workers.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
-from workers.report_rows import short_name
 from workers.rows import rank
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import settings
 from gonogo.problems import JobError, in_words
+from gonogo.reports.outcomes import Outcome
 from gonogo.selections import Selection, Subject
 from workers import dumps, report_rows, report_stages, rows
 from workers.batches import Batches
@@ -32,7 +33,7 @@ from workers.losses import ChildLost, Hang
 from workers.pipeline import AHEAD, Item, Pipeline
 from workers.report_evidence import Found, ReportEvidence
 from workers.report_exchange import read_reports, request
-from workers.report_rows import LOST, Outcome, Report
+from workers.report_rows import LOST, Report
 from workers.rows import Place, Row
 from workers.threads import Threads
 

@@ -7,56 +7,25 @@ with is the declared tolerance, or where none is declared the test's own green o
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 from gonogo.judging import SeedJudgement
 from gonogo.problems import JobError
+from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, Outcome, verdict_of
+from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean, short_name
 from gonogo.tests import TestSpec
-from gonogo.verdicts import POLICY, Explanation, Verdict, verdict, worst, worst_explanation
+from gonogo.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
 from workers.chunk import Work
-from workers.rows import MOST_MESSAGE_CHARS, Place, Row, head, plain
+from workers.rows import Place, Row, head, plain
 
 MOST_REPORTS = 20_000
-MOST_NAME_CHARS = 400
-"""A name is part of a key: PostgreSQL's index holds no longer ones."""
 MOST_FAILURES = 20
 MOST_MEASUREMENTS = 100
 
 
-class Outcome(StrEnum):
-    """What a test says of itself."""
-
-    error = "error"
-    """It could not be run, or not be judged."""
-    crash = "crash"
-    """Its process ended in the middle of it."""
-    hang = "hang"
-    """It did not end within its deadline."""
-    failed = "failed"
-    """Red."""
-    skipped = "skipped"
-    """It skipped itself, is disabled, or was not run because of another one."""
-    absent = "absent"
-    """It is not in this build."""
-    passed = "passed"
-    """Green."""
-
-
-_WITHOUT_ARRAYS = {
-    Outcome.error: Verdict.error,
-    Outcome.crash: Verdict.crash,
-    Outcome.hang: Verdict.hang,
-    Outcome.failed: Verdict.unjudged,
-    Outcome.skipped: Verdict.skipped,
-    Outcome.absent: Verdict.absent,
-    Outcome.passed: Verdict.unjudged,
-}
-_OTHER_REASON = "The arrays are within their tolerance, and rounding explains them: it is red for a reason that they don't show."
 LOST = frozenset({Outcome.crash, Outcome.hang})
 """Outcomes after which nothing in the same process, or on the same device, is to be trusted."""
 
@@ -104,12 +73,12 @@ class Report:
             name=short_name(data["name"]),
             outcome=outcome,
             duration_ms=float(duration) if isinstance(duration, int | float) and math.isfinite(duration) else None,
-            message=_text(data.get("message") or "", MOST_MESSAGE_CHARS),
+            message=clean(data.get("message") or "", MOST_MESSAGE_CHARS),
             failures=tuple(_failure(each) for each in (data.get("failures") or ())[:MOST_FAILURES] if isinstance(each, Mapping)),
             measurements=dict(list(numbers.items())[:MOST_MEASUREMENTS]),
-            stage=None if stage is None else _text(str(stage), MOST_NAME_CHARS),
+            stage=None if stage is None else clean(str(stage), MOST_NAME_CHARS),
             dumps=tuple(each for each in data.get("dumps") or () if isinstance(each, Mapping)),
-            more={_text(str(key), 100): _plain_text(value) for key, value in data.items() if key not in known},
+            more={clean(str(key), 100): _plain_text(value) for key, value in data.items() if key not in known},
         )
 
 
@@ -166,30 +135,16 @@ def iteration_row(
 def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanation, str]:
     """Verdict, explanation and message of one test.
 
-    Red or green is the gate where its arrays declare no tolerance. Where they declare one, and it holds, and rounding explains the error,
-    a red test is red for a reason that the arrays don't show: that is unjudged, and never a pass.
+    What can't be judged is an error; everything else is as gonogo.reports.outcomes.verdict_of says.
     """
-    alone = _WITHOUT_ARRAYS[report.outcome]
     problems = [each.problem for each in arrays if each.problem]
     if problems:
         message = "\n".join(filter(None, (report.message, *problems)))
-        return worst((alone, Verdict.error)), Explanation.unjudged, message[:MOST_MESSAGE_CHARS]
+        return worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)), Explanation.unjudged, message[:MOST_MESSAGE_CHARS]
     known = [(each.test, each.judgement) for each in arrays if each.test is not None and each.judgement is not None]
-    if not known:
-        return alone, Explanation.unjudged, report.message
-    explanation = worst_explanation(judgement.explanation for _, judgement in known)
-    said = worst(judgement.verdict for _, judgement in known)
-    message = report.message
-    if report.outcome is Outcome.failed:
-        declared = all(test.tolerance for test, _ in known)
-        if explanation is Explanation.explained and declared and said is Verdict.pass_:
-            said = Verdict.unjudged
-            message = f"{message}\n{_OTHER_REASON}".strip()
-        elif explanation is not Explanation.no_information:
-            said = verdict(is_within=False, explanation=explanation)
-    elif report.outcome is not Outcome.passed:
-        said = worst((said, alone))
-    return said, explanation, message
+    told = [OfArrays(judgement.verdict, judgement.explanation, bool(test.tolerance)) for test, judgement in known]
+    said, explanation, otherwise = verdict_of(report.outcome, told)
+    return said, explanation, f"{report.message}\n{OTHER_REASON}".strip() if otherwise else report.message
 
 
 def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -200,21 +155,6 @@ def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
         yield short_name(f"{judged.label}/{output}"), {**found.to_json(), "test": judged.test.canonical()}
 
 
-def short_name(name: str) -> str:
-    """The name, cut in the middle of what is too long for a key; still distinct."""
-    clean = _text(name, len(name)) or "(no name)"
-    if len(clean) <= MOST_NAME_CHARS:
-        return clean
-    mark = hashlib.sha256(clean.encode()).hexdigest()[:8]
-    return f"{clean[: MOST_NAME_CHARS - 90]}...{mark}...{clean[-70:]}"
-
-
-def _text(value: object, most: int) -> str:
-    """Text that any database stores: no NUL, no halves of surrogate pairs, at most so many characters."""
-    clean = str(value).replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-    return clean if len(clean) <= most else clean[: most // 2] + "\n...\n" + clean[-most // 2 + 5 :]
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -223,9 +163,9 @@ def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
     """{"expression", "count", "message"} and where it stands."""
     count = data.get("count")
     found: dict[str, Any] = {
-        "expression": _text(data.get("expression") or "", MOST_MESSAGE_CHARS // 4),
+        "expression": clean(data.get("expression") or "", MOST_MESSAGE_CHARS // 4),
         "count": count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 1,
-        "message": _text(data.get("message") or "", MOST_MESSAGE_CHARS // 2),
+        "message": clean(data.get("message") or "", MOST_MESSAGE_CHARS // 2),
     }
     return found | {name: _plain_text(data[name]) for name in ("file", "line") if data.get(name) is not None}
 
@@ -244,7 +184,7 @@ def _plain_text(value: object) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {_text(str(key), 100): _text(str(each), 500) for key, each in list(value.items())[:MOST_MEASUREMENTS]}
+        return {clean(str(key), 100): clean(str(each), 500) for key, each in list(value.items())[:MOST_MEASUREMENTS]}
     if isinstance(value, list | tuple):
-        return [each if _is_number(each) else _text(str(each), 500) for each in value[:MOST_MEASUREMENTS]]
-    return _text(str(value), MOST_MESSAGE_CHARS)
+        return [each if _is_number(each) else clean(str(each), 500) for each in value[:MOST_MEASUREMENTS]]
+    return clean(str(value), MOST_MESSAGE_CHARS)

@@ -20,6 +20,7 @@ def routers() -> list[APIRouter]:
         events,
         flags,
         gauges,
+        imports,
         jobs,
         rejudgements,
         results,
@@ -33,7 +34,7 @@ def routers() -> list[APIRouter]:
         workers,
     )
 
-    of_jobs = (jobs, results, artifacts, events, diagnosis)
+    of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
     of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, webhooks, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

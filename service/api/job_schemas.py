@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from service.api.answers import Links, Strict
-from storage.states import JobState
+from storage.states import JobKind, JobState
 
 MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000
@@ -164,6 +164,7 @@ class JobOut(BaseModel):
     """A job with its state and counts."""
 
     id: str
+    kind: JobKind
     state: JobState
     verdict: str | None
     error: str | None
@@ -180,6 +181,9 @@ class JobOut(BaseModel):
     queue: str
     seeds: dict[str, int | str | bool] | list[int]
     repeats: int
+    import_: dict[str, Any] | None = Field(
+        alias="import", description="of kind `import`: format, tool, tests, numbers (false: red and green only), bytes, sha256, started_at"
+    )
     context: Any
     priority: int
     labels: dict[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
@@ -14,9 +14,10 @@ from service.api import PREFIX, idempotency, submission
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.api.job_schemas import Estimate, JobAccepted, JobIn, JobOut, JobPage
 from service.context import Ctx, Reader, Submitter
+from service.problems import BadField
 from storage import audit, chunks, queue_reads
 from storage import jobs as stored
-from storage.states import JobState
+from storage.states import JobKind, JobState
 
 router = make_router("jobs")
 
@@ -92,12 +93,13 @@ def list_jobs(
     subject: Filter = None,
     build: Filter = None,
     owner: Filter = None,
+    kind: Literal["seeds", "import"] | None = None,
     label: Annotated[str | None, Query(max_length=300, description="`name` or `name=value`")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """Filters are combined with "and"."""
-    wanted = stored.JobFilter(state=state, verdict=verdict, test=test, subject=subject, build=build, owner=owner, label=label)
+    wanted = stored.JobFilter(state=state, verdict=verdict, test=test, subject=subject, build=build, owner=owner, label=label, kind=kind)
     with context.reading() as session:
         page = stored.list_(session, wanted, limit=limit, cursor=cursor)
     return answer_page(page, _shown)
@@ -137,6 +139,8 @@ def resubmit(context: Ctx, who: Submitter, request: Request, job_id: str, key: i
     """A new job that asks for the same as this one, by the caller."""
 
     def make(session: Session) -> idempotency.Made:
+        if found(session, job_id).kind is not JobKind.seeds:
+            raise BadField("job", job_id, "was imported: it happened elsewhere, and can't be run again from here", limit="a job that ran here")
         job = stored.resubmit(session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds)
         if job is None:
             raise missing("job", job_id)

@@ -12,8 +12,9 @@ from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.numerics.layernorm import reference
 from gonogo.problems import JobError
+from gonogo.reports.texts import MOST_NAME_CHARS
 from gonogo.tests import TestSpec
-from workers.report_rows import MOST_NAME_CHARS, Judged, Report, iteration_row, reports_of
+from workers.report_rows import Judged, Report, iteration_row, reports_of
 from workers.rows import Place
 
 PLACE = Place("host/gtest:0", "a" * 32, 3)

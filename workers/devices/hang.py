@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gonogo.inputs import generate, quantise
+from gonogo.reports.outcomes import Outcome
 from gonogo.selections import Selection
 from workers.chunk import Chunk, Work
 from workers.devices import programs, watch
@@ -23,7 +24,6 @@ from workers.executors.kernel_host import KernelHost
 from workers.executors.meanings import Meaning
 from workers.executors.slots import Slot
 from workers.report_exchange import read_reports, request
-from workers.report_rows import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gonogo.reports.outcomes import Outcome
 from workers.executors.base import Reporter
 from workers.executors.conformance import Check
-from workers.report_rows import Outcome, reports_of
+from workers.report_rows import reports_of
 
 NO_SUITE = "no-such-suite-4711"
 

@@ -1,0 +1,79 @@
+"""What a report of a run holds: its tests, what each said of itself, and from our own plug-in the numbers of what it compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gonogo.reports.outcomes import Outcome
+from gonogo.tests import TestSpec
+
+MOST_CASES = 200_000
+"""Tests of a report, each seed and repeat of one counted."""
+MOST_OF_ITERATION = 20_000
+"""Tests of one iteration, as of a job that runs here."""
+MOST_FAILURES = 20
+MOST_MEASUREMENTS = 100
+MAX_SEED = 2**53 - 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Arrays that a test compared: their numbers, never the arrays."""
+
+    outputs: Mapping[str, Mapping[str, Any]]
+    """Output -> statistics, as gonogo.judging has them, in plain JSON types."""
+    name: str | None = None
+    """Its own, where a test compares several times."""
+    test: TestSpec | None = None
+    """The kernel's spec, where it is known: the numbers are judged in full. None: they are kept, and the verdict is `unjudged`."""
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    """The gate of a comparison without a spec; one with a spec has it there."""
+    profile: str | None = None
+    """The budget profile that the numbers were made with."""
+    words: str = ""
+    """The diagnosis, or whatever else is to be said of it."""
+    problem: str = ""
+    """Why its arrays could not be judged, where that was tried: then the test is an `error`."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of one iteration."""
+
+    name: str
+    outcome: Outcome
+    seed: int | None = None
+    """The seed that the test drew its data by, where one did; it is the number of the iteration."""
+    repeat: int = 0
+    duration_ms: float | None = None
+    message: str = ""
+    failures: tuple[Mapping[str, Any], ...] = ()
+    """{"expression", "count", "message"} and, where known, {"file", "line"}."""
+    measurements: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else the file says of it, shown with its entry: file, line, suite, tags, ..."""
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class TestReport:
+    """A whole file."""
+
+    __test__ = False  # pytest: not a test case
+
+    cases: tuple[Case, ...]
+    suite: str | None = None
+    """The name that the file gives itself."""
+    build: str | None = None
+    tool: str | None = None
+    """What ran the tests, with its version."""
+    commit: Mapping[str, Any] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    started_at: str | None = None
+
+    @property
+    def numbers(self) -> bool:
+        """Whether any test brought numbers of arrays: of the other formats none can."""
+        return any(comparison.outputs for case in self.cases for comparison in case.comparisons)

@@ -1,0 +1,87 @@
+"""CTRF, the Common Test Report Format (https://ctrf.io): JSON of many frameworks' reporters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gonogo import fields
+from gonogo.problems import FieldError
+from gonogo.reports import documents, junit
+from gonogo.reports.cases import MOST_CASES, Case, TestReport
+from gonogo.reports.outcomes import Outcome
+from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+
+STATUSES = {
+    "passed": Outcome.passed,
+    "failed": Outcome.failed,
+    "skipped": Outcome.skipped,
+    "pending": Outcome.skipped,
+    "other": Outcome.error,
+}
+_MOST_TEXT = 500
+_MOST_TAGS = 20
+
+
+def parse(data: bytes) -> TestReport:
+    """The report in a file. Raises FieldError."""
+    results = fields.mapping(fields.mapping(documents.load(data), "report").get("results"), "results")
+    tests = results.get("tests")
+    if not isinstance(tests, list) or len(tests) > MOST_CASES:
+        raise FieldError("results.tests", tests if tests is None else len(tests), "must be a list of tests", limit=f"at most {MOST_CASES}")
+    tool, place = results.get("tool"), results.get("environment")
+    tool = tool if isinstance(tool, dict) else {}
+    place = place if isinstance(place, dict) else {}
+    name, version = documents.text(tool.get("name"), 200), documents.text(tool.get("version"), 100)
+    sha, repository = documents.text(place.get("commit"), 64), documents.text(place.get("repositoryName"), 200)
+    return TestReport(
+        tuple(_case(each, f"results.tests.{number}") for number, each in enumerate(tests)),
+        suite=documents.text(place.get("testEnvironment"), 200) or name,
+        tool=" ".join(filter(None, (name, version))) or None,
+        commit={"repository": repository, "sha": sha} if sha and repository else None,
+    )
+
+
+def _case(data: object, path: str) -> Case:
+    given = fields.mapping(data, path)
+    name = given.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
+    status = fields.choice(given.get("status"), tuple(STATUSES), f"{path}.status")
+    outcome, message = STATUSES[status], documents.text(given.get("message"), MOST_MESSAGE_CHARS) or ""
+    trace = documents.text(given.get("trace"), MOST_MESSAGE_CHARS) or ""
+    if outcome is Outcome.passed and given.get("flaky") is True:
+        outcome, message = Outcome.failed, clean(junit.AGAIN + message, MOST_MESSAGE_CHARS)
+    elif status == "other":
+        message = message or f"status other: {documents.text(given.get('rawStatus'), 200) or 'not said which'}"
+    failed = outcome in (Outcome.failed, Outcome.error) and (message or trace)
+    duration = given.get("duration")
+    known = isinstance(duration, int | float) and not isinstance(duration, bool) and 0 <= duration < math.inf
+    return Case(
+        name=junit.full_name(_group(given.get("suite")), name),
+        outcome=outcome,
+        duration_ms=float(duration) if known and duration is not None and duration < 1e12 else None,
+        message=message,
+        failures=(junit.failure("\n".join(filter(None, (message, trace)))),) if failed else (),
+        more=_more(given),
+    )
+
+
+def _group(suite: object) -> str:
+    """The suite of a test: a text, or since version 0 of the specification's later drafts the path to it, outermost first."""
+    if isinstance(suite, list):
+        return clean(" > ".join(str(each) for each in suite[:16] if isinstance(each, str)), 300)
+    return documents.text(suite, 300) or ""
+
+
+def _more(given: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if place := documents.text(given.get("filePath"), _MOST_TEXT):
+        found["file"] = place
+    if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31:
+        found["line"] = given["line"]
+    if isinstance(given.get("retries"), int) and 0 < given["retries"] < 2**31:
+        found["retries"] = given["retries"]
+    if tags := [clean(each, 100) for each in (given.get("tags") or ())[:_MOST_TAGS] if isinstance(each, str)]:
+        found["tags"] = tags
+    return found

@@ -1,0 +1,32 @@
+"""JSON documents of strangers: loaded whole, read leniently where a format leaves freedom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gonogo.problems import FieldError
+from gonogo.reports.texts import clean
+
+_SHOWN = 60
+
+
+def load(data: bytes) -> Any:
+    """The value of a JSON text in UTF-8. Raises FieldError for anything else."""
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as problem:  # what isn't UTF-8 is a ValueError, too
+        raise FieldError("file", data[:_SHOWN], f"is no JSON: {clean(problem, 200)}") from None
+
+
+def text(value: object, most: int) -> str | None:
+    """Text, cleaned and cut; a number as it is written; None for anything else and for nothing."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return clean(value, most) if not isinstance(value, int) or abs(value) < 2**63 else None
+
+
+def objects(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list; none where there is no list."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

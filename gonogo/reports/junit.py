@@ -1,0 +1,157 @@
+"""JUnit XML, as pytest, Maven's Surefire, CTest, Jest and many others write it; there is no standard, only a common core.
+
+`<testsuites>` or `<testsuite>` is the root; suites may be nested. A `<testcase>` is red with a `<failure>`, an error with an `<error>`,
+skipped with `<skipped>` or a status that says so, and green otherwise. A test that failed and passed when it was run again (Surefire's
+`<flakyFailure>`) is red, as it is where GoNoGo runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gonogo.problems import FieldError
+from gonogo.reports import xml
+from gonogo.reports.cases import MOST_CASES, MOST_FAILURES, MOST_MEASUREMENTS, Case, TestReport
+from gonogo.reports.outcomes import Outcome
+from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+
+ROOTS = ("testsuites", "testsuite")
+AGAIN = "failed, then passed when it was run again: "
+_RED = {"failure": Outcome.failed, "error": Outcome.error}
+_FLAKY = ("flakyFailure", "flakyError")
+_NOT_RUN = frozenset({"skipped", "notrun", "disabled", "suppressed", "ignored", "pending"})
+_MOST_TEXT = 500
+
+
+@dataclass
+class _Open:
+    """A test whose end has not been read yet."""
+
+    attributes: Mapping[str, str]
+    suite: str
+    outcome: Outcome = Outcome.passed
+    message: str = ""
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+class Reader:
+    """Takes elements one by one; `report` is what they come to. Attributes that other formats have become measurements."""
+
+    def __init__(self, known: frozenset[str] | None = None) -> None:
+        self._known = known
+        """Attributes of a test that are no measurements; None: no attribute is one."""
+        self._path: list[tuple[str, Mapping[str, str]]] = []
+        self._case: _Open | None = None
+        self._cases: list[Case] = []
+        self._names: list[str] = []
+        self._started: str | None = None
+
+    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        """An element begins."""
+        if not self._path and name not in ROOTS:
+            raise FieldError("file", f"<{name[:100]}>", "the XML is no JUnit report: its root is another", limit="<testsuites> or <testsuite>")
+        if name in ROOTS and len(self._path) < 2:
+            self._names.append(attributes.get("name", ""))
+            self._started = self._started or attributes.get("timestamp")
+        elif name == "testcase" and self._case is None:
+            if len(self._cases) >= MOST_CASES:
+                raise FieldError("testcase", len(self._cases) + 1, "too many tests", limit=f"{MOST_CASES} in a file")
+            suites = [each.get("name", "") for kind, each in self._path if kind == "testsuite"]
+            self._case = _Open(attributes, suites[-1] if suites else "")
+            if any(attributes.get(key, "").lower() in _NOT_RUN for key in ("status", "result")):
+                self._case.outcome = Outcome.skipped
+        self._path.append((name, attributes))
+
+    def end(self, name: str, text: str) -> None:
+        """An element ends; `text` is what stood in it."""
+        _, attributes = self._path.pop()
+        if self._case is None:
+            return
+        if name == "testcase":
+            self._cases.append(self._closed(self._case))
+            self._case = None
+        elif name == "property" and "name" in attributes and len(self._case.properties) < MOST_MEASUREMENTS:
+            self._case.properties[clean(attributes["name"], 100)] = attributes.get("value", text.strip())
+        else:
+            self._said(self._case, name, attributes, text)
+
+    def report(self) -> TestReport:
+        """Everything that was read."""
+        names = [each for each in self._names[:2] if each]
+        suite = names[0] if self._names and (self._names[0] or len(self._names) == 2) and names else None
+        return TestReport(tuple(self._cases), suite=None if suite is None else clean(suite, 200), started_at=self._started)
+
+    def _said(self, case: _Open, name: str, attributes: Mapping[str, str], text: str) -> None:
+        said = attributes.get("message", "")
+        if name == "skipped":
+            if case.outcome is Outcome.passed:
+                case.outcome = Outcome.skipped
+            case.message = case.message or clean(said or text.strip(), MOST_MESSAGE_CHARS)
+            return
+        if name not in _RED and name not in _FLAKY:
+            return
+        whole = "\n".join(dict.fromkeys(filter(None, (said.strip(), text.strip())))) or attributes.get("type", "")
+        if name in _FLAKY:
+            if case.outcome is Outcome.passed:
+                case.outcome, case.message = Outcome.failed, clean(AGAIN + whole, MOST_MESSAGE_CHARS)
+        elif case.outcome not in _RED.values():
+            case.outcome, case.message = _RED[name], clean(whole, MOST_MESSAGE_CHARS)
+        if len(case.failures) < MOST_FAILURES:
+            case.failures.append(failure(whole))
+
+    def _closed(self, case: _Open) -> Case:
+        given = case.attributes
+        numbers = {name: number for name, value in case.properties.items() if (number := _number(value)) is not None}
+        if self._known is not None:
+            others = [(name, value) for name, value in given.items() if name not in self._known]
+            numbers |= {clean(name, 100): number for name, value in others if (number := _number(value)) is not None}
+        more: dict[str, Any] = {key: clean(given[key], _MOST_TEXT) for key in ("file", "value_param", "type_param") if given.get(key)}
+        if (line := given.get("line", "")).isascii() and line.isdigit() and len(line) < 10:
+            more["line"] = int(line)
+        texts = {name: clean(value, _MOST_TEXT) for name, value in case.properties.items() if name not in numbers}
+        return Case(
+            name=full_name(given.get("classname") or case.suite, given.get("name", "")),
+            outcome=case.outcome,
+            duration_ms=_milliseconds(given.get("time")),
+            message=case.message,
+            failures=tuple(case.failures),
+            measurements=numbers,
+            more=more | ({"properties": texts} if texts else {}),
+        )
+
+
+def parse(data: bytes) -> TestReport:
+    """The report in a file of JUnit XML. Raises FieldError for what is none, and for too many tests."""
+    reader = Reader()
+    xml.read(data, reader.start, reader.end)
+    return reader.report()
+
+
+def full_name(group: str, name: str) -> str:
+    """"group.name"; one of them where the other is missing, or says it already."""
+    return name if not group or name == group or name.startswith(f"{group}.") else f"{group}.{name}" if name else group
+
+
+def failure(text: str) -> dict[str, Any]:
+    """{"expression", "count", "message"} of a failure's text."""
+    return {"expression": clean(text.partition("\n")[0], _MOST_TEXT), "count": 1, "message": clean(text, MOST_MESSAGE_CHARS // 2)}
+
+
+def _milliseconds(text: str | None) -> float | None:
+    """Seconds in a text, Surefire's "1,234.5" among them; None for what is no time."""
+    seconds = _number((text or "").replace(",", ""))
+    return None if seconds is None or seconds < 0 or seconds > 1e9 else round(1000 * seconds, 4)
+
+
+def _number(text: str) -> float | None:
+    if len(text) > 64:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,40 @@
+"""From the bytes of a file and the name of its format to a report."""
+
+from __future__ import annotations
+
+from gonogo import fields
+from gonogo.problems import FieldError
+from gonogo.reports import ctrf, gtest, junit, lines
+from gonogo.reports.cases import TestReport
+from gonogo.tests import MAX_ELEMENTS
+
+FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
+
+
+def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
+    """The report in a file. Raises FieldError for what is no report of that format."""
+    match fields.choice(form, FORMATS, "format"):
+        case "junit":
+            return junit.parse(data)
+        case "gtest-xml":
+            return gtest.parse_xml(data)
+        case "gtest-json":
+            return gtest.parse_json(data)
+        case "ctrf":
+            return ctrf.parse(data)
+        case _:
+            return lines.parse(data, max_elements=max_elements)
+
+
+def guess(data: bytes) -> str:
+    """The format of a file from its first bytes. Raises FieldError where they are of none."""
+    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"<"):
+        # gtest's JUnit says in its root or in its first tests what JUnit XML of others never says
+        return "gtest-xml" if b"<testsuites" in start and b'name="AllTests"' in start else "junit"
+    if start.startswith(b"{"):
+        first = data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0]
+        if b'"gonogo"' in first and b'"version"' in first:
+            return "gonogo"
+        return "ctrf" if b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096] else "gtest-json"
+    raise FieldError("file", data[:60], "is of no format that can be told; say which", limit="one of " + ", ".join(FORMATS))

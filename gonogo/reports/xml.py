@@ -1,0 +1,77 @@
+"""XML from strangers: elements one after the other, without entities, document types, and without end.
+
+expat, from the standard library. A document type declaration ends the reading where it begins, so that there is no entity to be expanded
+and nothing outside to be fetched; depth, number and size of what is left have limits. No tree is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+from xml.parsers import expat
+
+from gonogo.problems import FieldError
+
+MAX_DEPTH = 64
+MAX_ELEMENTS = 2_000_000
+MAX_ATTRIBUTES = 64
+MAX_TEXT = 65_536
+"""Characters of one element's text that are kept: a log may be longer, its rest is left out."""
+_SHOWN = 60
+
+Start = Callable[[str, Mapping[str, str]], None]
+End = Callable[[str, str], None]
+
+
+class _Reader:
+    def __init__(self, start: Start, end: End) -> None:
+        self._start, self._end = start, end
+        self._texts: list[list[str]] = []
+        self._sizes: list[int] = []
+        self._elements = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if len(self._texts) >= MAX_DEPTH:
+            raise FieldError("file", len(self._texts) + 1, "the XML is too deep", limit=f"{MAX_DEPTH} elements")
+        if self._elements > MAX_ELEMENTS:
+            raise FieldError("file", self._elements, "the XML has too many elements", limit=str(MAX_ELEMENTS))
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise FieldError("file", len(attributes), f"element {name[:100]!r} has too many attributes", limit=str(MAX_ATTRIBUTES))
+        self._texts.append([])
+        self._sizes.append(0)
+        self._start(_bare(name), {_bare(key): value for key, value in attributes.items()})
+
+    def text(self, text: str) -> None:
+        if self._sizes and self._sizes[-1] < MAX_TEXT:
+            self._texts[-1].append(text[: MAX_TEXT - self._sizes[-1]])
+            self._sizes[-1] += len(text)
+
+    def end(self, name: str) -> None:
+        self._sizes.pop()
+        self._end(_bare(name), "".join(self._texts.pop()))
+
+
+def read(data: bytes, start: Start, end: End) -> None:
+    """Call `start(name, attributes)` and `end(name, text)` for every element, in order; names without their namespace's prefix.
+
+    `text` is what stands directly in the element. Raises FieldError for what is no XML, has a document type, or is beyond the limits.
+    """
+    reader = _Reader(start, end)
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = reader.start, reader.end, reader.text
+    parser.StartDoctypeDeclHandler = _doctype
+    parser.EntityDeclHandler = _doctype  # not reached behind the other; it costs nothing to be sure twice
+    try:
+        parser.Parse(data, True)
+    except (expat.ExpatError, ValueError, LookupError) as problem:  # an unknown encoding is a LookupError or a ValueError
+        raise FieldError("file", data[:_SHOWN], f"is no XML: {problem}") from None
+
+
+def _doctype(*_: object) -> NoReturn:
+    raise FieldError("file", "<!DOCTYPE", "XML with a document type declaration is refused: a report needs no entities", limit="none")
+
+
+def _bare(name: str) -> str:
+    return name.rpartition(":")[2]
