@@ -141,5 +141,5 @@ def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any
     message = f"{name}: {words}" if name else words
     if serious and _mode == "fail":
         raise AssertionError(message)
-    warnings.warn(message, ComparisonWarning, stacklevel=3)
+    warnings.warn(message, ComparisonWarning, stacklevel=4)
     return judgement
