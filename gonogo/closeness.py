@@ -64,6 +64,7 @@ class Gate:
         return {name: float(value) for name, value in {**rtol_atol, **rest}.items()}
 
 
+@np.errstate(all="ignore")  # a stranger's tests may turn warnings into errors
 def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str | None) -> Numbers:
     """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of docs/verdicts.md.
 
@@ -103,8 +104,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     ratios = size
     if gate.allclose is not None:
         rtol, atol = gate.allclose
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(size == 0, 0.0, size / (atol + rtol * reach))
+        ratios = np.where(size == 0, 0.0, size / (atol + rtol * reach))
         result["tolerance_ratio"] = float(ratios.max())
         result["outside"] = int((ratios > 1).sum()) + int(odd.sum())
     if not odd.any():
@@ -139,6 +139,7 @@ def missed(gate: Gate, found: Numbers) -> list[str]:
     return words
 
 
+@np.errstate(all="ignore")
 def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str, Any] | None:
     """How many times the output format's own rounding the tolerance is; None where the format, or a comparator, is unknown.
 
@@ -165,7 +166,10 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
         by["frobenius"] = gate.frobenius / math.sqrt(noise / float((values**2).mean()))
     if gate.ulp is not None:
         by["ulp"] = 2 * gate.ulp
-    return {"format": form, "times": min(by.values()), "least": least, "by": by} if by else None
+    by = {name: value for name, value in by.items() if math.isfinite(value)}
+    if not by:
+        return None
+    return {"format": form, "times": min(by.values()), "least": least if least is not None and math.isfinite(least) else None, "by": by}
 
 
 def rounded(values: Array, form: str) -> Array:

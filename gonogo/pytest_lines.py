@@ -1,6 +1,6 @@
 """What happens to each test, line by line in a file, and which tests are run at all: the executor's side of the pytest plug-in.
 
-Standard library and pytest only; runs in other people's interpreters (Python 3.10 or newer).
+Standard library, pytest and gonogo.recorded only; runs in other people's interpreters (Python 3.10 or newer).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from gonogo import recorded
 
 MAX_MESSAGE = 4000
 MAX_EXPRESSION = 300
@@ -108,6 +110,30 @@ class Recorder:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Everything that follows is no test's."""
         self.write("end", status=int(exitstatus))
+
+
+class Measurer:
+    """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are measurements of their tests."""
+
+    NUMBERS = ("max_abs", "tolerance_ratio", "pcc_deficit", "tolerance_roundings")
+
+    def __init__(self) -> None:
+        self._properties: list[tuple[str, object]] | None = None
+        self._stop = recorded.listen(self._heard)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """From here on comparisons are this test's."""
+        self._properties = item.user_properties
+
+    def _heard(self, comparison: recorded.Comparison) -> None:
+        if self._properties is not None and comparison.spec is None:
+            for output, statistics in comparison.outputs.items():
+                label = comparison.name or output if len(comparison.outputs) == 1 else f"{comparison.name or ''}{output}"
+                self._properties += [(f"{label}.{name}", statistics[name]) for name in self.NUMBERS if statistics.get(name) is not None]
+
+    def pytest_unconfigure(self) -> None:
+        """Hear no more."""
+        self._stop()
 
 
 class Outcome:

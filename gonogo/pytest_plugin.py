@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gonogo import dropin, handover
-from gonogo.pytest_lines import Chooser, Recorder
+from gonogo.pytest_lines import Chooser, Measurer, Recorder
 
 FORMAT = 1
 """Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks as it does."""
@@ -70,7 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     report = config.getoption("--gonogo-report")
     if report and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(report)), "gonogo-recorder")
-    if not under_worker() and not config.getoption("collectonly"):
+    if under_worker():
+        config.pluginmanager.register(Measurer(), "gonogo-measurer")
+    elif not config.getoption("collectonly"):
         _report(config)
 
 

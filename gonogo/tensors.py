@@ -47,7 +47,7 @@ def read(value: Any, name: str) -> Tensor:
     ttnn = sys.modules.get("ttnn")
     if ttnn is not None and isinstance(value, ttnn.Tensor):
         kind = str(value.dtype)
-        value = ttnn.to_torch(value)
+        value = _of_ttnn(ttnn, value)
     if hasattr(value, "detach"):  # torch, without importing it
         kind = kind or str(getattr(value, "dtype", "torch.float32"))
         value = value.detach().cpu()
@@ -65,6 +65,16 @@ def read(value: Any, name: str) -> Tensor:
     if known == "fp32" and fits_bf16(values):
         known = "bf16"
     return Tensor(values, kind, known)
+
+
+def _of_ttnn(ttnn: Any, value: Any) -> Any:
+    """A ttnn tensor on the host, in float32: every format of theirs fits it. By torch only where this ttnn can't without (it may be missing)."""
+    if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
+        return ttnn.to_torch(value)
+    import numpy as np
+
+    host = ttnn.to_dtype(ttnn.from_device(value), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT)
+    return np.array(host.to_numpy(), np.float32).reshape(tuple(value.shape))
 
 
 def fits_bf16(values: NDArray[Any]) -> bool:
