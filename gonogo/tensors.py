@@ -68,7 +68,7 @@ def read(value: Any, name: str) -> Tensor:
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
-    """A ttnn tensor on the host, in float32: every format of theirs fits it. By torch only where this ttnn can't without (it may be missing)."""
+    """A ttnn tensor in float32, which every format of theirs fits. By torch, which may be missing, only where this ttnn can't without."""
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
     import numpy as np
