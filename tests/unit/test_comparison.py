@@ -139,7 +139,7 @@ def test_without_the_numerics_a_comparison_is_an_error_and_no_silent_pass(tmp_pa
     assert "RuntimeError: gonogo.compare can't judge here" in done.stderr
 
 
-@pytest.mark.parametrize(("mode", "line"), [("fail", "1 failed, 1 passed"), ("warn", "2 passed, 1 warning")])
+@pytest.mark.parametrize(("mode", "line"), [("fail", "1 failed, 1 passed"), ("warn", "1 passed, 1 warning, 1 hollow")])
 def test_the_plug_in_judges_in_anybody_s_pytest(
     tmp_path: Path, right: dict[str, NDArray[Any]], wrong: dict[str, NDArray[Any]], mode: str, line: str
 ) -> None:

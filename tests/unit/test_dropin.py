@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from torches import run_in_torch
 
 import gonogo
 from gonogo import closeness, handover, recorded, tensix, tensors
@@ -223,6 +224,48 @@ def test_under_a_worker_the_arrays_are_handed_over(case: Any, monkeypatch: pytes
     assert (np.load(folder / "tensors-dx.npy") == actual).all()
     with pytest.raises(AssertionError):
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
+
+
+TORCH = """
+import torch, gonogo
+values = torch.linspace(-3, 3, 999)
+for kind in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+    found = gonogo.compare(values.to(kind).requires_grad_(), values.double(), ulp=1).outputs["actual"]
+    print(found["dtype"], found["format"], found["ulp_max"])
+print(gonogo.compare(values.bfloat16().float(), values, pcc=0.99).outputs["actual"]["format"])
+gonogo.assert_close((values, values[:3]), (values, values[:3]))
+gonogo.assert_close(torch.tensor([1, 2]), torch.tensor([1, 2]))
+for actual, expected in ((values, values.double()), (values, values + 0.1), (values, values[:5])):
+    for compare in (gonogo.assert_close, torch.testing.assert_close):
+        try:
+            compare(actual, expected)
+        except AssertionError as problem:
+            print(str(problem).splitlines()[0][:40])
+for scale in (0.5, 1.5):  # times what torch allows
+    near = values + scale * (1e-5 + 1.3e-6 * values.abs())
+    for compare in (gonogo.assert_close, torch.testing.assert_close):
+        try:
+            print(scale, compare(near, values))
+        except AssertionError:
+            print(scale, "red")
+"""
+
+
+def test_torch_s_tensors_and_its_defaults() -> None:
+    assert run_in_torch(TORCH).splitlines() == [
+        "torch.bfloat16 bf16 0.0",
+        "torch.float16 fp16 0.0",
+        "torch.float32 fp32 0.0",
+        "torch.float64 fp64 0.0",
+        "bf16",
+        "actual: dtype torch.float32, expected to",
+        "The values for attribute 'dtype' do not ",
+        "actual: 999 of 999 values outside rtol 1",
+        "Tensor-likes are not close!",
+        "actual: shapes differ: [999], expected [",
+        "The values for attribute 'shape' do not ",
+        *("0.5 None", "0.5 None", "1.5 red", "1.5 red"),
+    ]
 
 
 def test_what_was_to_be_judged_and_could_not_be_is_recorded_as_a_problem(case: Any, heard: list[Comparison]) -> None:
