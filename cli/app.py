@@ -47,6 +47,7 @@ COMMANDS: dict[str, Entry] = {
     "jobs": Entry("cli.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
+    "import": Entry("cli.imports:import_", SERVER, "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),

@@ -17,6 +17,8 @@ from gonogo.problems import InfrastructureError, JobError
 API = "/api/v1"
 ENDED = {"finished", "cancelled", "failed"}
 POLL_S = 1.0
+SEND_S = 300.0
+"""A large file is stored in one transaction before it is answered."""
 
 
 class Refused(JobError):
@@ -69,11 +71,19 @@ class Client:
         A connection that breaks (the API was restarted under a kept-open one) is tried once more: the Idempotency-Key makes sure that
         the first try, if it did arrive, is not done twice.
         """
+        return self._once(method, path, parameters, json=body)
+
+    def send(self, path: str, data: bytes, **parameters: Any) -> Any:
+        """POST a file; the decoded JSON of the answer. As `call`, with time for a large one."""
+        headers = {"Content-Type": "application/octet-stream"}
+        return self._once("POST", path, parameters, content=data, headers=headers, timeout=httpx.Timeout(SEND_S, connect=5.0))
+
+    def _once(self, method: str, path: str, parameters: Mapping[str, Any], **more: Any) -> Any:
         wanted = {name: value for name, value in parameters.items() if value is not None}
-        headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
+        more["headers"] = more.get("headers", {}) | ({"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {})
         for last in (False, True):
             try:
-                answer = self._http.request(method, API + path, json=body, params=wanted, headers=headers)
+                answer = self._http.request(method, API + path, params=wanted, **more)
                 break
             except httpx.TransportError as problem:
                 if last or isinstance(problem, httpx.ConnectError | httpx.TimeoutException):
@@ -92,11 +102,11 @@ class Client:
             said += " Set GONOGO_TOKEN."
         raise Refused(said, document)
 
-    def lines(self, path: str, **parameters: Any) -> Iterator[str]:
-        """A streamed text answer, line by line (results as csv or ndjson)."""
+    def parts(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        """A streamed answer as it comes (results as a file)."""
         try:
             with self._http.stream("GET", API + path, params=parameters) as answer:
-                yield from self._checked(answer).iter_lines()
+                yield from self._checked(answer).iter_bytes()
         except httpx.TransportError as problem:
             raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
 

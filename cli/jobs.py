@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from enum import StrEnum
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from cli import selections, show
 from cli.client import ENDED, Client
+from gonogo.problems import FieldError
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
@@ -33,6 +37,9 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     ndjson = "ndjson"
+    parquet = "parquet"
+    junit = "junit"
+    ctrf = "ctrf"
 
 
 def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
@@ -115,16 +122,24 @@ def jobs(
 
 
 def results(
-    job: str = typer.Argument(help="The job's id."),
+    job: str = typer.Argument(help="The job's id; with --run a run's."),
     form: Format | None = typer.Option(None, "--format", help="Stream all results as the server writes them."),
+    run: bool = typer.Option(False, "--run", help="The results of all jobs of a run; needs a --format that is streamed."),
+    output: Path | None = typer.Option(None, "--output", help="Write them to this file; by default to standard output."),
     limit: int | None = typer.Option(None, min=1, help="At most this many seeds."),
     as_json: bool = JSON,
 ) -> None:
     """Print every seed's numbers of a job."""
+    if form in (None, Format.json) and (run or output is not None):
+        raise FieldError("--format", form, "must be one that is streamed", limit="csv, ndjson, parquet, junit or ctrf")
     with Client() as client:
-        if form in {Format.csv, Format.ndjson}:
-            for line in client.lines(f"/jobs/{job}/results", format=form.value):
-                sys.stdout.write(line + "\n")
+        if form is not None and form is not Format.json:
+            parts = client.parts(f"/{'runs' if run else 'jobs'}/{job}/results", format=form.value)
+            first = next(parts, b"")  # a server that refuses leaves no empty file
+            with output.open("wb") if output is not None else nullcontext(sys.stdout.buffer) as file:
+                for part in chain([first], parts):
+                    file.write(part)
+                file.flush()
             return
         items = list(client.pages(f"/jobs/{job}/results", most=limit, limit=200))
         if as_json or form is Format.json:

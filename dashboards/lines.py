@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dashboards import commands, urls, words
+from dashboards import commands, imported, urls, words
+from dashboards.imported import ImportedView
 from dashboards.outcomes import OutcomeCount, outcomes
 from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
@@ -55,6 +56,7 @@ class JobLine:
     waiting_reason: str | None
     diagnosis: str
     labels: Mapping[str, Any]
+    imported: ImportedView | None
     created_at: str | None
     finished_at: str | None
     age: str
@@ -104,6 +106,7 @@ def job_line(job: Job, now: datetime) -> JobLine:
         waiting_reason=job.waiting_reason,
         diagnosis=str((job.diagnosis or {}).get("words") or ""),
         labels=job.labels,
+        imported=imported.read(job),
         created_at=timestamp(job.created_at),
         finished_at=timestamp(job.finished_at),
         age=words.ago((now - job.created_at).total_seconds()),

@@ -99,6 +99,8 @@ class RunView:
     tests: tuple[TestLine, ...]
     commit: Mapping[str, Any] | None
     cancel: str
+    files: Mapping[str, str]
+    """Format -> where all results are."""
     at: str | None
 
 
@@ -169,6 +171,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
         tests=tuple(_test(member) for member in members),
         commit=stored.commit,
         cancel=urls.cancel_run(run_id),
+        files={form: urls.run_results(run_id, form) for form in urls.FILES},
         at=timestamp(now),
     )
 

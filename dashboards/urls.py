@@ -133,9 +133,18 @@ def resubmit(job_id: str) -> str:
     return f"{API}/jobs/{_part(job_id)}:resubmit"
 
 
+FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
+"""The formats in which results are streamed whole."""
+
+
 def results(job_id: str, form: str | None = None) -> str:
-    """A job's results per seed, as JSON pages or streamed whole (csv, ndjson)."""
+    """A job's results per seed, as JSON pages or streamed whole (FILES)."""
     return f"{API}/jobs/{_part(job_id)}/results" + _query({"format": form})
+
+
+def run_results(run_id: str, form: str) -> str:
+    """The results of all jobs of a run, streamed whole (FILES)."""
+    return f"{API}/runs/{_part(run_id)}/results" + _query({"format": form})
 
 
 def diagnosis(job_id: str) -> str:

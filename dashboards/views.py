@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, comparisons, deciding, diagnoses, plots, reports, urls, words
+from dashboards import commands, comparisons, deciding, diagnoses, imported, plots, reports, urls, words
 from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
+from dashboards.imported import ImportedView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
 from dashboards.reports import TestsView
@@ -122,7 +123,9 @@ class JobView:
     comparison: tuple[ComparisonLine, ...]
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[Mapping[str, Any], ...]
-    check: str
+    imported: ImportedView | None
+    check: str | None
+    """None of what was imported: nothing here can run it."""
     resubmit_of: str | None
     last_event: int
     links: Mapping[str, str]
@@ -201,7 +204,8 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
             for each in stored_artifacts.list_(session, job_id)
         ),
         attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
-        check=check_line(found.canonical, build=found.build, executor=found.executor, seed=seed, output=chosen, reference=found.reference),
+        imported=imported.read(found),
+        check=_check(found, seed, chosen),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={
@@ -210,12 +214,17 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
             "events": urls.events(job_id),
             "cancel": urls.cancel(job_id),
             "resubmit": urls.resubmit(job_id),
-            "csv": urls.results(job_id, "csv"),
-            "ndjson": urls.results(job_id, "ndjson"),
+            **{form: urls.results(job_id, form) for form in urls.FILES},
             "diagnosis": urls.diagnosis(job_id),
         },
         at=timestamp(now),
     )
+
+
+def _check(job: Job, seed: int, output: str) -> str | None:
+    if imported.read(job) is not None:
+        return None
+    return check_line(job.canonical, build=job.build, executor=job.executor, seed=seed, output=output, reference=job.reference)
 
 
 def _seed(seed: SeedRecord) -> SeedLine:
@@ -260,7 +269,8 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
     compared = [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
-    facts += [("build", job.build), *compared, ("runs on", job.queue.replace(".", " · "))]
+    elsewhere = imported.facts(job)
+    facts += [("build", job.build), *compared, *(elsewhere or [("runs on", job.queue.replace(".", " · "))])]
     facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
     if (saved := deciding.saved(job)) is not None:
         facts.append(("saved", saved))

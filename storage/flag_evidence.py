@@ -20,7 +20,7 @@ from storage.assessing import Assessment
 from storage.evidence import check_line
 from storage.flags import Finding
 from storage.samples import Run
-from storage.states import FlagKind
+from storage.states import IMPORT_EXECUTOR, FlagKind
 from storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 EXAMPLES = 8
@@ -174,7 +174,7 @@ def _finding(
         "figures": dict(figures),
         "examples": [_example(run) for run in shown[:EXAMPLES]],
         "rerun": _rerun(speaking, shown, repeats, before, found.runs if kind is FlagKind.context_dependent else speaking),
-        "check": check_line(
+        "check": None if job.executor == IMPORT_EXECUTOR else check_line(
             canonical, build=job.build, executor=job.executor, seed=first, output=output, seeds=count, repeats=repeats
         ),
         "check_leaves_out": [name for name in ("memory", "program") if name in canonical],

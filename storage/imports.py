@@ -12,11 +12,9 @@ from sqlalchemy.orm import Session
 from storage import closing, jobs, test_specs
 from storage.encoding import utcnow
 from storage.ids import new_id
-from storage.states import JobKind, JobState
+from storage.states import IMPORT_EXECUTOR, JobKind, JobState
 from storage.tables import JobLabelRow, JobRow
 
-EXECUTOR = "import"
-"""In place of an executor: nobody serves it, and no job may ask for it."""
 MOST_SEEDS_SHOWN = 1000
 
 
@@ -62,10 +60,10 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
             build=new.build,
             build_line=new.build_line,
             build_sequence=new.build_sequence,
-            executor=EXECUTOR,
+            executor=IMPORT_EXECUTOR,
             arch=new.arch,
             board=new.board,
-            queue=f"{EXECUTOR}.{new.arch}.{new.board}",
+            queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
             context="isolated",
             priority=0,
             request={"seeds": shown, "repeats": repeats, "elements": 0, "import": dict(new.source)},

@@ -365,5 +365,5 @@ _OWN = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
     same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
     shown, stop = sequential.shown(row), sequential.told(row)
-    own = {"kind": JobKind(row.kind), "state": JobState(row.state), "canonical": canonical, "chunks": row.chunk_count}
+    own: dict[str, Any] = {"kind": JobKind(row.kind), "state": JobState(row.state), "canonical": canonical, "chunks": row.chunk_count}
     return Job(sequential=shown, stop=stop, **own, **same)

@@ -9,7 +9,9 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
+from gonogo.selections import KERNEL
 from gonogo.verdicts import WORST_FIRST
+from storage.jobs import Job
 from storage.tables import SeedResultRow
 
 _WORST_OUTCOME = {"error": 0, "crash": 1, "hang": 2, "failed": 3, "skipped": 4, "absent": 5, "passed": 6}
@@ -42,6 +44,16 @@ def count(session: Session, job_id: str) -> int:
     table = SeedResultRow
     query = select(func.count(table.output.distinct())).where(table.job_id == job_id, table.outcome.is_not(None))
     return session.scalar(query) or 0
+
+
+def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
+    """How many seeds of a kernel's job, or tests of all iterations of a selection's, there are of each (verdict, outcome)."""
+    if job.kernel != KERNEL:
+        return {(verdict, None): number for verdict, number in job.counts.items()}
+    table = SeedResultRow
+    of_tests = (table.job_id == job.id, table.outcome.is_not(None) | (table.output == ""))
+    query = select(table.verdict, table.outcome, func.count()).where(*of_tests).group_by(table.verdict, table.outcome)
+    return {(verdict, outcome): number for verdict, outcome, number in session.execute(query)}
 
 
 def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:

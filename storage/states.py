@@ -15,6 +15,8 @@ class JobKind(StrEnum):
 
 TOLD_KINDS = (JobKind.seeds, JobKind.import_)
 """Jobs whose rows are the results of tests: lists show them, histories and roll-ups count them."""
+IMPORT_EXECUTOR = "import"
+"""In place of an executor of what was imported: nobody serves it, and no job may ask for it."""
 
 
 class JobState(StrEnum):

@@ -28,7 +28,8 @@ def parse(data: bytes) -> TestReport:
     results = fields.mapping(fields.mapping(documents.load(data), "report").get("results"), "results")
     tests = results.get("tests")
     if not isinstance(tests, list) or len(tests) > MOST_CASES:
-        raise FieldError("results.tests", tests if tests is None else len(tests), "must be a list of tests", limit=f"at most {MOST_CASES}")
+        given = len(tests) if isinstance(tests, list) else tests
+        raise FieldError("results.tests", given, "must be a list of tests", limit=f"at most {MOST_CASES}")
     tool, place = results.get("tool"), results.get("environment")
     tool = tool if isinstance(tool, dict) else {}
     place = place if isinstance(place, dict) else {}

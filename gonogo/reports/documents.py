@@ -9,11 +9,20 @@ from typing import Any
 from gonogo.problems import FieldError
 from gonogo.reports.texts import clean
 
+MOST_LISTS = 1_000_000
+MOST_OBJECTS = 1_000_000
+MOST_VALUES = 4_000_000
 _SHOWN = 60
 
 
 def load(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8. Raises FieldError for anything else."""
+    """The value of a JSON text in UTF-8. Raises FieldError for anything else.
+
+    Marks are counted first, those within texts, too: "[]," takes three bytes and becomes sixty.
+    """
+    for mark, most, what in ((b"[", MOST_LISTS, "lists"), (b"{", MOST_OBJECTS, "objects"), (b",", MOST_VALUES, "values")):
+        if (number := data.count(mark)) > most:
+            raise FieldError("file", number, f"has too many {what}", limit=str(most))
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as problem:  # what isn't UTF-8 is a ValueError, too

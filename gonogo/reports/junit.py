@@ -53,7 +53,7 @@ class Reader:
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         """An element begins."""
         if not self._path and name not in ROOTS:
-            raise FieldError("file", f"<{name[:100]}>", "the XML is no JUnit report: its root is another", limit="<testsuites> or <testsuite>")
+            raise FieldError("file", f"<{name[:100]}>", "is no JUnit report: its root is another", limit="<testsuites> or <testsuite>")
         if name in ROOTS and len(self._path) < 2:
             self._names.append(attributes.get("name", ""))
             self._started = self._started or attributes.get("timestamp")

@@ -31,12 +31,17 @@ MOST_OUTPUTS = 64
 MOST_STATISTICS = 200
 MOST_REPEATS = 1_000_000
 MOST_TEXT = 500
+MAX_LINE = 2**20
+"""Bytes: a line is decoded as a whole, and may become sixty times as large."""
 _SHOWN = 60
 
 
 def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
     """From the lines of a file. Raises FieldError, below "lines.<number>" (from 1)."""
-    lines = data.splitlines()
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            raise FieldError(f"lines.{number}", len(line), "is too long", limit=f"{MAX_LINE} bytes")
     header = fields.mapping(_decoded(lines[0] if lines else b"", 1), "lines.1")
     fields.known(header, HEADER, "lines.1")
     fields.choice(header.get("format"), (FORMAT,), "lines.1.format")

@@ -18,6 +18,7 @@ MAX_ATTRIBUTES = 64
 MAX_TEXT = 65_536
 """Characters of one element's text that are kept: a log may be longer, its rest is left out."""
 _SHOWN = 60
+_PART = 65_536
 
 Start = Callable[[str, Mapping[str, str]], None]
 End = Callable[[str, str], None]
@@ -64,7 +65,9 @@ def read(data: bytes, start: Start, end: End) -> None:
     parser.StartDoctypeDeclHandler = _doctype
     parser.EntityDeclHandler = _doctype  # not reached behind the other; it costs nothing to be sure twice
     try:
-        parser.Parse(data, True)
+        for place in range(0, len(data), _PART):  # expat copies what it is given at once
+            parser.Parse(data[place : place + _PART], False)
+        parser.Parse(b"", True)
     except (expat.ExpatError, ValueError, LookupError) as problem:  # an unknown encoding is a LookupError or a ValueError
         raise FieldError("file", data[:_SHOWN], f"is no XML: {problem}") from None
 

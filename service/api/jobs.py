@@ -140,7 +140,8 @@ def resubmit(context: Ctx, who: Submitter, request: Request, job_id: str, key: i
 
     def make(session: Session) -> idempotency.Made:
         if found(session, job_id).kind is not JobKind.seeds:
-            raise BadField("job", job_id, "was imported: it happened elsewhere, and can't be run again from here", limit="a job that ran here")
+            reason = "was imported: it happened elsewhere, and can't be run again from here"
+            raise BadField("job", job_id, reason, limit="a job that ran here")
         job = stored.resubmit(session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds)
         if job is None:
             raise missing("job", job_id)

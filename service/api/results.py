@@ -1,39 +1,29 @@
-"""Results of a job per seed: pages of JSON, or everything as a stream of CSV or NDJSON."""
+"""Results of a job per seed: pages of JSON, or everything as a stream, of a run, too."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from gonogo.selections import sample
-from service.api.answers import Cursor, Limit, answer_page, make_router
+from service.api.answers import Cursor, Limit, answer_page, make_router, missing
 from service.api.jobs import found
-from service.context import Context, Ctx, Reader
+from service.context import Ctx, Reader
+from service.exports import parts
+from service.exports.forms import FORMS
+from service.exports.parts import Export, Order
 from service.problems import BadField
 from storage import results as stored
-from storage.encoding import encode
+from storage import runs
 
 router = make_router("jobs")
-FORMATS = ("json", "csv", "ndjson")
+FORMATS = ("json", *FORMS)
 STREAM_PAGE = 500
-Order = Literal["arrival", "seed"]
-OfSeed = (
-    "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "profile", "policy",
-    "message",
-)  # fmt: skip
-STATISTICS = (
-    "tolerance_ratio", "budget_ratio", "chi", "max_abs", "mean_abs", "rms", "rel_frobenius", "pcc_deficit", "ulp_max", "ulp_p99",
-    "mismatch_fraction", "tolerance_ratio_quantised", "over_budget_fraction", "row_z", "xhat_z", "scale_z", "col_z", "outliers",
-    "rows_left_out", "count", "digest",
-)  # fmt: skip
-"""Columns of the CSV; what else an output has stands as JSON in the last column."""
-IN_COLUMNS = frozenset({"verdict", "explanation", "outcome", *STATISTICS})
+PIECE = 65_536
+_STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FORMS.values()}
 
 
 class ResultOut(BaseModel):
@@ -65,7 +55,7 @@ class ResultPage(BaseModel):
 
 @router.get(
     "/jobs/{job_id}/results",
-    responses={200: {"model": ResultPage, "content": {"text/csv": {}, "application/x-ndjson": {}}}},
+    responses={200: {"model": ResultPage, "content": {name: {} for name in _STREAMS if name != "application/json"}}},
     response_class=Response,
     summary="Results per seed",
 )
@@ -73,7 +63,9 @@ def results(
     context: Ctx,
     _who: Reader,
     job_id: str,
-    format: Annotated[str, Query(max_length=20, description="json (pages); csv or ndjson (everything, streamed)")] = "json",
+    format: Annotated[
+        str, Query(max_length=20, description="json (pages); csv, ndjson, parquet, junit or ctrf (everything, streamed)")
+    ] = "json",
     order: Annotated[Order | None, Query(description="arrival: a reader of a live job misses none; seed: for one that is over")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -85,56 +77,48 @@ def results(
         raise BadField("cursor", cursor, f"{format} is not paged: it holds everything")
     with context.reading() as session:
         job = found(session, job_id)
-
-        def shown(row: dict[str, Any]) -> dict[str, Any]:
-            return {**sample(job.canonical, row["seed"]), **{name: value for name, value in row.items() if name != "seed"}}
-
         if format == "json":
-            return answer_page(stored.page(session, job_id, limit=limit, cursor=cursor, order=order or "arrival"), shown)
-    rows = map(shown, _all(context, job_id, order or ("seed" if job.state.final else "arrival")))
-    if format == "ndjson":
-        return _stream((encode(row) + "\n" for row in rows), "application/x-ndjson", f"{job_id}.ndjson")
-    return _stream(_csv(rows), "text/csv; charset=utf-8", f"{job_id}.csv")
+            page = stored.page(session, job_id, limit=limit, cursor=cursor, order=order or "arrival")
+            return answer_page(page, lambda row: parts.shown(job, row))
+    return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)
 
 
-def _stream(texts: Iterable[str], media_type: str, name: str) -> Response:
-    return StreamingResponse(texts, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+@router.get(
+    "/runs/{run_id}/results",
+    tags=["runs"],
+    responses={200: {"content": _STREAMS, "description": "the file"}},
+    response_class=Response,
+    summary="Results of all jobs of a run",
+)
+def of_run(
+    context: Ctx,
+    _who: Reader,
+    run_id: str,
+    format: Annotated[str, Query(max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed")] = "ndjson",
+) -> Response:
+    """Job by job in the order of its suite. Of a run that is not over: what is there when each job is read."""
+    if format not in FORMS:
+        raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
+    with context.reading() as session:
+        run = runs.get(session, run_id)
+    if run is None:
+        raise missing("run", run_id)
+    members = [(member.name, member.id) for member in run[1]]
+    return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
 
 
-def _all(context: Context, job_id: str, order: Order) -> Iterator[dict[str, Any]]:
-    """Every result, a page per transaction: a slow reader holds no connection and no snapshot of the database."""
-    cursor: str | None = None
-    while True:
-        with context.reading() as session:
-            page = stored.page(session, job_id, limit=STREAM_PAGE, cursor=cursor, order=order)
-        yield from page.items
-        if page.next is None:
-            return
-        cursor = page.next
+def _pieces(written: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces of a size that is worth its way: each goes through the thread pool by itself."""
+    waiting = bytearray()
+    for piece in written:
+        waiting += piece.encode() if isinstance(piece, str) else piece
+        if len(waiting) >= PIECE:
+            yield bytes(waiting)
+            waiting.clear()
+    yield bytes(waiting)
 
 
-def _csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """One line per output, and of a selection per test; a seed without numbers (hang, crash, error) has one with an empty output."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*OfSeed, "output", "output_verdict", "output_explanation", "outcome", *STATISTICS, "other"])
-    for number, row in enumerate(rows, 1):
-        head = [_cell(row[name]) for name in OfSeed]
-        outputs: dict[str, dict[str, Any]] = row["outputs"]
-        for name, judged in outputs.items():
-            rest = {key: value for key, value in judged.items() if key not in IN_COLUMNS and value is not None}
-            statistics = [_cell(judged.get(key)) for key in STATISTICS]
-            said = [_cell(name), judged["verdict"], judged["explanation"], judged.get("outcome")]
-            writer.writerow([*head, *said, *statistics, encode(rest) if rest else None])
-        if not outputs:
-            writer.writerow([*head, "", row["verdict"], row["explanation"], None, *[None] * len(STATISTICS), None])
-        if number % 50 == 0:
-            yield buffer.getvalue()
-            buffer.seek(0)
-            buffer.truncate()
-    yield buffer.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """A spreadsheet must not take a kernel's message for a formula; numbers are written as they are."""
-    return "'" + value if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+def _stream(export: Export, name: str) -> Response:
+    form = FORMS[name]
+    told = {"Content-Disposition": f'attachment; filename="{export.id}.{form.suffix}"'}
+    return StreamingResponse(_pieces(form.write(export)), media_type=form.media_type, headers=told)

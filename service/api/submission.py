@@ -15,6 +15,7 @@ from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from settings import Settings
 from storage import builds, queue_reads
 from storage.jobs import NewJob
+from storage.states import IMPORT_EXECUTOR
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Submission:
 
 def check(body: JobIn, settings: Settings) -> Submission:
     """Everything that can be said without the database. Raises FieldError."""
+    if body.target.executor == IMPORT_EXECUTOR:
+        raise FieldError("target.executor", body.target.executor, "runs nothing: it stands for what was imported", limit="another executor")
     test = _test(body.test, settings, "test")
     check_executor(test, body.target.executor)
     if isinstance(test, Selection):

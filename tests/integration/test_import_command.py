@@ -1,0 +1,38 @@
+"""`gonogo import` and `gonogo results --format` against a service on a port."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from api import on_port
+from typer.testing import CliRunner
+
+from cli.app import app
+
+
+def test_files_go_in_and_their_results_out(tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    junit, ours = tmp_path / "results.xml", tmp_path / "run.ndjson"
+    junit.write_text('<testsuite name="s"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite>')
+    ours.write_text('{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": "passed", "seed": 4}\n')
+    with on_port(migrated_sqlite_url) as (http, _):
+        monkeypatch.setenv("GONOGO_URL", str(http.base_url).rstrip("/"))
+
+        def gonogo(*words: str) -> str:
+            done = CliRunner().invoke(app, list(words), catch_exceptions=False)
+            assert done.exit_code == 0, done.output
+            return done.stdout
+
+        told = json.loads(gonogo("import", str(junit), str(ours), "--build", "head", "--label", "branch=main", "--json"))["imports"]
+        assert [(each["tests"], each["outcomes"]) for each in told] == [(2, {"failed": 1, "passed": 1}), (1, {"passed": 1})]
+        assert "1 failed, 1 passed; without numbers" in gonogo("import", str(junit))
+        job = http.get(f"/api/v1/jobs/{told[1]['id']}").json()
+        assert (job["build"], job["labels"], job["seeds"]) == ("head", {"branch": "main"}, [4])
+        out = tmp_path / "out.parquet"
+        assert gonogo("results", told[0]["id"], "--format", "parquet", "--output", str(out)) == ""
+        assert out.read_bytes()[:4] == out.read_bytes()[-4:] == b"PAR1"
+        assert gonogo("results", told[0]["id"], "--format", "junit").count("<testcase") == 2
+        (tmp_path / "no.bin").write_bytes(b"\x7fELF")
+        done = CliRunner().invoke(app, ["import", str(tmp_path / "no.bin")])
+        assert type(done.exception).__name__ == "FieldError"

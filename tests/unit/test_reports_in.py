@@ -1,0 +1,275 @@
+"""Reports of test runs that happened elsewhere: what each format's files come to, and what hostile ones are refused with."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from gonogo.problems import FieldError
+from gonogo.reports import xml
+from gonogo.reports.cases import Case, TestReport
+from gonogo.reports.outcomes import Outcome
+from gonogo.reports.reading import guess, read
+from gonogo.reports.rows import rows_of
+
+JUNIT = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites name="pytest tests"><testsuite name="pytest" errors="1" tests="6" timestamp="2026-01-31T12:00:00+00:00">
+<testcase classname="tests.test_ln.TestDx" name="test_right[32]" time="0.25"><properties><property name="max_diff" value="0.5"/>
+<property name="board" value="n150"/></properties></testcase>
+<testcase classname="tests.test_ln" name="test_wrong" time="1,234.5" file="tests/test_ln.py" line="31">
+<failure message="assert 1 &lt; 0">tests/test_ln.py:33: AssertionError</failure><system-out>much</system-out></testcase>
+<testcase classname="tests.test_ln" name="test_setup"><error message="no device"/></testcase>
+<testcase classname="tests.test_ln" name="test_later"><skipped type="pytest.skip" message="no board"/></testcase>
+<testcase classname="tests.test_ln" name="test_flaky"><flakyFailure message="once">trace</flakyFailure></testcase>
+<testcase classname="tests.test_ln" name="test_off" status="disabled"/>
+</testsuite></testsuites>"""
+GTEST_XML = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="3" failures="1" disabled="1" errors="0" time="0.1" timestamp="2026-01-31T12:00:00.1" name="AllTests">
+<testsuite name="Ln" tests="3">
+<testcase name="Backward" file="ln.cpp" line="6" status="run" result="completed" time="27.002" classname="Ln" max_diff="0.75">
+<failure message="ln.cpp:183&#x0A;Value of: allclose(dx, ref)&#x0A;  Actual: false" type=""><![CDATA[ln.cpp:183
+Value of: allclose(dx, ref)
+  Actual: false]]></failure></testcase>
+<testcase name="DISABLED_Big" status="notrun" result="suppressed" time="0" classname="Ln"/>
+<testcase name="Small" value_param="4" status="run" result="completed" time="0.001" classname="Ln"/></testsuite></testsuites>"""
+GTEST_JSON: dict[str, Any] = {
+    "tests": 3,
+    "name": "AllTests",
+    "timestamp": "2026-01-31T12:00:00Z",
+    "testsuites": [
+        {
+            "name": "Ln",
+            "testsuite": [
+                {
+                    "name": "Backward", "file": "ln.cpp", "line": 6, "status": "RUN", "result": "COMPLETED", "time": "27.002s",
+                    "classname": "Ln", "max_diff": "0.75",
+                    "failures": [{"failure": "ln.cpp:183\nValue of: allclose(dx, ref)\n  Actual: false"}],
+                },
+                {"name": "DISABLED_Big", "status": "NOTRUN", "result": "SUPPRESSED", "time": "0s", "classname": "Ln"},
+                {"name": "Small", "value_param": "4", "status": "RUN", "result": "COMPLETED", "time": "0.001s", "classname": "Ln"},
+            ],
+        }
+    ],
+}  # fmt: skip
+CTRF: dict[str, Any] = {
+    "reportFormat": "CTRF",
+    "results": {
+        "tool": {"name": "jest", "version": "30"},
+        "summary": {},
+        "tests": [
+            {"name": "adds", "status": "passed", "duration": 801, "suite": ["math", "sums"], "filePath": "a.js", "tags": ["fast"]},
+            {"name": "flickers", "status": "passed", "duration": 1, "flaky": True, "retries": 1},
+            {"name": "breaks", "status": "failed", "duration": 2, "message": "expected 1", "trace": "at a.js:3"},
+            {"name": "waits", "status": "pending", "duration": 0},
+            {"name": "lost", "status": "other", "duration": 0, "rawStatus": "cancelled"},
+        ],
+        "environment": {"commit": "4f1c2d9", "repositoryName": "org/name"},
+    },
+}
+SPEC = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+RIGHT = {"count": 2048, "nonfinite": 0, "tolerance_ratio": 0.03, "budget_ratio": 0.9, "chi": 0.9, "needed_atol": {"0.001": 0.01}}
+
+
+def of(report: TestReport) -> dict[str, Case]:
+    return {case.name: case for case in report.cases}
+
+
+def lines(*tests: dict[str, Any], **header: Any) -> bytes:
+    return "\n".join(json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)).encode()
+
+
+def row_of(*tests: dict[str, Any]) -> dict[str, Any]:
+    return rows_of(read(lines(*tests), "gonogo"))[-1]
+
+
+def test_junit_tells_outcomes_times_places_and_measurements() -> None:
+    report = read(JUNIT.encode(), "junit")
+    assert (report.suite, report.started_at, report.numbers) == ("pytest tests", "2026-01-31T12:00:00+00:00", False)
+    assert {name.rpartition(".")[2]: case.outcome.value for name, case in of(report).items()} == {
+        "test_right[32]": "passed",
+        "test_wrong": "failed",
+        "test_setup": "error",
+        "test_later": "skipped",
+        "test_flaky": "failed",
+        "test_off": "skipped",
+    }
+    right, wrong = of(report)["tests.test_ln.TestDx.test_right[32]"], of(report)["tests.test_ln.test_wrong"]
+    assert (right.measurements, right.more, right.duration_ms) == ({"max_diff": 0.5}, {"properties": {"board": "n150"}}, 250.0)
+    assert (wrong.duration_ms, wrong.more) == (1_234_500.0, {"file": "tests/test_ln.py", "line": 31})
+    assert wrong.message == "assert 1 < 0\ntests/test_ln.py:33: AssertionError"
+    assert of(report)["tests.test_ln.test_flaky"].message.startswith("failed, then passed when it was run again")
+
+
+@pytest.mark.parametrize(("data", "form"), [(GTEST_XML.encode(), "gtest-xml"), (json.dumps(GTEST_JSON).encode(), "gtest-json")])
+def test_both_reports_of_googletest_come_to_the_same(data: bytes, form: str) -> None:
+    assert guess(data) == form
+    report = read(data, form)
+    assert (report.suite, report.tool) == (None, "googletest")
+    assert {name: case.outcome.value for name, case in of(report).items()} == {
+        "Ln.Backward": "failed",
+        "Ln.DISABLED_Big": "skipped",
+        "Ln.Small": "passed",
+    }
+    backward, small = of(report)["Ln.Backward"], of(report)["Ln.Small"]
+    assert (backward.measurements, backward.duration_ms, backward.more["line"]) == ({"max_diff": 0.75}, 27002.0, 6)
+    (failure,) = backward.failures
+    assert (failure["expression"], failure["file"], failure["line"]) == ("allclose(dx, ref)", "ln.cpp", 183)
+    assert small.more == {"value_param": "4"}
+
+
+def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
+    report = read(json.dumps(CTRF).encode(), "ctrf")
+    assert (report.tool, report.suite, report.commit) == ("jest 30", "jest", {"repository": "org/name", "sha": "4f1c2d9"})
+    assert {name: case.outcome.value for name, case in of(report).items()} == {
+        "math > sums.adds": "passed",
+        "flickers": "failed",
+        "breaks": "failed",
+        "waits": "skipped",
+        "lost": "error",
+    }
+    assert of(report)["lost"].message == "status other: cancelled"
+    assert of(report)["breaks"].failures[0]["message"] == "expected 1\nat a.js:3"
+
+
+def test_without_numbers_red_and_green_are_unjudged_and_the_same_name_twice_is_kept() -> None:
+    twice = '<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase></testsuite>'
+    (row,) = rows_of(read(twice.encode(), "junit"))
+    assert row["verdict"] == "unjudged"
+    assert {name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()} == {
+        "a": ("unjudged", "passed"),
+        "a (2)": ("unjudged", "failed"),
+    }
+
+
+def test_a_file_without_tests_is_never_green() -> None:
+    (row,) = rows_of(read(b"<testsuites/>", "junit"))
+    assert (row["verdict"], row["message"]) == ("absent", "the file holds no test")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "numbers", "verdict"),
+    [
+        ("passed", {}, "pass"),
+        ("passed", {"budget_ratio": 150.0}, "pass_by_tolerance"),
+        ("passed", {"needed_atol": {"0.001": 0.7}}, "fail_by_tolerance"),
+        ("failed", {"budget_ratio": 150.0}, "fail"),
+        ("failed", {}, "unjudged"),  # red for a reason that its arrays don't show
+        ("error", {}, "error"),
+    ],
+)
+def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(outcome: str, numbers: dict[str, Any], verdict: str) -> None:
+    comparison = {"test": SPEC, "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass", "explanation": "explained"}}}
+    row = row_of({"name": "t", "outcome": outcome, "seed": 7, "comparisons": [comparison]})
+    assert (row["seed"], row["verdict"], row["profile"]) == (7, verdict, "generic")
+    assert row["outputs"]["t"]["seed"] == 7
+    assert row["outputs"]["t/dx"]["test"]["shape"] == [1, 1, 32, 64]
+
+
+def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_judged_are_an_error() -> None:
+    gate = {"name": "late", "tolerance": {"rtol": 0.01}, "outputs": {"actual": {"max_abs": 0.5, "tolerance_in_roundings": 12.5}}}
+    row = row_of({"name": "t", "outcome": "passed", "comparisons": [gate, {**gate, "name": None}]})
+    assert row["verdict"] == "unjudged"
+    assert set(row["outputs"]) == {"t", "t#late/actual", "t#2/actual"}
+    kept = row["outputs"]["t#late/actual"]
+    assert (kept["tolerance_in_roundings"], kept["tolerance"]) == (12.5, {"rtol": 0.01, "atol": 0.0})
+    row = row_of({"name": "t", "outcome": "passed", "comparisons": [{"problem": "x is missing"}]})
+    assert (row["verdict"], row["outputs"]["t"]["message"]) == ("error", "x is missing")
+
+
+@pytest.mark.parametrize(
+    ("test", "field"),
+    [
+        ({"name": "t", "outcome": "green"}, "lines.2.outcome"),
+        ({"outcome": "passed"}, "lines.2.name"),
+        ({"name": "t", "outcome": "passed", "seed": 2**53}, "lines.2.seed"),
+        ({"name": "t", "outcome": "passed", "colour": 1}, "lines.2.colour"),
+        ({"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"dx": {"max_abs": 1e999}}}]}, "lines.2"),
+        ({"name": "t", "outcome": "passed", "comparisons": [{"test": {**SPEC, "shape": [0]}}]}, "lines.2.comparisons.0.test.shape.0"),
+        ({"name": "t", "outcome": "passed", "comparisons": [{"test": SPEC, "outputs": {"dz": {}}}]}, "lines.2.comparisons.0.outputs.dz"),
+        ({"name": "t", "outcome": "passed", "measurements": {"a": "1"}}, "lines.2.measurements.a"),
+    ],
+)
+def test_a_wrong_field_of_a_line_is_named(test: dict[str, Any], field: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        read(lines(test), "gonogo")
+    assert caught.value.field == field
+
+
+def _laughs() -> str:
+    entities = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    return f'<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY l0 "lol">{entities}]><testsuites name="&l9;"/>'
+
+
+HOSTILE = {
+    "billion laughs": _laughs(),
+    "a file of this machine": '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><testsuites name="&x;"/>',
+    "quadratic": f'<!DOCTYPE a [<!ENTITY x "{"x" * 10_000}">]><testsuites><testsuite name="{"&x;" * 10_000}"/></testsuites>',
+    "a document type of another host": '<!DOCTYPE a SYSTEM "http://127.0.0.1:1/a.dtd"><testsuites/>',
+    "too deep": "<testsuite>" * 100_000,
+    "too many attributes": '<testsuite a="" {}/>'.format(" ".join(f"b{n}=''" for n in range(100))),
+    "an undeclared entity": '<testsuites name="&nbsp;"/>',
+    "an unknown encoding": '<?xml version="1.0" encoding="utf-7"?><testsuites/>',
+    "another root": "<html/>",
+    "cut off": "<testsuites><testsuite>",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_xml_is_refused_and_cheaply(name: str) -> None:
+    data = HOSTILE[name].encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(FieldError) as caught:
+            read(data, "junit")
+        assert tracemalloc.get_traced_memory()[1] < 500_000  # the laughs would be 3 GB, the quadratic one 100 MB
+    finally:
+        tracemalloc.stop()
+    assert caught.value.field == "file"
+
+
+def test_the_text_of_an_element_and_the_number_of_elements_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml, "MAX_ELEMENTS", 3)
+    log = "x" * (xml.MAX_TEXT + 10_000)
+    found: list[str] = []
+    xml.read(f"<a><b>{log}</b></a>".encode(), lambda *_: None, lambda _, text: found.append(text))
+    assert [len(text) for text in found] == [xml.MAX_TEXT, 0]
+    with pytest.raises(FieldError, match="too many elements"):
+        read(b"<testsuite><testcase/><testcase/><testcase/></testsuite>", "junit")
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [("ctrf", b"[" + b"[]," * 2**20 + b"[]]"), ("gtest-json", b"[" + b"1," * 2**22 + b"1]"), ("gonogo", b"[" + b"[]," * 2**20 + b"[]]")],
+)
+def test_json_that_grows_when_it_is_read_is_refused_unread(form: str, data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FieldError, match="too"):
+            read(data, form)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["gtest-json", "ctrf", "gonogo"])
+@pytest.mark.parametrize("data", [b"", b"[" * 100_000, b"\xff\xfe", b"{}", b"[]", b'{"results": {"tests": 1}, "testsuites": 1}'])
+def test_what_is_no_report_is_a_problem_of_a_field(form: str, data: bytes) -> None:
+    with pytest.raises(FieldError):
+        read(data, form)
+
+
+def test_the_format_is_guessed_from_the_file() -> None:
+    assert guess(b"\xef\xbb\xbf \n" + JUNIT.encode()) == "junit"
+    assert guess(json.dumps(CTRF).encode()) == "ctrf"
+    assert guess(lines()) == "gonogo"
+    with pytest.raises(FieldError, match="no format that can be told"):
+        guess(b"\x7fELF")
+
+
+def test_what_databases_cant_hold_is_replaced() -> None:
+    (row,) = rows_of(read(lines({"name": "a\x00b\ud800", "outcome": "failed", "message": "\x00"}), "gonogo"))
+    assert list(row["outputs"]) == ["a\ufffdb?"]
+    assert row["outputs"]["a\ufffdb?"]["outcome"] == Outcome.failed
