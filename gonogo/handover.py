@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from gonogo import recorded, tensors
 
 DUMP_VARIABLE = "GONOGO_DUMP_DIR"
 """Names the folder into which arrays are handed over; a worker that runs the test sets it."""
@@ -40,9 +41,7 @@ def set_mode(mode: str) -> None:
     _mode = mode
 
 
-def compare(
-    kernel: str, *, name: str | None = None, profile: str | None = None, raw: Mapping[str, Any] | None = None, **given: Any
-) -> Any:
+def compare(kernel: str, *, name: str | None = None, profile: str | None = None, raw: Mapping[str, Any] | None = None, **given: Any) -> Any:
     """Have the arrays of one run of a kernel judged: is its error within the tolerance, and does rounding explain it?
 
     kernel: "layernorm_fw", "layernorm_bw", or another (docs/kernels.md). Tensors by name, of the test's shapes: x, dy, y, dx `shape`;
@@ -56,16 +55,16 @@ def compare(
     they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
     ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
     """
+    __tracebackhide__ = True  # pytest shows the test's line
     names: tuple[str, ...] = TENSORS
     if kernel not in LAYERNORM:  # another kernel may have tensors of other names; which, only the one who judges knows
         names += tuple(name for name, value in given.items() if name not in TENSORS and len(getattr(value, "shape", ())) > 0)
     arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in names if given.get(tensor) is not None}
     loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
-    fields = _fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
+    fields = test_fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
     folder = os.environ.get(DUMP_VARIABLE)
     if folder:
-        told = {"test": current_test(), "name": None if name is None else str(name)[:MAX_NAME], "kernel": kernel, "fields": fields}
-        _store(Path(folder), {**told, "profile": profile}, arrays, loose)
+        store(Path(folder), fields, arrays, loose, name=name, profile=profile)
         return None
     return None if _mode == "off" else _judged(fields, arrays, loose, name, profile)
 
@@ -79,19 +78,11 @@ def _array(name: str, value: Any, *, wide: bool = False) -> Any:
     """The tensor as a C-contiguous array of float32 (wider values are rounded to it), or where `wide` values are kept of float64."""
     import numpy as np
 
-    ttnn = sys.modules.get("ttnn")
-    if ttnn is not None and isinstance(value, ttnn.Tensor):
-        value = ttnn.to_torch(value)
-    if hasattr(value, "detach"):  # torch, without importing it; NumPy knows no bfloat16, hence float()
-        value = value.detach().cpu().float().numpy()
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiuV" or array.dtype.names is not None:  # ml_dtypes' bfloat16 was of kind V
-        raise TypeError(f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}")
-    keep = wide and array.dtype.kind == "f" and array.dtype.itemsize > 4
-    return np.ascontiguousarray(array, dtype=np.float64 if keep else np.float32).reshape(array.shape)
+    values = tensors.read(value, name).values
+    return values if wide else values.astype(np.float32, copy=False)
 
 
-def _fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The test's JSON; kernels that weren't given their statistics made their own."""
     for key, value in given.items():
         try:
@@ -110,16 +101,20 @@ def _fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> dict[
     return fields
 
 
-def _store(folder: Path, told: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any]) -> None:
+def store(
+    folder: Path, fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], *, name: str | None, profile: str | None
+) -> None:
     """One folder per comparison, renamed into place when it is whole: a crash in between leaves nothing that looks like one."""
     import numpy as np
 
+    shown = None if name is None else str(name)[:MAX_NAME]
+    told = {"test": current_test(), "name": shown, "kernel": fields["kernel"], "fields": fields, "profile": profile}
     place = folder / f"{os.getpid()}-{next(_numbers)}"
     unfinished = folder / f".{place.name}"
     unfinished.mkdir(parents=True)
     files: dict[str, dict[str, str]] = {"tensors": {}, "raw": {}}
-    for kind, tensors in (("tensors", arrays), ("raw", loose)):
-        for tensor, array in tensors.items():
+    for kind, these in (("tensors", arrays), ("raw", loose)):
+        for tensor, array in these.items():
             files[kind][tensor] = f"{kind}-{tensor}.npy"
             np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
     (unfinished / MANIFEST).write_text(json.dumps({**told, **files}), "utf-8")
@@ -127,17 +122,24 @@ def _store(folder: Path, told: dict[str, Any], arrays: dict[str, Any], loose: di
 
 
 def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], name: str | None, profile: str | None) -> Any:
+    __tracebackhide__ = True
     try:
         from gonogo.comparison import judge_here
     except ImportError as problem:
         raise RuntimeError(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
         ) from problem
-    judgement, words, serious = judge_here(fields, arrays, loose, profile)
+    shown = None if name is None else str(name)[:MAX_NAME]
+    try:
+        judgement, words, serious, found = judge_here(fields, arrays, loose, profile)
+    except Exception as problem:
+        recorded.tell(recorded.Comparison(name=shown, problem=f"{type(problem).__name__}: {problem}"))
+        raise
+    recorded.tell(recorded.Comparison(name=shown, profile=profile, **found))
     if words is None:
         return judgement
     message = f"{name}: {words}" if name else words
     if serious and _mode == "fail":
         raise AssertionError(message)
-    warnings.warn(message, ComparisonWarning, stacklevel=3)
+    warnings.warn(message, ComparisonWarning, stacklevel=4)
     return judgement

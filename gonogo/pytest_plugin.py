@@ -1,7 +1,8 @@
-"""pytest plug-in: `pytest -p gonogo.pytest_plugin`. Gives the fixture `gonogo`, and records what each test did, line by line, in a file.
+"""pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
 
-Needs the standard library, pytest 7 or newer and gonogo.handover only: both files run in other people's interpreters (Python 3.10 or
-newer). The lines are read by workers/executors/child/pytest_executor.py even if this process dies in the middle of a test.
+Needs the standard library, pytest 7 or newer and the few modules of gonogo that PLUGIN_FILES of workers/executors/child/pytest_executor.py
+names: they run in other people's interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and is read
+even if this process dies in the middle of a test; elsewhere gonogo.pytest_run keeps the numbers or tells them to a server.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gonogo import handover
+from gonogo import dropin, handover
+from gonogo.pytest_lines import Chooser, Measurer, Recorder
 
 FORMAT = 1
 """Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks as it does."""
-MAX_MESSAGE = 4000
-MAX_EXPRESSION = 300
-HERE = os.path.join(os.getcwd(), "")
-"""Where pytest was started: places in the tests are told from here, wherever a test goes meanwhile."""
+SEEDS = 3
+LOCAL_FILE = ".gonogo.sqlite"
+OFF = "off"
+SEEDS_MARK = "gonogo_seeds"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,18 +37,97 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gonogo-compare",
         choices=handover.MODES,
         default="fail",
-        help="what gonogo.compare does with arrays that are no pass, when they are judged on the spot",
+        help="what gonogo.compare(kernel, ...) does with arrays that are no pass, when they are judged on the spot",
     )
+    where = f"report the run to this server (http...), or to this SQLite file; '{OFF}': to nobody; default: {LOCAL_FILE} if a test compares"
+    group.addoption("--gonogo", metavar="WHERE", help=where)
+    group.addoption(
+        "--gonogo-strict", action="store_true", help="fail tests whose pass is hollow: green, and rounding doesn't explain the error"
+    )
+    group.addoption(
+        "--gonogo-seeds", metavar="N", type=_count, default=SEEDS, help=f"seeds of tests that take gonogo_seed; default {SEEDS}"
+    )
+    group.addoption("--gonogo-seed-start", metavar="SEED", type=_count, default=0, help="the first of them; default 0")
+    group.addoption("--gonogo-suite", metavar="NAME", help="the name of the history; default: the CI's repository, else the root folder's")
+    group.addoption("--gonogo-build", metavar="NAME", help="the build that is tested; default: the commit")
+    group.addoption("--gonogo-label", metavar="NAME=VALUE", action="append", default=[], help="a label of the run; repeatable")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**53:
+        raise ValueError(text)
+    return value
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start recording; with pytest-xdist only in the process that hears of all tests."""
+    mark = f"{SEEDS_MARK}(count, start=0): how many seeds a test that takes gonogo_seed is run with, whatever --gonogo-seeds says"
+    config.addinivalue_line("markers", mark)
     handover.set_mode(config.getoption("--gonogo-compare"))
     for only in config.getoption("--gonogo-only"):
         config.pluginmanager.register(Chooser(map(str, json.loads(Path(only).read_text("utf-8")))))
     report = config.getoption("--gonogo-report")
     if report and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(report)), "gonogo-recorder")
+    if under_worker():
+        config.pluginmanager.register(Measurer(), "gonogo-measurer")
+    elif not config.getoption("collectonly"):
+        _report(config)
+
+
+def under_worker() -> bool:
+    """Whether a GoNoGo worker runs these tests: it hears of them by itself."""
+    return bool(os.environ.get(handover.DUMP_VARIABLE))
+
+
+def _report(config: pytest.Config) -> None:
+    """Have the numbers gathered where tests run, and collected where all of them are heard of. Raises UsageError."""
+    where = config.getoption("--gonogo")
+    from gonogo.pytest_run import gathering
+
+    config.pluginmanager.register(gathering.Gatherer(config.getoption("--gonogo-strict")), "gonogo-gatherer")
+    if hasattr(config, "workerinput"):
+        return
+    from gonogo.pytest_run import collecting, surroundings
+
+    labels = {}
+    for text in config.getoption("--gonogo-label"):
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise pytest.UsageError(f"--gonogo-label must be NAME=VALUE; got {text!r}")
+        labels[name] = value
+    suite, build = config.getoption("--gonogo-suite"), config.getoption("--gonogo-build")
+    url = where if where and where.startswith(("http://", "https://")) else None
+    path = None if where == OFF else Path(where) if where and url is None else config.rootpath / LOCAL_FILE
+    collector = collecting.Collector(
+        lambda: surroundings.header(config.rootpath, suite, build, labels), url=url, path=path, asked=where not in (None, OFF)
+    )
+    config.pluginmanager.register(collector, "gonogo-collector")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the job's seed: its name stays the same."""
+    if "gonogo_seed" not in metafunc.fixturenames or under_worker():
+        return
+    if any("gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")):
+        return
+    own = metafunc.definition.get_closest_marker(SEEDS_MARK)
+    if own is not None:
+        seeds = _marked(*own.args, **own.kwargs)
+    else:
+        start = metafunc.config.getoption("--gonogo-seed-start")
+        seeds = range(start, start + metafunc.config.getoption("--gonogo-seeds"))
+    metafunc.parametrize("gonogo_seed", seeds, ids=[f"seed{seed}" for seed in seeds], indirect=True)
+
+
+def _marked(count: int, start: int = 0) -> range:
+    return range(start, start + count)
+
+
+def _argnames(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
 @pytest.hookimpl(trylast=True)
@@ -65,194 +145,34 @@ def _key(seed: int, name: str) -> bytes:
 class Gonogo:
     """What a test gets as `gonogo`: its seed, `measure` for a number worth keeping, `compare` for arrays worth judging."""
 
-    def __init__(self, properties: list[tuple[str, object]]) -> None:
+    def __init__(self, properties: list[tuple[str, object]], seed: int) -> None:
         self._properties = properties
-        self.seed = int(os.environ.get("GONOGO_SEED") or os.environ.get("GONOGO_ITERATION") or 0)
-        """For the test's random data: the job's seed where it is controlled, else the number of the iteration."""
+        self.seed = seed
+        """For the test's random data: that of `gonogo_seed`; under a worker the job's seed, or the number of the iteration."""
 
     def measure(self, name: str, value: float) -> None:
         """Keep a number with the outcome of this test. Raises TypeError or ValueError for what is no number."""
         self._properties.append((str(name), float(value)))
 
-    def compare(self, kernel: str, **given: Any) -> Any:
+    def compare(self, *given: Any, **named: Any) -> Any:
         """As `gonogo.compare`."""
-        return handover.compare(kernel, **given)
+        __tracebackhide__ = True
+        return dropin.compare(*given, **named)
 
 
 @pytest.fixture(name="gonogo")
 def gonogo_fixture(request: pytest.FixtureRequest) -> Gonogo:
     """GoNoGo's measurements and comparisons for this test."""
-    return Gonogo(request.node.user_properties)
+    callspec = getattr(request.node, "callspec", None)
+    seed = callspec.params.get("gonogo_seed") if callspec is not None else None
+    return Gonogo(request.node.user_properties, _seed_of_worker() if seed is None else seed)
 
 
-class Chooser:
-    """Runs only what was asked for. The ids are compared with those collected and never become paths or options of pytest."""
-
-    def __init__(self, wanted: Iterable[str]) -> None:
-        self.wanted = [each.strip().rstrip("/") for each in wanted]
-        self.files = [each.partition("::")[0] for each in self.wanted]
-
-    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
-        """Don't even import the files that hold nothing of it."""
-        try:
-            place = collection_path.relative_to(config.rootpath).as_posix()
-        except ValueError:
-            return None
-        near = any(_below(place, file) or _below(file, place) for file in self.files)
-        return None if near or place == "." else True
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out the others."""
-        chosen = [item for item in items if any(self._holds(wanted, item.nodeid) for wanted in self.wanted)]
-        if len(chosen) < len(items):
-            kept = set(chosen)
-            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-            items[:] = chosen
-
-    @staticmethod
-    def _holds(wanted: str, nodeid: str) -> bool:
-        return nodeid == wanted or nodeid.startswith((f"{wanted}::", f"{wanted}[", f"{wanted}/"))
+@pytest.fixture
+def gonogo_seed(request: pytest.FixtureRequest) -> int:
+    """The seed for a test's random data; the test is run with each of --gonogo-seeds."""
+    return int(getattr(request, "param", _seed_of_worker()))
 
 
-def _below(place: str, folder: str) -> bool:
-    return place == folder or place.startswith(f"{folder}/") or folder in ("", ".")
-
-
-class Recorder:
-    """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one write, so a crash cuts none."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._pid = os.getpid()
-        self._open: dict[str, Outcome] = {}
-
-    def write(self, event: str, **values: Any) -> None:
-        """One line; a child that a test forked says nothing."""
-        if os.getpid() == self._pid:
-            os.write(self._file, json.dumps({"event": event, **values}).encode() + b"\n")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that can't be imported, or that skips itself as a whole."""
-        if report.failed:
-            self.write("uncollected", test=report.nodeid, outcome="error", message=str(report.longreprtext)[-MAX_MESSAGE:])
-        elif report.skipped:
-            self.write("uncollected", test=report.nodeid, outcome="skipped", message=_reason(report))
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The tests, in the order in which they will run."""
-        if getattr(session, "items", None):
-            self.write("collected", tests=[item.nodeid for item in session.items])
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """The same when pytest-xdist collects in processes of its own; every one of them has all tests."""
-        self.write("collected", tests=list(ids))
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """From here on a test is the running one."""
-        self._open[nodeid] = Outcome()
-        self.write("start", test=nodeid)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again has several."""
-        outcome = self._open.setdefault(report.nodeid, Outcome())
-        outcome.add(report)
-        if report.when == "teardown":
-            self.write("done", test=report.nodeid, **outcome.to_json())
-            del self._open[report.nodeid]
-
-    def pytest_internalerror(self, excrepr: object) -> None:
-        """pytest or a plug-in broke."""
-        self.write("problem", message=f"internal error: {excrepr}"[-MAX_MESSAGE:])
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A test, or a hook, ended the whole run (pytest.exit)."""
-        self.write("problem", message=f"the run was ended: {excinfo.exconly()}"[:MAX_MESSAGE])
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Everything that follows is no test's."""
-        self.write("end", status=int(exitstatus))
-
-
-class Outcome:
-    """What setup, call and teardown of one test come to.
-
-    failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in repeats). error: setup or teardown did, or
-    both phases around a call that didn't fail. skipped: also an expected failure (xfail), which is never green. passed: also an
-    unexpected pass (xpass), with a message.
-    """
-
-    def __init__(self) -> None:
-        self.outcome = "passed"
-        self.message = ""
-        self.duration_ms: float | None = None
-        self.failures: dict[str, dict[str, Any]] = {}
-        self.measurements: dict[str, float] = {}
-
-    def add(self, report: pytest.TestReport) -> None:
-        """Fold one phase in."""
-        part_of_a_test = hasattr(report, "context")  # a subtest: its time is in that of the call
-        if report.when == "call" and not part_of_a_test:
-            self.duration_ms = (self.duration_ms or 0.0) + report.duration * 1e3
-        again = str(report.outcome) == "rerun"  # pytest-rerunfailures: a failure that is tried once more
-        if report.failed or again:
-            self._failed(report, "failed" if report.when == "call" else "error", again)
-        elif report.skipped and not part_of_a_test and self.outcome == "passed":
-            expected = getattr(report, "wasxfail", None)
-            self.outcome = "skipped"
-            self.message = _reason(report) if expected is None else f"failed as expected (xfail): {expected}"
-        elif report.when == "call" and hasattr(report, "wasxfail") and not report.skipped:
-            self.message = f"passed unexpectedly (xpass): {report.wasxfail}"
-        for name, value in report.user_properties:
-            number = _number(value)
-            if number is not None:
-                self.measurements[str(name)] = number
-
-    def _failed(self, report: pytest.TestReport, outcome: str, again: bool) -> None:
-        expression, message = _failure(report)
-        entry = self.failures.setdefault(expression, {"expression": expression, "count": 0, "message": message})
-        entry["count"] += 1
-        if self.outcome not in ("failed", "error"):
-            prefix = "failed, then run again: " if again else "" if report.when == "call" else f"in {report.when}: "
-            self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
-
-    def to_json(self) -> dict[str, Any]:
-        """The part of a `done` line that says how it went; measurements may be NaN or Infinity, which Python's JSON has."""
-        return {
-            "outcome": self.outcome,
-            "message": self.message,
-            "duration_ms": self.duration_ms,
-            "failures": list(self.failures.values()),
-            "measurements": self.measurements,
-        }
-
-
-def _failure(report: pytest.TestReport) -> tuple[str, str]:
-    """The source line that failed (else the first line of the message), and the message with its place."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None:
-        text = str(report.longreprtext)
-        return text.partition("\n")[0][:MAX_EXPRESSION], text[:MAX_MESSAGE]
-    traceback = getattr(report.longrepr, "reprtraceback", None)
-    entries = getattr(traceback, "reprentries", None) or [None]
-    source = [line[1:].strip() for line in getattr(entries[-1], "lines", ()) if line.startswith(">")]
-    first = source[-1] if source else str(crash.message).partition("\n")[0]
-    return first[:MAX_EXPRESSION], f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"[:MAX_MESSAGE]
-
-
-def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
-    """Why something was skipped."""
-    where = report.longrepr
-    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[:MAX_MESSAGE]
-
-
-def _number(value: object) -> float | None:
-    """A number that a test recorded, NumPy's among them; None for texts and truths."""
-    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return None
+def _seed_of_worker() -> int:
+    return int(os.environ.get("GONOGO_SEED") or os.environ.get("GONOGO_ITERATION") or 0)

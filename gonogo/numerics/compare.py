@@ -6,7 +6,6 @@ The fused path (fused.py) makes the same statistics in one pass over the rows; t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +14,17 @@ from numpy.typing import NDArray
 
 from gonogo.numerics import directions
 from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, output_step
-
-NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
+from gonogo.numerics.distances import NEEDED_RTOLS as NEEDED_RTOLS
+from gonogo.numerics.distances import coarse as coarse
+from gonogo.numerics.distances import pcc_deficit as pcc_deficit
+from gonogo.numerics.distances import pcc_from_sums as pcc_from_sums
+from gonogo.numerics.distances import percentile_99 as percentile_99
+from gonogo.numerics.distances import storable as storable
 
 OUTLIER_BUDGETS = 3.0
 """An outlier is beyond so many budgets,"""
 OUTLIER_RATIO = 2.0**-6
 """and within this part of a power of two times the reference: the Wormhole HiFi4 + fp32-accumulate erratum."""
-
-EXACT_ULPS = 4096
 
 SMALLEST_NORMAL = 2.0**-126
 
@@ -69,45 +69,6 @@ def ties_away(values: Array, even: Array, expected: Expectation) -> Array:
     """The values rounded with ties away from zero, from those rounded to even."""
     step = output_step(values, expected.out, expected.out_block)
     return np.asarray(np.where((np.abs(even - values) == step) & (step > 0), values + np.copysign(step, values), even))
-
-
-def pcc_deficit(raw: Array, error: Array) -> float | None:
-    """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error, centred,
-    1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| + |b|). None where undefined (constants)."""
-    b = raw - raw.flat[0]
-    n = raw.size
-    d1, b1 = error.sum(), b.sum()
-    dd, bb, bd = (error**2).sum() - d1**2 / n, (b**2).sum() - b1**2 / n, (b * error).sum() - b1 * d1 / n
-    return pcc_from_sums(n, float(dd), float(bb), float(bd), float(np.abs(raw).max()))
-
-
-CANCELLED = 2.0**-44
-"""A variance that is left of a difference of sums this much larger is their rounding, not a variance."""
-
-
-def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
-    """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor under which b is constant."""
-    floor = n * (largest * 2.0**-50) ** 2
-    aa = bb + 2 * bd + dd
-    if not bb > floor or not aa > max(floor, (bb + dd) * CANCELLED):
-        return None
-    a, b = aa**0.5, bb**0.5
-    gap = (2 * bd + dd) / (a + b)
-    return float(max(0.0, (dd - gap**2) / (2 * a * b)))
-
-
-def percentile_99(distances: Array) -> float:
-    """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096 on six digits of it."""
-    whole = np.ceil(np.sort(distances, axis=None))
-    return coarse(float(whole[max(0, -(-99 * whole.size // 100) - 1)]))
-
-
-def coarse(whole: float) -> float:
-    """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32 bins an octave."""
-    if whole < EXACT_ULPS:
-        return whole
-    bits = np.float64(whole).view(np.int64) >> 47 << 47
-    return float(np.int64(bits).view(np.float64))
 
 
 def statistics(
@@ -277,17 +238,3 @@ def _largest_ratio(numerator: Array, denominator: Array) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(numerator == 0, 0.0, numerator / denominator)
     return float(ratios.max(initial=0.0))
-
-
-def storable(statistics: Mapping[str, Any]) -> Statistics:
-    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in `nonfinite_statistics`."""
-    result: Statistics = {}
-    infinite: dict[str, str] = {}
-    for name, value in statistics.items():
-        plain = value.item() if isinstance(value, np.generic) else value
-        if isinstance(plain, float) and not math.isfinite(plain):
-            infinite[name] = "nan" if math.isnan(plain) else "inf"
-            plain = None
-        result[name] = plain
-    result["nonfinite_statistics"] = infinite or None
-    return result

@@ -71,7 +71,7 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
     code, found = command("judge", str(tmp_path / "spec.json"), str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--json")
     assert (code, found["verdict"]) == (0, "pass")
     wrong = kernels.numerics(test).run(test, given, "last-tile-only")
-    _, words, serious = judge_here(test.canonical(), {**given, **wrong}, {})
+    _, words, serious, _ = judge_here(test.canonical(), {**given, **wrong}, {})
     assert serious
     assert "softmax_fw [4, 40]" in str(words)
 

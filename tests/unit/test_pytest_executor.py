@@ -283,10 +283,24 @@ def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(p
         assert outcomes(executor.report({}, iteration=0)) == {"ops/test_c.py::test_c": "passed"}
 
 
+TIMES = {"dx.tolerance_roundings": (2**53 + 2**52) / 2}
+"""Half an ulp of float64 is 2^-53 at 1, and 2^-52 at 2."""
+
+
 def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> None:
     project.write(gonogo="raise RuntimeError('not yours')\n", service__helper="")
-    project.write(tests__test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
-    assert outcomes(project.reports({}, {"paths": ["tests"]})) == {"tests/test_a.py::test_a": "passed"}
+    project.write(
+        tests__test_a="""
+        import numpy as np
+        def test_a(gonogo, gonogo_seed):
+            assert gonogo_seed == gonogo.seed == 7
+            gonogo.compare(np.array([1.0, 2.5]), [1.0, 2.0], atol=1.0, name="dx")
+        """
+    )
+    (report,) = project.reports({}, {"paths": ["tests"]}, seed=7)
+    assert (report["name"], report["outcome"]) == ("tests/test_a.py::test_a", "passed"), report["message"]
+    # what has no spec can't be judged by the worker, either: its numbers are the test's
+    assert report["measurements"] == pytest.approx({"dx.max_abs": 0.5, "dx.tolerance_ratio": 0.5, "dx.pcc_deficit": 0.0, **TIMES})
 
 
 def test_a_project_that_forbids_every_warning_runs(project: Project) -> None:

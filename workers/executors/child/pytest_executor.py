@@ -24,7 +24,19 @@ from pytest_suites import Stage, Suite, suites
 
 SESSION = Path(__file__).with_name("pytest_session.py")
 PLUGIN_FOLDER = Path(__file__).resolve().parents[3] / "gonogo"
-PLUGIN_FILES = ("__init__.py", "handover.py", "pytest_plugin.py")
+PLUGIN_FILES = (
+    "__init__.py",
+    "closeness.py",
+    "dropin.py",
+    "handover.py",
+    "numerics/__init__.py",
+    "numerics/distances.py",
+    "numerics/formats.py",
+    "pytest_lines.py",
+    "pytest_plugin.py",
+    "recorded.py",
+    "tensors.py",
+)
 HOST_FOLDER = "gonogo-host-"
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
 DEADLINE_S = 600.0
@@ -51,9 +63,10 @@ class PytestExecutor:
             raise RuntimeError(f"{sys.executable} has no pytest")
         self.folder = Path(tempfile.mkdtemp(prefix="gonogo-pytest-", dir=_host_folder()))
         self._kept: list[Path] = []
-        (self.folder / "copy" / "gonogo").mkdir(parents=True)
         for file in PLUGIN_FILES:
-            shutil.copyfile(PLUGIN_FOLDER / file, self.folder / "copy" / "gonogo" / file)
+            copy = self.folder / "copy" / "gonogo" / file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(PLUGIN_FOLDER / file, copy)
 
     def report(self, selection: Mapping[str, Any], *, iteration: int, seed: int | None = None) -> list[Report]:
         """Run what the selection names: a report per test; an empty list when there is none.

@@ -1,0 +1,218 @@
+"""What happens to each test, line by line in a file, and which tests are run at all: the executor's side of the pytest plug-in.
+
+Standard library, pytest and gonogo.recorded only; runs in other people's interpreters (Python 3.10 or newer).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo import recorded
+
+MAX_MESSAGE = 4000
+MAX_EXPRESSION = 300
+HERE = os.path.join(os.getcwd(), "")
+"""Where pytest was started: places in the tests are told from here, wherever a test goes meanwhile."""
+
+
+class Chooser:
+    """Runs only what was asked for. The ids are compared with those collected and never become paths or options of pytest."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self.wanted = [each.strip().rstrip("/") for each in wanted]
+        self.files = [each.partition("::")[0] for each in self.wanted]
+
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
+        """Don't even import the files that hold nothing of it."""
+        try:
+            place = collection_path.relative_to(config.rootpath).as_posix()
+        except ValueError:
+            return None
+        near = any(_below(place, file) or _below(file, place) for file in self.files)
+        return None if near or place == "." else True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out the others."""
+        chosen = [item for item in items if any(self._holds(wanted, item.nodeid) for wanted in self.wanted)]
+        if len(chosen) < len(items):
+            kept = set(chosen)
+            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            items[:] = chosen
+
+    @staticmethod
+    def _holds(wanted: str, nodeid: str) -> bool:
+        return nodeid == wanted or nodeid.startswith((f"{wanted}::", f"{wanted}[", f"{wanted}/"))
+
+
+def _below(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(f"{folder}/") or folder in ("", ".")
+
+
+class Recorder:
+    """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one write, so a crash cuts none."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._pid = os.getpid()
+        self._open: dict[str, Outcome] = {}
+
+    def write(self, event: str, **values: Any) -> None:
+        """One line; a child that a test forked says nothing."""
+        if os.getpid() == self._pid:
+            os.write(self._file, json.dumps({"event": event, **values}).encode() + b"\n")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that can't be imported, or that skips itself as a whole."""
+        if report.failed:
+            self.write("uncollected", test=report.nodeid, outcome="error", message=str(report.longreprtext)[-MAX_MESSAGE:])
+        elif report.skipped:
+            self.write("uncollected", test=report.nodeid, outcome="skipped", message=_reason(report))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The tests, in the order in which they will run."""
+        if getattr(session, "items", None):
+            self.write("collected", tests=[item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """The same when pytest-xdist collects in processes of its own; every one of them has all tests."""
+        self.write("collected", tests=list(ids))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """From here on a test is the running one."""
+        self._open[nodeid] = Outcome()
+        self.write("start", test=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again has several."""
+        outcome = self._open.setdefault(report.nodeid, Outcome())
+        outcome.add(report)
+        if report.when == "teardown":
+            self.write("done", test=report.nodeid, **outcome.to_json())
+            del self._open[report.nodeid]
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """pytest or a plug-in broke."""
+        self.write("problem", message=f"internal error: {excrepr}"[-MAX_MESSAGE:])
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """A test, or a hook, ended the whole run (pytest.exit)."""
+        self.write("problem", message=f"the run was ended: {excinfo.exconly()}"[:MAX_MESSAGE])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Everything that follows is no test's."""
+        self.write("end", status=int(exitstatus))
+
+
+class Measurer:
+    """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are measurements of their tests."""
+
+    NUMBERS = ("max_abs", "tolerance_ratio", "pcc_deficit", "tolerance_roundings")
+
+    def __init__(self) -> None:
+        self._properties: list[tuple[str, object]] | None = None
+        self._stop = recorded.listen(self._heard)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """From here on comparisons are this test's."""
+        self._properties = item.user_properties
+
+    def _heard(self, comparison: recorded.Comparison) -> None:
+        if self._properties is not None and comparison.spec is None:
+            for output, statistics in comparison.outputs.items():
+                label = comparison.name or output if len(comparison.outputs) == 1 else f"{comparison.name or ''}{output}"
+                self._properties += [(f"{label}.{name}", statistics[name]) for name in self.NUMBERS if statistics.get(name) is not None]
+
+    def pytest_unconfigure(self) -> None:
+        """Hear no more."""
+        self._stop()
+
+
+class Outcome:
+    """What setup, call and teardown of one test come to.
+
+    failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in repeats). error: setup or teardown did, or
+    both phases around a call that didn't fail. skipped: also an expected failure (xfail), which is never green. passed: also an
+    unexpected pass (xpass), with a message.
+    """
+
+    def __init__(self) -> None:
+        self.outcome = "passed"
+        self.message = ""
+        self.duration_ms: float | None = None
+        self.failures: dict[str, dict[str, Any]] = {}
+        self.measurements: dict[str, float] = {}
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Fold one phase in."""
+        part_of_a_test = hasattr(report, "context")  # a subtest: its time is in that of the call
+        if report.when == "call" and not part_of_a_test:
+            self.duration_ms = (self.duration_ms or 0.0) + report.duration * 1e3
+        again = str(report.outcome) == "rerun"  # pytest-rerunfailures: a failure that is tried once more
+        if report.failed or again:
+            self._failed(report, "failed" if report.when == "call" else "error", again)
+        elif report.skipped and not part_of_a_test and self.outcome == "passed":
+            expected = getattr(report, "wasxfail", None)
+            self.outcome = "skipped"
+            self.message = _reason(report) if expected is None else f"failed as expected (xfail): {expected}"
+        elif report.when == "call" and hasattr(report, "wasxfail") and not report.skipped:
+            self.message = f"passed unexpectedly (xpass): {report.wasxfail}"
+        for name, value in report.user_properties:
+            number = _number(value)
+            if number is not None:
+                self.measurements[str(name)] = number
+
+    def _failed(self, report: pytest.TestReport, outcome: str, again: bool) -> None:
+        expression, message = _failure(report)
+        entry = self.failures.setdefault(expression, {"expression": expression, "count": 0, "message": message})
+        entry["count"] += 1
+        if self.outcome not in ("failed", "error"):
+            prefix = "failed, then run again: " if again else "" if report.when == "call" else f"in {report.when}: "
+            self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of a `done` line that says how it went; measurements may be NaN or Infinity, which Python's JSON has."""
+        return {
+            "outcome": self.outcome,
+            "message": self.message,
+            "duration_ms": self.duration_ms,
+            "failures": list(self.failures.values()),
+            "measurements": self.measurements,
+        }
+
+
+def _failure(report: pytest.TestReport) -> tuple[str, str]:
+    """The source line that failed (else the first line of the message), and the message with its place."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        text = str(report.longreprtext)
+        return text.partition("\n")[0][:MAX_EXPRESSION], text[:MAX_MESSAGE]
+    traceback = getattr(report.longrepr, "reprtraceback", None)
+    entries = getattr(traceback, "reprentries", None) or [None]
+    source = [line[1:].strip() for line in getattr(entries[-1], "lines", ()) if line.startswith(">")]
+    first = source[-1] if source else str(crash.message).partition("\n")[0]
+    return first[:MAX_EXPRESSION], f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"[:MAX_MESSAGE]
+
+
+def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Why something was skipped."""
+    where = report.longrepr
+    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[:MAX_MESSAGE]
+
+
+def _number(value: object) -> float | None:
+    """A number that a test recorded, NumPy's among them; None for texts and truths."""
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None

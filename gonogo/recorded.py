@@ -1,0 +1,65 @@
+"""What one comparison of a test came to, and who hears of it. Standard library only; runs in other people's interpreters (Python 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+HOLLOW, RED_BUT_RIGHT = "pass_by_tolerance", "fail_by_tolerance"
+
+
+@dataclass
+class Comparison:
+    """One call of gonogo.compare; plain JSON types all through."""
+
+    verdict: str = "unjudged"
+    explanation: str = "unjudged"
+    within: bool = True
+    """Whether the test's own gate holds: green."""
+    name: str | None = None
+    spec: dict[str, Any] | None = None
+    """The canonical test, its tolerance included, where the kernel is known and its numbers were judged."""
+    tolerance: dict[str, float] = field(default_factory=dict)
+    """The gate, where there is no spec."""
+    profile: str | None = None
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Output -> statistics."""
+    words: str = ""
+    """The diagnosis, or why it is unjudged."""
+    problem: str = ""
+    """Why arrays that should be judged could not be."""
+
+    @property
+    def hollow(self) -> bool:
+        """Green, and rounding doesn't explain the error."""
+        return self.within and self.explanation == "unexplained"
+
+    def to_json(self) -> dict[str, Any]:
+        """As an entry of `comparisons` in GoNoGo's own lines (docs/imports.md); verdicts are made from the numbers there."""
+        return {
+            "name": self.name,
+            "test": self.spec,
+            "tolerance": None if self.spec is not None else self.tolerance or None,
+            "profile": self.profile,
+            "outputs": self.outputs,
+            "words": self.words,
+            "problem": self.problem,
+        }
+
+
+Listener = Callable[[Comparison], None]
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Hear of every comparison of this process; returns what ends it."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
+
+
+def tell(comparison: Comparison) -> Comparison:
+    """Let everyone hear of it."""
+    for listener in _listeners:
+        listener(comparison)
+    return comparison
