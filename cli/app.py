@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
+    "bisect": Entry("cli.bisect:bisect", SERVER, "Find the build of a series that changed a test, although its runs are noisy."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
     "device": Entry("cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),

@@ -1,8 +1,8 @@
 """Noisy bisection: which build of a series changed how often a test fails, from runs that each say red or green (or wrong and right).
 
 The state is a function of the counts alone, so a search that was interrupted goes on from what is stored, and runs may come back in any
-order. After R. Waeber, P. Frazier, S. Henderson, "Bisection search with noisy responses" (SIAM J. Control Optim. 51, 2013), with rates that are
-not known: they are integrated over.
+order. After R. Waeber, P. Frazier, S. Henderson, "Bisection search with noisy responses" (SIAM J. Control Optim. 51, 2013), with rates
+that are not known: they are integrated over.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def look(
 ) -> Look:
     """Where the search between the builds `low` and `high` stands, and which builds to run next.
 
-    tallies: of every build of the series, in its order. pending: builds of runs in flight, whose outcomes are averaged over. want: how many
-    builds to name. The ends are run in turn until a change is `bisect_gate` times likelier than none (Wald's test against a mixture of rates);
-    then the build whose run is expected to tell most, in bits about the place, and a little about the rates: who knows them learns more
-    from the next run. At `bisect_stop` both neighbours of the place must have run. It can go back to an earlier stage. Raises ValueError for
+    tallies: of every build of the series, in its order. pending: builds of runs in flight, whose outcomes are averaged over. want: how
+    many builds to name. The ends are run in turn until a change is `bisect_gate` times likelier than none (Wald's test against a mixture
+    of rates); then the build whose run is expected to tell most of the place, and a little of the rates: who knows them learns more from
+    the next run. At `bisect_stop` both neighbours of the place must have run. It can go back to an earlier stage. Raises ValueError for
     counts or builds that can't be.
     """
     high = len(tallies) - 1 if high is None else high
@@ -257,7 +257,7 @@ def _gain(model: _Model, cells: Array, learning: float) -> Array:
     def over(before: Array, after: Array) -> Array:
         """For each build: the sum over the places not later of `after`, and over the later ones of `before`."""
         behind = np.concatenate([[0.0], np.cumsum(after)])
-        return behind + (before.sum() - np.concatenate([[0.0], np.cumsum(before)]))
+        return np.asarray(behind + (before.sum() - np.concatenate([[0.0], np.cumsum(before)])), dtype=np.float64)
 
     share = over(bad[:, 0], bad[:, 1])
     outcome = _entropy(share) + _entropy(1 - share)

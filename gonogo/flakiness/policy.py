@@ -85,9 +85,9 @@ class FlakinessPolicy:
     """Odds of a change, from runs of the first and the last build, at which the search begins: so early because what it runs counts as
     evidence for or against a change as well, and `bisect_stop` is asked of that before anything is said."""
     bisect_prior: float = 0.75
-    """Beta(p, p) of the rates on both sides: between uniform and Jeffreys, the shortest runs for rates near 0 (calibrated)."""
+    """Beta(p, p) of the rates on both sides: between uniform and Jeffreys' (calibrated)."""
     bisect_learning: float = 0.3
-    """Worth of what a run tells of the rates, against what it tells of the place: without it a run looks one step ahead only (calibrated)."""
+    """Worth of what a run tells of the rates, against what it tells of the place (calibrated)."""
     bisect_sharp: float = 0.99
     """Belief that a fault shows on every seed or none, where runs are told apart by numbers: a logic bug does (4-flakiness)."""
 

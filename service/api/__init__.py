@@ -13,6 +13,7 @@ def routers() -> list[APIRouter]:
         artifacts,
         attribution,
         audit,
+        bisections,
         builds,
         changes,
         devices,
@@ -34,6 +35,6 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, results, artifacts, events, diagnosis)
-    of_tests = (tests, attribution, changes, subjects, gauges, flags, suites, runs, schedules, rejudgements)
+    of_tests = (tests, attribution, changes, subjects, gauges, bisections, flags, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, webhooks, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

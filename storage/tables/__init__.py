@@ -5,6 +5,7 @@ migrations/versions holds the same schema as it grew; a test compares the two on
 
 from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
 from storage.tables.base import Base
+from storage.tables.bisections import BisectionRow, ProbeRow
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
@@ -20,6 +21,7 @@ __all__ = [
     "AttemptRow",
     "AuditRow",
     "Base",
+    "BisectionRow",
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
@@ -41,6 +43,7 @@ __all__ = [
     "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
+    "ProbeRow",
     "RejudgementRow",
     "RolledRow",
     "RollupRow",
