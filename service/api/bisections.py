@@ -46,9 +46,9 @@ class BisectionIn(Strict):
     first: Name | None = Field(None, description="of the line: the build to begin with")
     last: Name | None = Field(None, description="of the line: the build to end with")
     signal: Signal | None = Field(
-        None, description="what tells builds apart; null: numbers for a test of a kernel, verdicts for a selection"
+        None, strict=False, description="what tells builds apart; null: numbers for a test of a kernel, verdicts for a selection"
     )
-    expect: Expect = Field(Expect.either, description="how the last build differs from the first; knowing it saves runs")
+    expect: Expect = Field(Expect.either, strict=False, description="how the last build differs from the first; knowing it saves runs")
     several: bool = Field(False, description="by verdicts: look for further changes beside the first one found; numbers always do")
     max_runs: int = Field(500, ge=2, le=MAX_RUNS, description="without an answer after so many it ends undecided")
     seed_start: int = Field(0, ge=0, le=MAX_SEED - MAX_RUNS, description="the n-th run of every build has this seed plus n")
