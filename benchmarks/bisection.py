@@ -43,17 +43,19 @@ FIGURES = (
 )
 
 
-def searched(builds: int, run: Callable[[int], bool], *, sharp: bool = False) -> tuple[Look, int]:
-    """The end of one search, and its runs. run: whether a run of the build at that place is bad."""
+def searched(builds: int, run: Callable[[int], bool], *, sharp: bool = False) -> tuple[Look, int, int]:
+    """The end of one search, its runs, and how many of them were of the gate. run: whether a run of the build at that place is bad."""
     tallies = [(0, 0)] * builds
+    gate = 0
     for runs in range(MOST):
         found = look(tallies, expect=Expect.regression, sharp=sharp)
         if found.stage.final:
-            return found, runs
+            return found, runs, gate
+        gate += found.stage is Stage.gate
         (place,) = found.wanted
         bad, number = tallies[place]
         tallies[place] = (bad + run(place), number + 1)
-    return found, MOST
+    return found, MOST, gate
 
 
 def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) -> tuple[int, int]:
@@ -69,9 +71,9 @@ def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) ->
     return bad, runs
 
 
-def noisy(figure: Figure, builds: int, series: int) -> tuple[list[int], int, list[int], int]:
-    """(runs of each search, how many were right, runs of each majority bisect, how many of those were right)."""
-    ours: list[int] = []
+def noisy(figure: Figure, builds: int, series: int) -> tuple[list[tuple[int, int]], int, list[int], int]:
+    """(runs of each search and of its gate, how many were right, runs of each majority bisect, how many of those were right)."""
+    ours: list[tuple[int, int]] = []
     theirs: list[int] = []
     right = right_theirs = 0
     for number in range(series):
@@ -81,8 +83,8 @@ def noisy(figure: Figure, builds: int, series: int) -> tuple[list[int], int, lis
         def run(build: int, place: int = place, rng: random.Random = rng) -> bool:
             return rng.random() < (figure.after if build >= place else figure.before)
 
-        found, runs = searched(builds, run)
-        ours.append(runs)
+        found, runs, gate = searched(builds, run)
+        ours.append((runs, gate))
         right += found.found and found.culprit == place
         answer, runs = by_majority(builds, run, figure.majority_runs, figure.majority_red)
         theirs.append(runs)
@@ -93,11 +95,12 @@ def noisy(figure: Figure, builds: int, series: int) -> tuple[list[int], int, lis
 def by_rates(builds: int, series: int, console: Console) -> bool:
     """The three pairs of rates."""
     shown = Table(title=f"{builds} builds, {series} series: runs (mean, one standard error) and accuracy", title_justify="left")
-    for column in ("red after, before", "runs", "90% within", "accuracy", "to meet", "majority: runs", "accuracy"):
+    for column in ("red after, before", "runs", "of the gate", "90% within", "accuracy", "to meet", "majority: runs", "accuracy"):
         shown.add_column(column, justify="right")
     good = True
     for figure in FIGURES:
-        ours, right, theirs, right_theirs = noisy(figure, builds, series)
+        pairs, right, theirs, right_theirs = noisy(figure, builds, series)
+        ours = [runs for runs, _ in pairs]
         mean = sum(ours) / series
         error = math.sqrt(sum((each - mean) ** 2 for each in ours) / (series - 1) / series)
         accuracy = right / series
@@ -105,7 +108,8 @@ def by_rates(builds: int, series: int, console: Console) -> bool:
         met = mean - 2 * error <= figure.runs and accuracy + 2 * slack >= figure.accuracy
         good &= met or builds != 128
         shown.add_row(
-            f"{figure.after:g}, {figure.before:g}", f"{mean:.1f} ± {error:.1f}", str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.3f}",
+            f"{figure.after:g}, {figure.before:g}", f"{mean:.1f} ± {error:.1f}", f"{sum(gate for _, gate in pairs) / series:.1f}",
+            str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.3f}",
             f"{figure.runs:g}, {figure.accuracy:g}{'' if met else ' NOT MET'}", f"{sum(theirs) / series:.0f}",
             f"{right_theirs / series:.3f}",
         )  # fmt: skip
@@ -117,7 +121,7 @@ def by_numbers(builds: int, console: Console) -> bool:
     """A logic bug at every place."""
     longest, wrong = 0, 0
     for place in range(1, builds):
-        found, runs = searched(builds, lambda build, place=place: build >= place, sharp=True)  # type: ignore[misc]
+        found, runs, _ = searched(builds, lambda build, place=place: build >= place, sharp=True)  # type: ignore[misc]
         longest = max(longest, runs)
         wrong += not found.found or found.culprit != place
     limit = math.ceil(math.log2(builds)) + 2
@@ -135,7 +139,7 @@ def without_change(builds: int, series: int, console: Console) -> bool:
         total = said = 0
         for number in range(series):
             rng = random.Random(number)
-            found, runs = searched(builds, lambda build, rng=rng, rate=rate: rng.random() < rate)  # type: ignore[misc]
+            found, runs, _ = searched(builds, lambda build, rng=rng, rate=rate: rng.random() < rate)  # type: ignore[misc]
             total += runs
             said += found.stage is Stage.no_change
         good &= said / series >= 0.95 - 2 * math.sqrt(0.05 * 0.95 / series)
@@ -150,7 +154,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--series", type=int, default=400, help="series of each pair of rates")
     parser.add_argument("--builds", type=int, default=128, help="builds of a series; the figures are those of 128")
     given = parser.parse_args(words)
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=110)
     checks = (
         by_rates(given.builds, given.series, console),
         by_numbers(given.builds, console),
