@@ -63,7 +63,8 @@ def bisect(
     else:
         test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
         test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
-    series = {"builds": None if builds is None else [name.strip() for name in builds.split(",")], "line": line, "first": first, "last": last}
+    names = None if builds is None else [name.strip() for name in builds.split(",")]
+    series = {"builds": names, "line": line, "first": first, "last": last}
     body: dict[str, Any] = {
         "test": test,
         "target": {"executor": executor, "arch": arch, "board": board},

@@ -60,8 +60,11 @@ def test_noisy_series_end_at_the_place(before: float, after: float, most: int) -
     for seed in range(6):
         found, runs = search([(0, 0)] * 32, [before] * 21 + [after] * 11, sharp=False, seed=seed)
         right += found.culprit == 21
-        assert found.found and found.probability >= POLICY.bisect_stop and runs <= most
-        assert abs(found.before - before) < 0.3 and abs(found.after - after) < 0.3
+        assert found.found
+        assert found.probability >= POLICY.bisect_stop
+        assert runs <= most
+        assert abs(found.before - before) < 0.3
+        assert abs(found.after - after) < 0.3
     assert right >= 5
 
 
@@ -106,7 +109,8 @@ def test_several_changes_are_found_one_beside_the_other() -> None:
         red, runs = tallies[wanted]
         tallies[wanted] = (red + int(bad[wanted]), runs + 1)
     found = {part.culprit for part in parts if part.found}
-    assert found and found <= {5, 11, 20}
+    assert found
+    assert found <= {5, 11, 20}
     assert all(part.stage.final for part in parts)
 
 
