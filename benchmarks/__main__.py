@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
     "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
+    "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),
     "gauges": ("what known gates let pass: the nightly test's and ttnn's, 1 seed", ("--seeds", "1")),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),

@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry] = {
     "compare": Entry("cli.compare:compare", SERVER, "Compare a build or a run with another, test by test; the exit code is a gate for CI."),
     "import": Entry("cli.imports:import_", SERVER, "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
+    "bisect": Entry("cli.bisect:bisect", SERVER, "Find the build of a series that changed a test, although its runs are noisy."),
     "cancel": Entry("cli.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry("cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
     "device": Entry("cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),

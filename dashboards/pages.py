@@ -19,11 +19,13 @@ from sqlalchemy.orm import Session
 
 from dashboards import (
     assets,
+    bisection_pages,
     charts,
     compare_pages,
     curves,
     devices,
     gauge_pages,
+    posteriors,
     run_pages,
     test_pages,
     urls,
@@ -67,7 +69,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, asset=_asset)
+    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, posteriors=posteriors, asset=_asset)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -186,6 +188,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         return page(request, "device.html", view)
 
     gauge_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
+    bisection_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
     run_pages.add(
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )

@@ -25,6 +25,7 @@ GAUGES = "/gauges"
 MEASURE = f"{API}/gauges"
 WEBHOOKS = "/webhooks"
 ANSWERS = "/answers"
+BISECTIONS = "/bisections"
 
 
 def overview(*, twin: bool = False) -> str:
@@ -55,6 +56,26 @@ def gauge(gauge_id: str, *, twin: bool = False) -> str:
 def cancel_gauge(gauge_id: str) -> str:
     """POST: cancels a gauge."""
     return f"{MEASURE}/{_part(gauge_id)}:cancel"
+
+
+def bisections(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """The list of bisections, such as those of one test: {"test": its key}."""
+    return (f"{BISECTIONS}.json" if twin else BISECTIONS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def bisection(bisection_id: str, *, twin: bool = False) -> str:
+    """A bisection's page."""
+    return f"{BISECTIONS}/{_part(bisection_id)}{'.json' if twin else ''}"
+
+
+def cancel_bisection(bisection_id: str) -> str:
+    """POST: cancels a bisection."""
+    return f"{API}{bisection(bisection_id)}:cancel"
+
+
+def bisection_events(bisection_id: str) -> str:
+    """The stream of a bisection's events (SSE)."""
+    return f"{API}{bisection(bisection_id)}/events"
 
 
 def catalogue(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:

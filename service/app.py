@@ -22,8 +22,8 @@ from service.events import Hub, closing_on_signals
 from service.metrics import Metrics
 from settings import Settings
 from settings.release import release
+from storage import bisections, event_reads, metric_reads
 from storage import engine as engines
-from storage import event_reads, metric_reads
 from storage import events as stored_events
 
 
@@ -37,9 +37,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        with closing_on_signals(context.hub.close):
+        def end_streams() -> None:
+            context.hub.close()
+            context.bisections.close()
+
+        with closing_on_signals(end_streams):
             yield
-        context.hub.close()
+        end_streams()
         context.doorbell.close()
         context.engine.dispose()
 
@@ -85,16 +89,25 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return stored_events.after(session, job_id, after)
 
+    def bisection_positions(ids: Collection[str]) -> dict[str, event_reads.Position]:
+        with engines.reading(engine) as session:
+            return bisections.positions(session, ids)
+
+    def bisection_events(bisection_id: str, after: int) -> list[dict[str, Any]]:
+        with engines.reading(engine) as session:
+            return bisections.after(session, bisection_id, after)
+
     def look() -> metric_reads.Numbers:
         with engines.reading(engine) as session:
             return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
 
-    hub = Hub(positions, read)
+    hub, bisecting = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(
         settings=settings,
         engine=engine,
         keys=Keys(secret),
         doorbell=Doorbell(settings.broker_url),
         hub=hub,
-        metrics=Metrics(look, lambda: hub.streams),
+        bisections=bisecting,
+        metrics=Metrics(look, lambda: hub.streams + bisecting.streams),
     )

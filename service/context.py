@@ -27,6 +27,8 @@ class Context:
     keys: Keys
     doorbell: Doorbell
     hub: Hub
+    bisections: Hub
+    """Live events of bisections, by their versions."""
     metrics: Metrics
 
     def session(self) -> AbstractContextManager[Session]:

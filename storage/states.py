@@ -49,6 +49,20 @@ class RunState(StrEnum):
         return self in {RunState.finished, RunState.cancelled}
 
 
+class BisectionState(StrEnum):
+    """Where a bisection is; all but the first are final."""
+
+    running = "running"  # its probes run, one after the other or side by side
+    finished = "finished"  # it has an answer, or its runs are used up; the conclusion says which
+    cancelled = "cancelled"  # ended on request
+    failed = "failed"  # a probe could not be run; says nothing about the builds
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can happen to it any more."""
+        return self is not BisectionState.running
+
+
 class DueOutcome(StrEnum):
     """What became of a due time of a schedule."""
 

@@ -1,4 +1,4 @@
-"""`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, delivery in one process; any number may run."""
+"""`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, bisections, delivery; any number may run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from service.background import delivery, dispatcher, ingest, scheduler
+from service.background import bisecting, delivery, dispatcher, ingest, scheduler
 from service.background.assess import Assessor
 from service.background.consumer import Consumer, recover
 from service.background.core import AWAY, Core, log, open_core
@@ -67,6 +67,7 @@ def _work(core: Core) -> None:
         Role(core, "rollups", lambda: _catch_up(core), lambda: _pause(core, CATCH_UP_S), _nothing),
         Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
         Role(core, "scheduler", lambda: scheduler.run_once(core), lambda: _pause(core), _nothing),
+        Role(core, "bisecting", lambda: bisecting.run_once(core), lambda: _pause(core), _nothing),
         Role(core, "delivery", lambda: delivery.run_once(core), lambda: _pause(core), _nothing),
         Role(core, "hooks", hooks.run_once, lambda: _pause(core), _nothing),
         Role(core, f"presence/{core.holder}", _nothing, lambda: _pause(core), _nothing),

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import urls
-from storage import devices, flags, jobs, runs
+from storage import bisections, devices, flags, jobs, runs
 from storage.encoding import timestamp, utcnow
 
 TYPES = ("job.finished", "run.finished", "flag.opened", "flag.resolved", "bisection.finished", "device.health_changed")
@@ -30,6 +30,10 @@ _RUN_FIELDS = (
 _FLAG_FIELDS = (
     "id", "version", "kind", "state", "kernel", "test_key", "build", "build_line", "arch", "board", "owner", "reason", "first_job",
     "last_job", "opened_at", "updated_at",
+)  # fmt: skip
+_BISECTION_FIELDS = (
+    "id", "version", "state", "conclusion", "words", "error", "test_key", "signal", "builds", "runs", "findings", "created_at",
+    "finished_at",
 )  # fmt: skip
 _DEVICE_FIELDS = ("id", "version", "device", "host", "arch", "board", "health", "reason", "drained", "health_at")
 
@@ -60,6 +64,8 @@ def sentence(message: Mapping[str, Any]) -> str:
             word = "opened" if type_ == "flag.opened" else "resolved"
             said = f": {data['sentence']}" if data.get("sentence") else ""
             return f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{said}{where}"
+        case "bisection.finished":
+            return f"bisection of {data['builds'][0]} to {data['builds'][-1]}: {data['words'] or data['state']}{where}"
         case "device.health_changed":
             why = f" ({data['reason']})" if data.get("reason") else ""
             return f"device {data['device']} is {data['health']}{why}{where}"
@@ -93,6 +99,14 @@ def _flag(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, A
     return {**{name: flag[name] for name in _FLAG_FIELDS}, **told, "url": base + urls.flag(flag["id"])}
 
 
+def _bisection(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
+    found = bisections.get(session, str(letter["bisection"]))
+    if found is None:
+        return None
+    shown = found.to_json()
+    return {**{name: shown[name] for name in _BISECTION_FIELDS}, "url": base + urls.bisection(found.id)}
+
+
 def _device(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
     device = devices.look(session, str(letter["device"]), timeout_s=0.0)
     if device is None:
@@ -106,5 +120,6 @@ _DESCRIBERS: dict[str, Describe] = {
     "run.finished": _run,
     "flag.opened": _flag,
     "flag.resolved": _flag,
+    "bisection.finished": _bisection,
     "device.health_changed": _device,
 }

@@ -6,6 +6,7 @@ migrations/versions holds the same schema as it grew; a test compares the two on
 from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
 from storage.tables.answers import AnswerRow, CommentRow
 from storage.tables.base import Base
+from storage.tables.bisections import BisectionRow, ProbeRow
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
@@ -23,6 +24,7 @@ __all__ = [
     "AttemptRow",
     "AuditRow",
     "Base",
+    "BisectionRow",
     "BuildRow",
     "CanaryRow",
     "ChunkRow",
@@ -48,6 +50,7 @@ __all__ = [
     "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
+    "ProbeRow",
     "RejudgementRow",
     "RolledRow",
     "RollupRow",

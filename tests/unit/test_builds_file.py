@@ -145,3 +145,30 @@ def test_a_worker_keeps_few_spare_children_however_many_environments_its_builds_
         assert len(pool._spares) == MOST_SPARES - 1
     finally:
         pool.close()
+
+
+def test_a_pattern_makes_a_build_of_a_commit(tmp_path: Path) -> None:
+    text = """
+[builds."tt-metal-*"]
+executor = "mine"
+python = "/images/{match}/python"
+environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
+command = ["/bin/run", "{match}"]
+[builds."tt-metal-abc-*"]
+executor = "mine"
+python = "/longer"
+[builds."tt-metal-main"]
+executor = "mine"
+python = "/own"
+"""
+    file = read(tmp_path, text)
+    made = meanings.meaning(MINE, "tt-metal-0123abcd", file)
+    assert (made.executor.python, made.command) == ("/images/0123abcd/python", ("/bin/run", "0123abcd"))
+    assert made.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
+    assert meanings.meaning(MINE, "tt-metal-main", file).executor.python == "/own"
+    assert meanings.meaning(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
+    for name in ("tt-metal-", "tt-metal-../../etc", "tt-metal-a/b", "tt-metal--x", "tt-metal-a b", "other-0123abcd"):
+        assert meanings.meaning(MINE, name, file).executor.python == "/own" == MINE.python  # the executor's own: no pattern fits
+    assert meanings.interpreters({}, file) == ("/longer", "/own")
+    with pytest.raises(FieldError, match="more than one star"):
+        read(tmp_path, '[builds."a-*-*"]\nexecutor = "mine"\n')

@@ -18,6 +18,10 @@ a meaning. Everything but a build's `executor` is optional:
     options = { variant = "moreh" }                   # for the executor itself; merged over the executor's
     [builds."tt-metal-main".suites.nightly]           # gtest, pytest: what a job's selection may name
     filter = "LayerNorm*"
+    [builds."tt-metal-*"]                             # every build of such a name: {match} is what stands for the star
+    executor = "ttnn"
+    python = "/opt/gonogo/python-in-image"
+    environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
 
 A build that isn't in the file is run by the executor as [executors.<name>] and GONOGO_EXECUTORS define it, and judged by what the service
 knows of it. The child process finds its build's command, options and suites as JSON in the variable GONOGO_BUILD.
@@ -44,8 +48,14 @@ MOST_TABLE_BYTES = 100_000
 """Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole child."""
 
 _EXECUTOR_FIELDS = ("python", "environment", "options", "canary")
+_FILLED = ("python", "environment", "command")
+"""Fields of a pattern's entry in which {match} is replaced."""
 _BUILD_FIELDS = ("executor", "python", "environment", "command", "profile", "outputs", "options", "suites")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+STAR, MATCH = "*", "{match}"
+_MATCHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+"""What may stand for the star of a pattern, such as a commit: nothing that leads out of a folder, begins an option or ends a word."""
 
 Table = Mapping[str, Any]
 
@@ -60,6 +70,18 @@ class BuildsFile:
     def of(self, executor: str) -> dict[str, Table]:
         """The builds of this executor by name."""
         return {name: entry for name, entry in self.builds.items() if entry["executor"] == executor}
+
+    def entry(self, executor: str, build: str) -> Table:
+        """What the file says of a build: the entry of its name, else that of the longest pattern that it fits, else nothing."""
+        entries = self.of(executor)
+        if build in entries:
+            return entries[build]
+        for pattern in sorted((name for name in entries if STAR in name), key=len, reverse=True):
+            head, _, tail = pattern.partition(STAR)
+            matched = build[len(head) : len(build) - len(tail)]
+            if build.startswith(head) and build.endswith(tail) and _MATCHED.fullmatch(matched):
+                return {name: _filled(value, matched) if name in _FILLED else value for name, value in entries[pattern].items()}
+        return {}
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,8 @@ def read(path: str | None) -> BuildsFile:
             _check(table, place)
             tables[kind][name] = table
     for name, table in tables["builds"].items():
+        if name.count(STAR) > 1:
+            raise FieldError(f"builds.{name}", name, "has more than one star", limit="one * in a pattern")
         _build(name, table)
     made = BuildsFile(**tables)
     for name, table in made.builds.items():
@@ -109,7 +133,7 @@ def meaning(
     if known is not None:
         profile, produced = known.profile, known.outputs
     defaults = file.executors.get(executor.name, {})
-    entry = file.of(executor.name).get(build, {})
+    entry = file.entry(executor.name, build)
     if entry:
         declared = _build(build, entry)
         profile, produced = declared.profile or profile, declared.outputs or produced
@@ -131,7 +155,16 @@ def meaning(
 def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[str, ...]:
     """Every interpreter that this host names, each once, those of the executors first."""
     named = [table.get("python") for table in (*file.executors.values(), *file.builds.values())]
+    named = [each for each in named if each is None or MATCH not in each]  # which ones a pattern means is known when a build is named
     return tuple(dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values())))))
+
+
+def _filled(value: Any, matched: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _filled(each, matched) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, matched) for each in value]
+    return value.replace(MATCH, matched) if isinstance(value, str) else value
 
 
 def _build(name: str, entry: Table) -> Build:

@@ -1,0 +1,169 @@
+"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N]`, runs and accuracy beside git-bisect by majority.
+
+For the three pairs of failure rates of the project's figures (after and before the change), on series whose change is at a place drawn
+at random: every run counts, those of the gate too. Then by numbers, for a logic bug at every place: at most ceil(log2 N) + 2 runs. And
+series in which nothing changed. Exit 1 where a figure isn't met within two standard errors of what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from gonogo.flakiness.bisecting import Expect, Stage
+from gonogo.flakiness.bisection import Look, look
+
+MOST = 3000
+BY_DEFAULT = 500
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is to be met: of 128 builds, with these rates of red runs behind and before the change."""
+
+    after: float
+    before: float
+    runs: float
+    accuracy: float
+    majority_runs: int
+    """Runs of a build that a majority bisect makes, and from how many red ones on it calls the build bad (the best for the rates)."""
+    majority_red: int
+
+
+FIGURES = (
+    Figure(0.9, 0.02, 23, 1.0, 5, 3),
+    Figure(0.8, 0.2, 54, 0.985, 11, 6),
+    Figure(0.3, 0.02, 136, 0.98, 31, 4),
+)
+
+
+def searched(builds: int, run: Callable[[int], bool], *, sharp: bool = False, most: int = MOST) -> tuple[Look, int, int]:
+    """The end of one search, its runs, and how many of them were of the gate. run: whether a run of the build at that place is bad."""
+    tallies = [(0, 0)] * builds
+    gate = 0
+    for runs in range(most):
+        found = look(tallies, expect=Expect.regression, sharp=sharp)
+        if found.stage.final:
+            return found, runs, gate
+        gate += found.stage is Stage.gate
+        (place,) = found.wanted
+        bad, number = tallies[place]
+        tallies[place] = (bad + run(place), number + 1)
+    return found, most, gate
+
+
+def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) -> tuple[int, int]:
+    """(the place that git-bisect finds when it calls a build bad from `red` of `each` red runs on, its runs); the ends are believed."""
+    good, bad, runs = 0, builds - 1, 0
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        runs += each
+        if sum(run(middle) for _ in range(each)) >= red:
+            bad = middle
+        else:
+            good = middle
+    return bad, runs
+
+
+def noisy(figure: Figure, builds: int, series: int) -> tuple[list[tuple[int, int]], int, list[int], int]:
+    """(runs of each search and of its gate, how many were right, runs of each majority bisect, how many of those were right)."""
+    ours: list[tuple[int, int]] = []
+    theirs: list[int] = []
+    right = right_theirs = 0
+    for number in range(series):
+        rng = random.Random(number)
+        place = rng.randrange(1, builds)
+
+        def run(build: int, place: int = place, rng: random.Random = rng) -> bool:
+            return rng.random() < (figure.after if build >= place else figure.before)
+
+        found, runs, gate = searched(builds, run)
+        ours.append((runs, gate))
+        right += found.found and found.culprit == place
+        answer, runs = by_majority(builds, run, figure.majority_runs, figure.majority_red)
+        theirs.append(runs)
+        right_theirs += answer == place
+    return ours, right, theirs, right_theirs
+
+
+def by_rates(builds: int, series: int, console: Console) -> bool:
+    """The three pairs of rates."""
+    shown = Table(title=f"{builds} builds, {series} series: runs (mean, one standard error) and accuracy", title_justify="left")
+    for column in ("red after, before", "runs", "of the gate", "90% within", "accuracy", "to meet", "majority: runs", "accuracy"):
+        shown.add_column(column, justify="right")
+    good = True
+    for figure in FIGURES:
+        pairs, right, theirs, right_theirs = noisy(figure, builds, series)
+        ours = [runs for runs, _ in pairs]
+        mean = sum(ours) / series
+        error = math.sqrt(sum((each - mean) ** 2 for each in ours) / (series - 1) / series)
+        accuracy = right / series
+        slack = math.sqrt(max(figure.accuracy * (1 - figure.accuracy), 1 / series) / series)
+        met = mean - 2 * error <= figure.runs and accuracy + 2 * slack >= figure.accuracy
+        good &= met or builds != 128
+        shown.add_row(
+            f"{figure.after:g}, {figure.before:g}", f"{mean:.1f} ± {error:.1f}", f"{sum(gate for _, gate in pairs) / series:.1f}",
+            str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.3f}",
+            f"{figure.runs:g}, {figure.accuracy:g}{'' if met else ' NOT MET'}", f"{sum(theirs) / series:.0f}",
+            f"{right_theirs / series:.3f}",
+        )  # fmt: skip
+    console.print(shown)
+    return good
+
+
+def by_numbers(builds: int, console: Console) -> bool:
+    """A logic bug at every place."""
+    longest, wrong = 0, 0
+    for place in range(1, builds):
+        found, runs, _ = searched(builds, lambda build, place=place: build >= place, sharp=True)  # type: ignore[misc]
+        longest = max(longest, runs)
+        wrong += not found.found or found.culprit != place
+    limit = math.ceil(math.log2(builds)) + 2
+    console.print(f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs (to meet: {limit}), {wrong} wrong\n")
+    return longest <= limit and not wrong
+
+
+def without_change(builds: int, series: int, console: Console) -> bool:
+    """Series in which nothing changed, at most as many runs as a bisection has by default; the odds allow one false change in twenty."""
+    shown = Table(title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left")
+    for column in ("red", "runs", "no change", "undecided", "a change, falsely"):
+        shown.add_column(column, justify="right")
+    good = True
+    for rate in (0.0, 0.1, 0.5):
+        ends: list[tuple[Stage, int]] = []
+        for number in range(series):
+            rng = random.Random(number)
+            found, runs, _ = searched(builds, lambda build, rng=rng, rate=rate: rng.random() < rate, most=BY_DEFAULT)  # type: ignore[misc]
+            ends.append((found.stage, runs))
+        told = [sum(stage is wanted for stage, _ in ends) / series for wanted in (Stage.no_change, Stage.found)]
+        good &= told[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / series)
+        shares = [f"{each:.3f}" for each in (told[0], 1 - sum(told), told[1])]
+        shown.add_row(f"{rate:g}", f"{sum(runs for _, runs in ends) / series:.1f}", *shares)
+    console.print(shown)
+    return good
+
+
+def main(words: list[str] | None = None) -> int:
+    """Print the figures; 1 where one isn't met."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bisection", description=__doc__)
+    parser.add_argument("--series", type=int, default=400, help="series of each pair of rates")
+    parser.add_argument("--builds", type=int, default=128, help="builds of a series; the figures are those of 128")
+    given = parser.parse_args(words)
+    console = Console(highlight=False, width=110)
+    checks = (
+        by_rates(given.builds, given.series, console),
+        by_numbers(given.builds, console),
+        without_change(given.builds, max(20, given.series // 4), console),
+    )
+    return 0 if all(checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
