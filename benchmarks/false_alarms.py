@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
             bad += found["unexplained"] > 0 or found["suspect"] > chosen.seeds / 1000
             rates = ", ".join(f"{each} {count / chosen.seeds:.2%}" for each, count in statistics.most_common(6))
             words = ("explained", "suspect", "unexplained", "no_information")
-            table.add_row(kernel, name, profile, str(chosen.seeds), *(str(found[word]) for word in words), rates or "none")
+            table.add_row(kernel, name, profile, str(found.total()), *(str(found[word]) for word in words), rates or "none")
     console.print(table)
     worst = monte_carlo(chosen.seeds)
     bad += worst / STOCHASTIC > DEVIATIONS
