@@ -1,6 +1,6 @@
 """`make bench`, or `python -m benchmarks [NAME ...]`: every figure with something measured beside it; names choose, default all.
 
-The acceptance figures and the false alarms run on fewer seeds here, so that everything ends within about six minutes on two cores. In full:
+The acceptance figures and the false alarms run on fewer seeds here, so that each ends within minutes. In full:
 `python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
 """
 

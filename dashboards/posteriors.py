@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.bisections import Search
 from dashboards.charts import AXIS, Options
+from gonogo.flakiness.bisecting import Stage
 
 
 def posterior(search: Search) -> Options:
@@ -11,6 +12,7 @@ def posterior(search: Search) -> Options:
     bad = "unexplained" if search.track == "numbers" else "red"
     ran = [line for line in search.builds if line.runs]
     first = search.builds[0].place
+    shares = [0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds]  # of a change, if there was one
     return {
         "grid": {"left": 48, "right": 48, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -30,7 +32,7 @@ def posterior(search: Search) -> Options:
             {
                 "type": "bar", "name": "first changed build", "itemStyle": {"color": "$band"}, "dimensions": ["_x", "probability", "build"],
                 "encode": {"x": 0, "y": 1},
-                "data": [[line.place - first, round(line.share, 4), line.name] for line in search.builds],
+                "data": [[line.place - first, share, line.name] for line, share in zip(search.builds, shares, strict=True)],
             },
             {
                 "type": "scatter", "name": f"share of runs {bad}", "yAxisIndex": 1, "symbol": "circle", "symbolSize": 9,
