@@ -25,6 +25,7 @@ from settings.release import release
 from storage import engine as engines
 from storage import event_reads, metric_reads
 from storage import events as stored_events
+from storage.settled import Memory
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -84,9 +85,11 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return stored_events.after(session, job_id, after)
 
+    counted = Memory()
+
     def look() -> metric_reads.Numbers:
         with engines.reading(engine) as session:
-            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
+            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted)
 
     hub = Hub(positions, read)
     return Context(
