@@ -85,8 +85,8 @@ def families(seen: Numbers) -> Iterator[Metric]:
         "gonogo_ingest_lag_seconds", "Since when the results of a finished attempt have been on their way", value=seen.ingest_lag_s
     )
     yield _by("gonogo_webhooks", "Webhook subscriptions by state", "state", seen.webhooks)
-    yield GaugeMetricFamily("gonogo_webhook_deliveries_pending", "Webhook messages that will be tried, or tried again", value=seen.deliveries)
-    yield GaugeMetricFamily("gonogo_webhook_age_seconds", "Age of the oldest webhook message that is not delivered", value=seen.delivery_age_s)
+    yield GaugeMetricFamily("gonogo_webhook_pending", "Webhook messages that will be tried, or tried again", value=seen.deliveries)
+    yield GaugeMetricFamily("gonogo_webhook_age_seconds", "Age of the oldest undelivered webhook message", value=seen.delivery_age_s)
     yield GaugeMetricFamily(
         "gonogo_webhook_lag_seconds", "Since when the longest due webhook message should have been sent", value=seen.webhook_lag_s
     )
@@ -102,7 +102,8 @@ def _devices(seen: Numbers) -> Iterator[Metric]:
     yield _family("gonogo_devices", "Devices by state and health", ("state", "health"), totals)
     healths = {(each.device, each.board, health.value): each.health == health for each in seen.devices for health in DeviceHealth}
     yield _family("gonogo_device_health", "1 for the health that a device has", ("device", "board", "health"), healths)
-    yield _by("gonogo_device_drained", "1 for a device that someone took out of work", "device", {d.device: d.drained for d in seen.devices})
+    drained = {each.device: each.drained for each in seen.devices}
+    yield _by("gonogo_device_drained", "1 for a device that someone took out of work", "device", drained)
     warm = {each.device: each.temperature_c for each in seen.devices if each.temperature_c is not None}
     yield _by("gonogo_device_temperature_celsius", "Temperature of a device that is online", "device", warm)
 

@@ -71,8 +71,9 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | No
     now = now or utcnow()
     jobs, seeds = settled.count(session, memory or Memory(), now=now)
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    counted = select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened)).group_by(ChunkRow.queue, ChunkRow.state)
-    chunks = {(queue, state): number for queue, state, number in session.execute(counted)}
+    counted = select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened))
+    grouped = session.execute(counted.group_by(ChunkRow.queue, ChunkRow.state))
+    chunks = {(queue, state): number for queue, state, number in grouped}
     served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
     queues = sorted({queue for queue, _ in chunks} | set(served))
     states: Counter[str] = Counter()
