@@ -19,6 +19,8 @@ LOGOUT = "/logout"
 DOCS = "/docs"
 OPENAPI = f"{API}/openapi.json"
 SUBMIT = f"{API}/jobs"
+VALIDATE = f"{API}/jobs:validate"
+NEW_JOB = "/jobs/new"
 GAUGES = "/gauges"
 MEASURE = f"{API}/gauges"
 

@@ -30,7 +30,7 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
         seeded.fleet(session, job)
         workers.heard(session, "w-1", queues=[job.queue], device="lab-2/emulator:0", attempt=None, now=utcnow())
         events = ["job.finished"]
-        hook = webhooks.create(session, kind="standard", target="https://example.org", events=events, description="", secret=None, actor="me")
+        hook = webhooks.create(session, kind="standard", target="https://a.example", events=events, description="", secret=None, actor="me")
         deliveries.add(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
         for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b"):
             leases.acquire(session, name, "host/1/a", 60)
