@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -116,7 +116,7 @@ def _age(moment: datetime | None, now: datetime) -> float:
     return 0.0 if moment is None else max(0.0, (now - moment).total_seconds())
 
 
-def _filled(names: Iterable[str], counts: dict[str, int] | Counter[str]) -> dict[str, int]:
+def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
     """The counts, 0 for every known name without one: a series that is there from the first look has no beginning to miss."""
     return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
 
