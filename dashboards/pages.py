@@ -24,6 +24,7 @@ from dashboards import (
     compare_pages,
     curves,
     devices,
+    forms,
     gauge_pages,
     posteriors,
     run_pages,
@@ -69,7 +70,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, posteriors=posteriors, asset=_asset)
+    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, posteriors=posteriors, asset=_asset, zip=zip)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -146,6 +147,8 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
             return page(request, "jobs.html", read_jobs(request.query_params))
         except BadCursor:
             return error_page(400, "This list has no such page", "The address holds a cursor that no list of jobs gave.")
+
+    forms.add(router, page=page, twin=twin, reading=context.reading)
 
     @router.get("/jobs/{job_id}.json")
     def job_twin(request: Request, job_id: str, output: str | None = None) -> Response:

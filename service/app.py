@@ -25,6 +25,7 @@ from settings.release import release
 from storage import bisections, event_reads, metric_reads
 from storage import engine as engines
 from storage import events as stored_events
+from storage.settled import Memory
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -97,9 +98,11 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return bisections.after(session, bisection_id, after)
 
+    counted = Memory()
+
     def look() -> metric_reads.Numbers:
         with engines.reading(engine) as session:
-            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
+            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted)
 
     hub, bisecting = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Integer, cast, func, select, true
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.verdicts import Verdict
+from storage import leases, settled, workers
 from storage.encoding import utcnow
-from storage.engine import is_postgres
-from storage.states import TOLD_KINDS, AttemptState, ChunkState, FlagState, JobState, WorkerState
-from storage.tables import AttemptRow, ChunkRow, FlagRow, JobRow, OutboxRow, WorkerRow
+from storage.settled import Memory
+from storage.states import (
+    AttemptState,
+    ChunkState,
+    DeviceHealth,
+    DeviceState,
+    FlagKind,
+    FlagState,
+    JobState,
+    WebhookState,
+    WorkerState,
+)
+from storage.tables import AttemptRow, ChunkRow, DeliveryRow, DeviceRow, FlagRow, JobRow, OutboxRow, WebhookRow, WorkerRow
+
+PRESENCE = "presence/"
+"""Leases of this name are held by one background process each; the others by whichever does that duty."""
+
+
+@dataclass(frozen=True)
+class DeviceNumbers:
+    """One device: "host/name", how it is, and its temperature in degrees Celsius where its worker tells one."""
+
+    device: str
+    board: str
+    state: str
+    health: str
+    drained: bool
+    temperature_c: float | None
 
 
 @dataclass(frozen=True)
@@ -21,57 +50,90 @@ class Numbers:
     jobs: dict[str, int]  # by state
     seeds: dict[str, int]  # by verdict
     chunks: dict[tuple[str, str], int]  # open ones, by (queue, state)
-    queue_age_s: dict[str, float]  # oldest waiting chunk, by queue
+    queue_age_s: dict[str, float]  # oldest waiting chunk, by queue; 0 for a queue that is served and empty
+    queue_workers: dict[str, int]  # live workers whose device takes work, by queue; 0 for one with chunks that nobody serves
     workers: dict[str, int]  # by state
+    devices: tuple[DeviceNumbers, ...]
     flags: dict[str, int]  # unresolved ones, by kind
     outbox: int
     outbox_age_s: float
     ingest_lag_s: float  # oldest attempt whose worker has finished while results of it are still on their way
+    webhooks: dict[str, int]  # subscriptions by state
+    deliveries: int  # messages that will be tried, or tried again
+    delivery_age_s: float  # oldest of them
+    webhook_lag_s: float  # since when the longest due of them should have been sent
+    background: int  # live background processes
+    duties: tuple[str, ...]  # leases in force, without those of presence
 
 
-def numbers(session: Session, *, heartbeat_timeout_s: float, now: datetime | None = None) -> Numbers:
-    """Take one look."""
+def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | None = None, now: datetime | None = None) -> Numbers:
+    """Take one look. `memory` is kept by the caller from look to look; without one all jobs are counted."""
     now = now or utcnow()
-
-    def age(moment: datetime | None) -> float:
-        return 0.0 if moment is None else max(0.0, (now - moment).total_seconds())
-
-    jobs = dict.fromkeys((state.value for state in JobState), 0)
-    jobs |= dict(session.execute(select(JobRow.state, func.count()).where(JobRow.kind.in_(TOLD_KINDS)).group_by(JobRow.state)).all())
-    # postgresql: json_each_text(json), sqlite: json_each(text); both give the columns key and value
-    each = (func.json_each_text if is_postgres(session) else func.json_each)(JobRow.counts).table_valued("key", "value")
-    verdict, count = each.c.key, func.sum(cast(each.c.value, Integer))
-    seeds = {
-        str(name): int(total)
-        for name, total in session.execute(select(verdict, count).select_from(JobRow).join(each, true()).group_by(verdict))
-    }
+    jobs, seeds = settled.count(session, memory or Memory(), now=now)
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    chunks = session.execute(
-        select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened)).group_by(ChunkRow.queue, ChunkRow.state)
-    )
-    oldest = session.execute(
-        select(ChunkRow.queue, func.min(JobRow.created_at))
-        .join(JobRow, JobRow.id == ChunkRow.job_id)
-        .where(ChunkRow.state == ChunkState.waiting)
-        .group_by(ChunkRow.queue)
-    )
-    workers = dict.fromkeys((state.value for state in WorkerState), 0)
+    counted = select(ChunkRow.queue, ChunkRow.state, func.count()).where(ChunkRow.state.in_(opened))
+    grouped = session.execute(counted.group_by(ChunkRow.queue, ChunkRow.state))
+    chunks = {(queue, state): number for queue, state, number in grouped}
+    served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
+    queues = sorted({queue for queue, _ in chunks} | set(served))
+    states: Counter[str] = Counter()
     for heard_at, attempt in session.execute(select(WorkerRow.heard_at, WorkerRow.attempt_id)):
         late = now - heard_at > timedelta(seconds=heartbeat_timeout_s)
-        workers[WorkerState.offline if late else WorkerState.busy if attempt else WorkerState.idle] += 1
-    flags = session.execute(select(FlagRow.kind, func.count()).where(FlagRow.state != FlagState.resolved).group_by(FlagRow.kind))
+        states[WorkerState.offline if late else WorkerState.busy if attempt else WorkerState.idle] += 1
+    unresolved = tuple(state for state in FlagState if state is not FlagState.resolved)
+    flags = session.execute(select(FlagRow.kind, func.count()).where(FlagRow.state.in_(unresolved)).group_by(FlagRow.kind))
     pending, first = session.execute(
         select(func.count(), func.min(OutboxRow.created_at)).where(OutboxRow.due_at.is_not(None), OutboxRow.done_at.is_(None))
     ).one()
     reported = session.scalar(select(func.min(AttemptRow.heard_at)).where(AttemptRow.state == AttemptState.reported))
+    deliveries, oldest, due = session.execute(
+        select(func.count(), func.min(DeliveryRow.created_at), func.min(DeliveryRow.due_at)).where(DeliveryRow.due_at.is_not(None))
+    ).one()
+    webhooks = session.execute(select(WebhookRow.state, func.count()).group_by(WebhookRow.state))
+    held = leases.holders(session)
     return Numbers(
-        jobs=jobs,
-        seeds=seeds,
-        chunks={(queue, state): number for queue, state, number in chunks},
-        queue_age_s={queue: age(moment) for queue, moment in oldest},
-        workers=workers,
-        flags=dict(flags.all()),
+        jobs=_filled(JobState, jobs),
+        seeds=_filled(Verdict, seeds),
+        chunks=chunks,
+        queue_age_s={queue: _age(_oldest(session, queue) if (queue, ChunkState.waiting) in chunks else None, now) for queue in queues},
+        queue_workers={queue: served[queue] for queue in queues},
+        workers=_filled(WorkerState, states),
+        devices=_devices(session, now - timedelta(seconds=heartbeat_timeout_s)),
+        flags=_filled(FlagKind, dict(flags.all())),
         outbox=pending,
-        outbox_age_s=age(first),
-        ingest_lag_s=age(reported),
+        outbox_age_s=_age(first, now),
+        ingest_lag_s=_age(reported, now),
+        webhooks=_filled(WebhookState, dict(webhooks.all())),
+        deliveries=deliveries,
+        delivery_age_s=_age(oldest, now),
+        webhook_lag_s=_age(due, now),
+        background=sum(name.startswith(PRESENCE) for name in held),
+        duties=tuple(sorted(name for name in held if not name.startswith(PRESENCE))),
     )
+
+
+def _age(moment: datetime | None, now: datetime) -> float:
+    return 0.0 if moment is None else max(0.0, (now - moment).total_seconds())
+
+
+def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
+    """The counts, 0 for every known name without one: a series that is there from the first look has no beginning to miss."""
+    return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
+
+
+def _oldest(session: Session, queue: str) -> datetime | None:
+    """When the oldest job with a waiting chunk in the queue was made: ids are in the order of time, so the index has it first."""
+    waiting = (ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue)
+    first = select(ChunkRow.job_id).where(*waiting).order_by(ChunkRow.job_id).limit(1).scalar_subquery()
+    return session.scalar(select(JobRow.created_at).where(JobRow.id == first))
+
+
+def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
+    """Every device; one whose worker was last heard before `limit` is offline."""
+    found = []
+    for row in session.scalars(select(DeviceRow).order_by(DeviceRow.identity)):
+        state = DeviceState.offline if row.heard_at < limit else DeviceState.busy if row.attempt_id else DeviceState.idle
+        told = (row.telemetry or {}).get("temperature_c")
+        temperature = float(told) if isinstance(told, int | float) and state is not DeviceState.offline else None
+        found.append(DeviceNumbers(row.identity, row.board, state.value, DeviceHealth(row.health).value, row.drained, temperature))
+    return tuple(found)

@@ -45,6 +45,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             ("runs", {"suite": "nightly"}),
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
             ("rejudgements", {"test": job.test_key, "store": True}),
+            ("bisections", {"test": JOB["test"], "builds": ["correct", "tt-train-2025"]}),
         ):
             assert api.client.post(f"/api/v1/{path}", json=body, headers=header).is_success
         tiny = {"test": JOB["test"], "seeds": {"start": 0, "count": 1}}
@@ -95,7 +96,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    of_suites = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in ("runs", "schedules", "rejudgements")}
+    of_suites = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in ("runs", "schedules", "rejudgements", "bisections")}
     (gauge,) = get("/api/v1/gauges", headers=header).json()["items"]
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()["items"]

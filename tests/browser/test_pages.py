@@ -25,10 +25,10 @@ def test_every_page_fits_and_is_quiet(server, open_context: Callable[..., Browse
         machines = seeded.fleet(session, seeded.submit(session), host="a-host-with-a-long-name-" * 4)
     page = open_context(scheme=scheme, size=SIZES[size]).new_page()
     of_devices = ("/devices", f"/devices/{machines['wormhole:2']}", f"/devices/{machines['wormhole:3']}")
-    for path in ("/", "/jobs", "/jobs?state=failed", f"/jobs/{job.id}", f"/jobs/{job.id}?output=dbeta", *of_devices, "/login"):
+    for path in ("/", "/jobs", "/jobs/new", "/jobs?state=failed", f"/jobs/{job.id}", f"/jobs/{job.id}?output=dbeta", *of_devices, "/login"):
         page.goto(server.url + path)
         expect(page.locator("main")).to_be_visible()
-        if path.startswith("/jobs/"):
+        if path.startswith(f"/jobs/{job.id}"):
             expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "8")
         wide, screen = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert wide <= screen, f"{path} is {wide} px wide on a screen of {screen}"

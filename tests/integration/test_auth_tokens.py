@@ -134,7 +134,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     }
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
     names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
-    names |= dict.fromkeys(("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id"), UNKNOWN)
+    names |= dict.fromkeys(("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id", "bisection_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
     for router in routers():

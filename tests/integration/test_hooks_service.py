@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from api import Api, in_process
-from backgrounds import eventually, running, short
+from backgrounds import running, short
 from hook_service import CI_SECRET, OWN, SMALL, came, copied, emptied, prepared, store_rule, subjects, work
 from hookings import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
+from running import until as eventually
 from sqlalchemy import text
 from standardwebhooks import Webhook
 from suite_runs import SUITE

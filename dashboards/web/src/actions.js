@@ -5,16 +5,17 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
-/** Sends JSON and gives the answer's; raises with the server's own words where it refuses. */
-async function send(method, address, values) {
+/** Sends JSON and gives the answer's; raises with the server's own words where it refuses, `errors` holding each wrong field. */
+export async function send(method, address, values, signal) {
   const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
   const answer = await fetch(address, {
     method,
     headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...(token ? { 'X-CSRF-Token': token } : {}) },
     body: JSON.stringify(values),
+    signal,
   });
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`), { errors: body.errors });
   return body;
 }
 

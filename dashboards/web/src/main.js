@@ -1,6 +1,7 @@
 // Every page's script: charts where there are any, the live parts, the buttons.
 import './style.css';
 import { listen } from './actions.js';
+import { fill } from './form.js';
 import { follow } from './live.js';
 import { paced } from './refresh.js';
 
@@ -8,6 +9,7 @@ const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
 
 listen();
+document.querySelectorAll('form[data-submit]').forEach(fill);
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {

@@ -1,0 +1,77 @@
+"""The form that submits a job: checked while one types, with its cost; it sends what the page shows, and only for who may."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.auth import issue_token
+from storage import jobs
+
+
+def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:
+    page.goto(f"{server.url}/jobs")
+    page.get_by_role("link", name="submit a job").click()
+    estimate, shape = page.get_by_role("status").and_(page.locator("#estimate")), page.get_by_label("shape")
+    expect(estimate).to_contain_text("8 results in 1 chunk")
+    expect(estimate).to_contain_text("No live worker serves emulator.wormhole.n150")
+    page.get_by_label("kernel").select_option("layernorm_fw")
+    shape.fill("64, 0")
+    expect(page.locator("#e-shape")).to_contain_text("test.shape.1")
+    expect(shape).to_have_attribute("aria-invalid", "true")
+    expect(estimate).to_contain_text("see what is marked")
+    page.get_by_role("button", name="submit").click()  # refused as well, and the cursor stands where it must be put right
+    expect(shape).to_be_focused()
+    shape.fill("64 x 96")
+    expect(shape).not_to_have_attribute("aria-invalid", "true")
+    page.get_by_label("rtol").fill("1e-2")
+    rest = page.get_by_label("the rest of the test")
+    rest.fill('{"inputs": {"regime": "normal"')
+    expect(page.locator("#e-rest")).to_contain_text("is not JSON")
+    rest.fill('{"inputs": {"regime": "normal", "std": 2}, "tolerance": {"atol": 0.25}}')
+    page.get_by_label("how many").select_option("sequential")
+    page.get_by_label("seeds", exact=True).fill("0")
+    expect(page.locator("#e-count")).to_contain_text("seeds.max")
+    page.get_by_label("seeds", exact=True).fill("40")
+    page.get_by_label("labels").fill("suite=<b>nightly</b>, team=kernels")
+    expect(estimate).to_contain_text("in the mean")
+    body = json.loads(page.locator("#body").text_content() or "")
+    assert body["test"]["tolerance"] == {"rtol": 1e-2, "atol": 0.25}
+    address = parse_qs(urlsplit(page.url).query)
+    assert (address["shape"], address["count"]) == (["64 x 96"], ["40"])
+    page.reload()  # the address holds the form
+    expect(estimate).to_contain_text("at most 40 results")
+    page.get_by_label("first seed").press("Enter")
+    expect(page.locator("#state")).to_contain_text("waits for a worker")
+    with server.reading() as session:
+        (job,) = jobs.list_(session, jobs.JobFilter(), limit=5).items
+        assert page.url == f"{server.url}/jobs/{job.id}"
+        assert job.canonical["shape"] == [64, 96]
+        assert job.labels == {"suite": "<b>nightly</b>", "team": "kernels"}
+    watch.problems = [problem for problem in watch.problems if "422" not in problem]  # Chromium logs the status
+
+
+@pytest.mark.parametrize("scope", ["submit", "read"])
+def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
+    with guarded.writing() as session:
+        token = issue_token(session, "ada", [scope], keys=guarded.app.state.context.keys)
+    page.goto(f"{guarded.url}/login?next=/jobs/new")
+    page.get_by_label("token").fill(token)
+    page.get_by_role("button", name="log in").click()
+    expect(page.get_by_role("combobox", name="build")).to_have_value("correct")
+    page.get_by_role("button", name="submit").click()
+    if scope == "submit":
+        expect(page.locator("#state")).to_contain_text("waits for a worker")
+        return
+    expect(page.locator("#said")).to_contain_text("needs the scope 'submit'")
+    with guarded.reading() as session:
+        assert not jobs.list_(session, jobs.JobFilter(), limit=5).items
+    # a page of another site has no CSRF token to send with the login's cookie
+    cookies = {each["name"]: each["value"] for each in page.context.cookies()}
+    answer = httpx.post(f"{guarded.url}/api/v1/jobs", json={}, cookies=cookies)
+    assert answer.json()["type"].endswith("csrf")
+    watch.problems = [problem for problem in watch.problems if "403" not in problem]
