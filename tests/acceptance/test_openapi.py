@@ -96,7 +96,8 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    of_suites = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in ("runs", "schedules", "rejudgements", "bisections")}
+    nouns = ("runs", "schedules", "rejudgements", "bisections")
+    of_nouns = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns}
     (gauge,) = get("/api/v1/gauges", headers=header).json()["items"]
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()["items"]
@@ -116,7 +117,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
         "gauge_id": gauge["id"],
         "webhook_id": webhook["id"],
         "delivery_id": delivery["id"],
-        **{f"{name.removesuffix('s')}_id": each for name, each in of_suites.items()},
+        **{f"{name.removesuffix('s')}_id": each for name, each in of_nouns.items()},
     }
     asked = 0
     for path, method in operations():

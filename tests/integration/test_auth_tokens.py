@@ -128,13 +128,16 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/webhooks/{webhook_id}": {"GET", "PATCH", "DELETE"},
         "/webhooks/{webhook_id}:rotate": {"POST"},
         "/webhooks/{webhook_id}:test": {"POST"},
+        "/github/answers": {"GET"},
+        "/github/answers/{subject}:again": {"POST"},
         "/webhooks/{webhook_id}/deliveries": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay": {"POST"},
     }
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
     names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
-    names |= dict.fromkeys(("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id", "bisection_id"), UNKNOWN)
+    ids = ("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id", "bisection_id", "subject")
+    names |= dict.fromkeys(ids, UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
     for router in routers():
