@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, test_pages, urls, views, words
+from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, strip_charts, test_pages, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -52,6 +52,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, charts=charts, curves=curves, asset=_asset)
+    made.globals.update(strip_charts=strip_charts)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 

@@ -1,0 +1,137 @@
+"""What the strip plot of a test reads: the seeds of one output over many jobs as marks, and the sums of those that aren't marks.
+
+Everything is of jobs that the caller has chosen (storage.variants.jobs_of), newest first: what it costs is bounded by LOOKED, however many
+seeds there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, case, or_, select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness import sketches
+from gonogo.flakiness.sketches import Sketch
+from gonogo.verdicts import WORST_FIRST
+from storage.results import COLUMNS
+from storage.tables import JobTallyRow, SeedResultRow
+from storage.tallies import WHOLE
+from storage.variants import JobFacts
+
+METRICS = ("tolerance_ratio", "budget_ratio")
+"""What may be the axis: statistics that have a column and a sketch."""
+LOOKED = 20_000
+"""(seed, repeat) among which the worst are looked for: the newest ones. Ranges and counts are of all, from the roll-ups."""
+_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+_NONE = 1e300  # a NaN or a hang has no number: among equals it comes first
+
+
+class StripSeed(NamedTuple):
+    """One (seed, repeat) of a job for an output; `value` is None where it has no number (hang, NaN)."""
+
+    job: str
+    seed: int
+    repeat: int
+    verdict: str
+    explanation: str | None
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """All seeds of some jobs for an output, from their roll-ups: verdicts, and the spread of the axis' statistic."""
+
+    counts: Mapping[str, int]
+    sketch: Sketch
+
+
+def outputs(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Output -> its seeds by verdict, over these jobs, from their roll-ups."""
+    table = JobTallyRow
+    query = select(table.output, table.counts).where(table.job_id.in_(job_ids), table.shadow.is_(False), table.output != WHOLE)
+    found: dict[str, dict[str, int]] = {}
+    for output, counts in session.execute(query):
+        told = found.setdefault(output, {})
+        for verdict, number in counts.items():
+            told[verdict] = told.get(verdict, 0) + number
+    return found
+
+
+def marks(session: Session, jobs: Sequence[JobFacts], output: str, metric: str) -> list[StripSeed]:
+    """Every (seed, repeat) of the jobs for the output, those without any numbers too. Raises ValueError for another metric."""
+    return _read(session, _of(jobs, output), metric)
+
+
+def worst(session: Session, jobs: Sequence[JobFacts], output: str, metric: str, limit: int) -> tuple[list[StripSeed], int]:
+    """The `limit` worst of the newest LOOKED (seed, repeat) of the jobs: by verdict, then by size; and how many were looked at."""
+    whole: list[JobFacts] = []
+    parts: list[ColumnElement[bool]] = []
+    left = LOOKED
+    for job in jobs:
+        if left <= 0:
+            break
+        if job.done <= left:
+            whole.append(job)
+        else:  # the last to be looked at, and not all of it
+            parts.append(and_(*_of([job], output), SeedResultRow.arrival > job.done - left))
+        left -= job.done
+    if whole:
+        parts.append(and_(*_of(whole, output)))
+    if not parts:
+        return [], 0
+    order = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK)), case((_value(metric).is_(None), _NONE), else_=_value(metric)).desc()
+    found = _read(session, [or_(*parts)], metric, order=(*order, SeedResultRow.seed, SeedResultRow.repeat), limit=limit)
+    return found, min(LOOKED, sum(job.done for job in jobs))
+
+
+def sums(session: Session, job_ids: Sequence[str], output: str, metric: str) -> dict[str, Sums]:
+    """Job -> its sums; jobs that the roll-ups don't hold yet are left out."""
+    table = JobTallyRow
+    told = table.sketches[metric]
+    query = select(table.job_id, table.counts, told).where(table.job_id.in_(job_ids), table.output == output, table.shadow.is_(False))
+    return {job_id: Sums(counts, Sketch.parse(sketch or {})) for job_id, counts, sketch in session.execute(query)}
+
+
+def together(parts: Sequence[Sums]) -> Sums:
+    """All of them."""
+    counts: dict[str, int] = {}
+    for part in parts:
+        for verdict, number in part.counts.items():
+            counts[verdict] = counts.get(verdict, 0) + number
+    return Sums(counts, sketches.total(part.sketch for part in parts))
+
+
+def statistics(session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those without numbers are left out."""
+    table = SeedResultRow
+    wanted = [and_(table.job_id == job, table.seed.in_({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]
+    if not wanted:
+        return {}
+    columns = [getattr(table, name) for name in ("job_id", "seed", "repeat", "statistics", *COLUMNS)]
+    found = {}
+    for row in session.execute(select(*columns).where(table.output == output, or_(*wanted))):
+        if (row.seed, row.repeat) in chosen[row.job_id]:
+            numbers = {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
+            found[row.job_id, row.seed, row.repeat] = numbers
+    return found
+
+
+def _of(jobs: Sequence[JobFacts], output: str) -> tuple[ColumnElement[bool], ...]:
+    return SeedResultRow.job_id.in_([job.id for job in jobs]), SeedResultRow.output.in_({output, WHOLE})
+
+
+def _value(metric: str) -> Any:
+    if metric not in METRICS:
+        raise ValueError(f"no strip of {metric!r}; there are {', '.join(METRICS)}")
+    return getattr(SeedResultRow, metric)
+
+
+def _read(
+    session: Session, where: Sequence[ColumnElement[bool]], metric: str, *, order: Sequence[Any] = (), limit: int | None = None
+) -> list[StripSeed]:
+    table = SeedResultRow
+    query = select(table.job_id, table.seed, table.repeat, table.verdict, table.explanation, _value(metric)).where(*where)
+    return [StripSeed(*row) for row in session.execute(query.order_by(*order).limit(limit))]
