@@ -170,7 +170,8 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
 _NOTHING: dict[str, Any] = {
     "variant": None, "variant_words": "", "badges": (), "build": None, "grade_words": (), "failures": Interval("", None, None, None),
     "assessed": "", "builds": (), "more_builds": 0, "cause": "", "cause_sentence": "", "cause_words": "", "factors": (), "contexts": (),
-    "devices": (), "strip": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (), "rate_changes": "", "steps": (), "flags": (),
+    "devices": (), "strip": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
+    "rate_changes": "", "steps": (), "flags": (),
 }  # fmt: skip
 
 

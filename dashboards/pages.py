@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from dashboards import assets, charts, curves, devices, gauge_pages, run_pages, strip_charts, test_pages, urls, views, words
+from dashboards import assets, charts, curves, devices, gauge_pages, matrix_pages, run_pages, strip_charts, test_pages, urls, views, words
 from settings import Settings
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
@@ -174,6 +174,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     run_pages.add(
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )
+    matrix_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
     test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
 
     @router.get(urls.DOCS)

@@ -11,8 +11,8 @@ from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
 
 LONGEST_NAME = 40
-_NAMED = 160
-"""Marks that a phone can show large."""
+_SIZES = ((60, 11), (200, 8), (2000, 6))
+"""Up to so many marks: their size in pixels."""
 
 
 def strip(plot: Strip) -> Options:
@@ -63,35 +63,42 @@ def _bands(plot: Strip, low: float) -> list[Options]:
     for band in plot.bands:
         across = [band.left, band.right]
         if band.explained is not None:
-            budget.append([*across, low, max(low, band.explained)])
+            budget.append([*across, low, max(low, band.explained), 0.16])
             limits.append([*across, max(low, band.explained)])
             if band.beyond and band.declared is not None and band.declared > band.explained:
-                gap.append([*across, max(low, band.explained), band.declared])
+                gap.append([*across, max(low, band.explained), band.declared, 0.34])
         if band.advised is not None:
             advised.append([*across, max(low, band.advised)])
         if band.declared is not None and plot.metric != TOLERANCE_RATIO:
             declared.append([*across, max(low, band.declared)])
     ranges = [
-        [place - HALF, place + HALF, max(low, column.low or low), column.high]
+        [place - HALF, place + HALF, max(low, column.low or low), column.high, 0.5]
         for place, column in enumerate(plot.columns)
         if column.high and not plot.whole
     ]
     return [
-        _drawn("what rounding explains", "box", budget, "$limit", 0.13, 0),
-        _drawn("gap", "box", gap, "$gap", 0.34, 0),
-        _drawn("range", "box", ranges, "$band", 0.5, 1),
-        _drawn("limit", "dash", limits, "$limit", 1.0, 2),
-        _drawn("advised", "dots", advised, "$accent", 1.0, 2),
-        _drawn("declared", "dash", declared, "$tolerance", 1.0, 2),
+        _drawn("what rounding explains", "box", budget, "$limit", 0),
+        _drawn("gap", "box", gap, "$gap", 0),
+        _drawn("range", "box", ranges, "$band", 1),
+        _drawn("limit", "dash", limits, "$limit", 2),
+        _drawn("advised", "dots", advised, "$accent", 2),
+        _drawn("declared", "dash", declared, "$tolerance", 2),
     ]
 
 
-def _drawn(name: str, renderer: str, data: list[list[float]], colour: str, opacity: float, level: int) -> Options:
+def _drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:
     rows = [[float(f"{value:.5g}") for value in row] for row in data]
-    encode = {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]}
-    style = {"color": colour, "opacity": opacity}
-    return {"type": "custom", "name": name, "renderItem": renderer, "itemStyle": style, "data": rows, "encode": encode, "silent": True,
-            "clip": True, "z": level}  # fmt: skip
+    return {
+        "type": "custom",
+        "name": name,
+        "renderItem": renderer,
+        "itemStyle": {"color": colour},
+        "data": rows,
+        "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
+        "silent": True,
+        "clip": True,
+        "z": level,
+    }
 
 
 def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Options]:
@@ -100,7 +107,7 @@ def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Option
     for mark in plot.marks:
         rows.setdefault(mark.verdict, []).append(_row(mark, names, low, off))
     said = "of the tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
-    size = 11 if len(plot.marks) <= _NAMED else 8 if len(plot.marks) <= 1000 else 6
+    size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
     return [
         {
             "type": "scatter",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -21,6 +21,7 @@ from dashboards import urls, words
 from dashboards.lines import Count, counts
 from dashboards.plots import MAX_MARKS, TOLERANCE_RATIO, WORST_MARKS
 from gonogo import verdicts
+from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
 from gonogo.selections import is_selection
 from gonogo.tolerances import for_output
@@ -158,9 +159,20 @@ def read(
     noun = "iteration" if selected else "seed"
     worst = [_worst(mark, made[round(mark.x)].build) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
     strip = Strip(
-        output, metric, noun, total, total <= MAX_MARKS, looked, len(order) - len(kept), tuple(made), tuple(flat), tuple(lines), tuple(worst), ""
+        output=output,
+        metric=metric,
+        noun=noun,
+        total=total,
+        whole=total <= MAX_MARKS,
+        looked=looked,
+        older=len(order) - len(kept),
+        columns=tuple(made),
+        marks=tuple(flat),
+        bands=tuple(lines),
+        worst=tuple(worst),
+        summary="",
     )
-    return Strip(**{**strip.__dict__, "summary": summary(strip)})
+    return replace(strip, summary=summary(strip))
 
 
 def _seeds(
@@ -261,7 +273,7 @@ def _own_sums(seeds: Sequence[StripSeed]) -> Sums:
     told: dict[str, int] = {}
     for seed in seeds:
         told[seed.verdict] = told.get(seed.verdict, 0) + 1
-    return Sums(told, reads.Sketch.of(seed.value for seed in seeds))
+    return Sums(told, Sketch.of(seed.value for seed in seeds))
 
 
 def _beyond(seed: StripSeed) -> bool:
@@ -300,7 +312,8 @@ def summary(strip: Strip) -> str:
     else:
         said += " No green seed is beyond what rounding explains."
     if not strip.whole:
-        said += f" The bars are the range of all; the marks are the {len(strip.marks):,} worst of the {strip.looked:,} newest {strip.noun}s."
+        marks = f"the {len(strip.marks):,} worst of the {strip.looked:,} newest {strip.noun}s"
+        said += f" The bars are the range of all; the marks are {marks}."
     return said
 
 

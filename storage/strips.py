@@ -104,7 +104,9 @@ def together(parts: Sequence[Sums]) -> Sums:
     return Sums(counts, sketches.total(part.sketch for part in parts))
 
 
-def statistics(session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str) -> dict[tuple[str, int, int], dict[str, Any]]:
+def statistics(
+    session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
+) -> dict[tuple[str, int, int], dict[str, Any]]:
     """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those without numbers are left out."""
     table = SeedResultRow
     wanted = [and_(table.job_id == job, table.seed.in_({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]

@@ -86,12 +86,12 @@ const RENDERERS = {
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     return { type: 'rect', shape: { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) }, style: { fill: colour('band'), opacity: 0.55 } };
   },
-  // data row: [from, to, low, high]: a box of the series' own colour
+  // data row: [from, to, low, high, opacity]: a box of the series' own colour
   box: (_, api) => {
     const [x, y] = api.coord([api.value(0), api.value(3)]);
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     const shape = { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) };
-    return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.visual('opacity') } };
+    return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.value(4) } };
   },
   dash: (_, api) => level(api, null),
   dots: (_, api) => level(api, [3, 3]),

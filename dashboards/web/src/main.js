@@ -2,12 +2,14 @@
 import './style.css';
 import { listen } from './actions.js';
 import { follow } from './live.js';
+import { walk } from './matrix.js';
 import { paced } from './refresh.js';
 
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
 
 listen();
+walk();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {
