@@ -168,10 +168,10 @@ def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], line: str
     """The matrix in words: what the newest build with results says."""
     if not rows:
         return ""
-    said = f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')} of {line}."
+    said = f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')} of {words.brief(line or '')}."
     place = next((place for place in range(len(builds)) if any(row.cells[place] for row in rows)), None)
     if place is None:
         return said
     newest, ran = builds[place], sum(row.cells[place] is not None for row in rows)
     found = f"{newest.hollow:,} {'is' if newest.hollow == 1 else 'are'} hollow, {newest.red:,} {'is' if newest.red == 1 else 'are'} red"
-    return f"{said} On {newest.name}, the newest that ran, {found} of {ran:,}."
+    return f"{said} On {words.brief(newest.name)}, the newest that ran, {found} of {ran:,}."

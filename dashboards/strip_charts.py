@@ -10,7 +10,6 @@ from dashboards.charts import AXIS, Options
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
 
-LONGEST_NAME = 40
 _SIZES = ((60, 11), (200, 8), (2000, 6))
 """Up to so many marks: their size in pixels."""
 
@@ -19,7 +18,7 @@ def strip(plot: Strip) -> Options:
     """A mark per seed, one series per verdict; behind them a column's bands and lines, across all of them the declared tolerance."""
     low, high, off = _range(plot)
     ratio = plot.metric == TOLERANCE_RATIO
-    names = [_cut(column.build) for column in plot.columns]
+    names = [words.brief(column.build) for column in plot.columns]
     unnumbered = any(mark.value is None for mark in plot.marks)
     return {
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
@@ -148,7 +147,3 @@ def _range(plot: Strip) -> tuple[float, float, float]:
     low = 10.0 ** math.floor(math.log10(min(values, default=1.0)) - 0.02)
     high = 10.0 ** math.ceil(math.log10(max(values, default=1.0)) + 0.1)
     return low, high, high * 10
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

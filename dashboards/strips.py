@@ -181,10 +181,10 @@ def _seeds(
     """The seeds that are marks, by column, and among how many they were looked for."""
     found: list[list[StripSeed]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
-    jobs = sorted((job for group in columns for job in group), key=lambda job: job.id, reverse=True)
-    rows, looked = (reads.marks(session, jobs, output, metric), total) if total <= MAX_MARKS else (
-        reads.worst(session, jobs, output, metric, WORST_MARKS)
-    )  # fmt: skip
+    if total <= MAX_MARKS:
+        rows, looked = reads.marks(session, [job for group in columns for job in group], output, metric), total
+    else:
+        rows, looked = reads.worst(session, columns, output, metric, WORST_MARKS)
     for row in rows:
         found[place[row.job]].append(row)
     return found, looked
@@ -304,7 +304,7 @@ def summary(strip: Strip) -> str:
         said += f" The error {f'is {most}' if least == most else f'lies between {least} and {most}'} times {of}."
     hollow = [(column, band) for band in strip.bands if band.beyond and _green(column := strip.columns[band.column])]
     if hollow:
-        names = [column.build for column, _ in hollow]
+        names = [words.brief(column.build) for column, _ in hollow]
         some = f" and {len(names) - 4} more" if len(names) > 4 else ""
         said += f" Green and not explained by rounding: {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
         limits = [band.explained for _, band in hollow if band.explained is not None]
@@ -312,7 +312,7 @@ def summary(strip: Strip) -> str:
     else:
         said += " No green seed is beyond what rounding explains."
     if not strip.whole:
-        marks = f"the {len(strip.marks):,} worst of the {strip.looked:,} newest {strip.noun}s"
+        marks = f"the {len(strip.marks):,} worst of the {strip.looked:,} newest {strip.noun}s, each build's share"
         said += f" The bars are the range of all; the marks are {marks}."
     return said
 

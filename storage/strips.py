@@ -1,7 +1,7 @@
 """What the strip plot of a test reads: the seeds of one output over many jobs as marks, and the sums of those that aren't marks.
 
-Everything is of jobs that the caller has chosen (storage.variants.jobs_of), newest first: what it costs is bounded by LOOKED, however many
-seeds there are.
+Everything is of jobs that the caller has chosen (storage.variants.jobs_of), newest first: what it costs is bounded by LOOKED and RARE,
+however many seeds there are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
-from gonogo.verdicts import WORST_FIRST
+from gonogo.verdicts import WORST_FIRST, Verdict
 from storage.results import COLUMNS
 from storage.tables import JobTallyRow, SeedResultRow
 from storage.tallies import WHOLE
@@ -24,7 +24,9 @@ from storage.variants import JobFacts
 METRICS = ("tolerance_ratio", "budget_ratio")
 """What may be the axis: statistics that have a column and a sketch."""
 LOOKED = 20_000
-"""(seed, repeat) among which the worst are looked for: the newest ones. Ranges and counts are of all, from the roll-ups."""
+"""(seed, repeat) among which the worst are looked for: the newest ones of each build. Ranges and counts are of all, from the roll-ups."""
+RARE = 50_000
+"""(seed, repeat) of jobs that are read for the few seeds of a verdict that the newest ones may not have."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _NONE = 1e300  # a NaN or a hang has no number: among equals it comes first
 
@@ -65,26 +67,43 @@ def marks(session: Session, jobs: Sequence[JobFacts], output: str, metric: str) 
     return _read(session, _of(jobs, output), metric)
 
 
-def worst(session: Session, jobs: Sequence[JobFacts], output: str, metric: str, limit: int) -> tuple[list[StripSeed], int]:
-    """The `limit` worst of the newest LOOKED (seed, repeat) of the jobs: by verdict, then by size; and how many were looked at."""
-    whole: list[JobFacts] = []
-    parts: list[ColumnElement[bool]] = []
-    left = LOOKED
-    for job in jobs:
-        if left <= 0:
-            break
-        if job.done <= left:
-            whole.append(job)
-        else:  # the last to be looked at, and not all of it
-            parts.append(and_(*_of([job], output), SeedResultRow.arrival > job.done - left))
-        left -= job.done
-    if whole:
-        parts.append(and_(*_of(whole, output)))
-    if not parts:
-        return [], 0
-    order = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK)), case((_value(metric).is_(None), _NONE), else_=_value(metric)).desc()
-    found = _read(session, [or_(*parts)], metric, order=(*order, SeedResultRow.seed, SeedResultRow.repeat), limit=limit)
-    return found, min(LOOKED, sum(job.done for job in jobs))
+def worst(
+    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, limit: int
+) -> tuple[list[StripSeed], int]:
+    """The worst seeds of each column (jobs of a build, newest first), by verdict, then by size, `limit` over all columns; and how many
+    were looked at: of each column its newest share of LOOKED. Verdicts that few seeds of a job have are looked for in all of it, as far as
+    RARE goes, the newest columns first."""
+    found: list[StripSeed] = []
+    share, seen, rare = max(1, LOOKED // max(1, len(columns))), 0, RARE
+    value = _value(metric)
+    order = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK)), case((value.is_(None), _NONE), else_=value).desc()
+    for jobs in reversed(columns):
+        parts: list[ColumnElement[bool]] = []
+        left = share
+        for job in jobs:
+            if left > 0:
+                newest = SeedResultRow.arrival > max(0, job.done - left)
+                parts.append(and_(*_of([job], output), newest))
+            unseen, few = job.done - max(0, left), _few(job)
+            if unseen > 0 and few and job.done <= rare:
+                rare -= job.done
+                parts.append(and_(*_of([job], output), SeedResultRow.verdict.in_(few)))
+            left -= job.done
+        rows = _read(
+            session,
+            [or_(*parts)],
+            metric,
+            order=(*order, SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat),
+            limit=max(1, limit // len(columns)),
+        )
+        found += rows
+        seen += min(share, sum(job.done for job in jobs))
+    return found, seen
+
+
+def _few(job: JobFacts) -> list[str]:
+    """The verdicts that at most a tenth of the seeds of a job have: a sample may miss them. None of them is a plain pass."""
+    return [verdict for verdict, number in job.counts.items() if verdict != Verdict.pass_ and 0 < number <= job.done / 10]
 
 
 def sums(session: Session, job_ids: Sequence[str], output: str, metric: str) -> dict[str, Sums]:
