@@ -85,7 +85,7 @@ class MatrixView:
 
 def read(session: Session, query: Mapping[str, str], cursor: str | None, limit: int, columns: int, now: datetime) -> MatrixView:
     """The matrix of one line of builds: of `line`, else of the line that a job was submitted to last. Raises storage.paging.BadCursor."""
-    given = {name: value for name in FILTERS if (value := query.get(name, "").replace("\0", "").strip())}
+    given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     asked = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)
     lines = tuple(dict.fromkeys(each.line for each in known))

@@ -28,7 +28,8 @@ LOOKED = 20_000
 RARE = 50_000
 """(seed, repeat) of jobs that are read for the few seeds of a verdict that the newest ones may not have."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-_NONE = 1e300  # a NaN or a hang has no number: among equals it comes first
+_SILENT = 8
+"""Of the marks of a column at most one in so many has no number: a hang must not hide what the others look like."""
 
 
 class StripSeed(NamedTuple):
@@ -70,13 +71,13 @@ def marks(session: Session, jobs: Sequence[JobFacts], output: str, metric: str) 
 def worst(
     session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, limit: int
 ) -> tuple[list[StripSeed], int]:
-    """The worst seeds of each column (jobs of a build, newest first), by verdict, then by size, `limit` over all columns; and how many
-    were looked at: of each column its newest share of LOOKED. Verdicts that few seeds of a job have are looked for in all of it, as far as
-    RARE goes, the newest columns first."""
+    """The worst seeds of each column (jobs of a build, newest first), by verdict, then by size, about `limit` over all columns; and among
+    how many they were looked for: of each column its newest share of LOOKED. Verdicts that few seeds of a job have are looked for in all
+    of it, as far as RARE goes, the newest columns first."""
     found: list[StripSeed] = []
     share, seen, rare = max(1, LOOKED // max(1, len(columns))), 0, RARE
     value = _value(metric)
-    order = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK)), case((value.is_(None), _NONE), else_=value).desc()
+    rank = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK))
     for jobs in reversed(columns):
         parts: list[ColumnElement[bool]] = []
         left = share
@@ -89,14 +90,11 @@ def worst(
                 rare -= job.done
                 parts.append(and_(*_of([job], output), SeedResultRow.verdict.in_(few)))
             left -= job.done
-        rows = _read(
-            session,
-            [or_(*parts)],
-            metric,
-            order=(*order, SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat),
-            limit=max(1, limit // len(columns)),
-        )
-        found += rows
+        most, places = max(1, limit // len(columns)), (SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat)
+        found += _read(session, [or_(*parts), value.is_not(None)], metric, order=(rank, value.desc(), *places), limit=most)
+        if any(verdict != Verdict.pass_ for job in jobs for verdict in job.counts):  # a plain pass has numbers
+            silent = max(1, most // _SILENT)
+            found += _read(session, [or_(*parts), value.is_(None)], metric, order=(rank, *places), limit=silent)
         seen += min(share, sum(job.done for job in jobs))
     return found, seen
 
