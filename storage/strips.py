@@ -23,11 +23,13 @@ from storage.variants import JobFacts
 
 METRICS = ("tolerance_ratio", "budget_ratio")
 """What may be the axis: statistics that have a column and a sketch."""
-LOOKED = 20_000
+LOOKED = 8_000
 """(seed, repeat) among which the worst are looked for: the newest ones of each build. Ranges and counts are of all, from the roll-ups."""
-RARE = 50_000
+RARE = 120_000
 """(seed, repeat) of jobs that are read for the few seeds of a verdict that the newest ones may not have."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+_NUMBERED = (Verdict.pass_, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect)
+"""A seed of such a verdict has numbers; one of another may be a hang, or NaN."""
 _SILENT = 8
 """Of the marks of a column at most one in so many has no number: a hang must not hide what the others look like."""
 
@@ -74,13 +76,14 @@ def worst(
     """The worst seeds of each column (jobs of a build, newest first), by verdict, then by size, about `limit` over all columns; and among
     how many they were looked for: of each column its newest share of LOOKED. Verdicts that few seeds of a job have are looked for in all
     of it, as far as RARE goes, the newest columns first."""
+    sizes = [sum(job.done for job in jobs) for jobs in columns]
+    looked, rooms, rare = shares(sizes, LOOKED), shares(sizes, limit), RARE
     found: list[StripSeed] = []
-    share, seen, rare = max(1, LOOKED // max(1, len(columns))), 0, RARE
     value = _value(metric)
     rank = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK))
-    for jobs in reversed(columns):
+    for place in reversed(range(len(columns))):
+        jobs, left, most = columns[place], looked[place], rooms[place]
         parts: list[ColumnElement[bool]] = []
-        left = share
         for job in jobs:
             if left > 0:
                 newest = SeedResultRow.arrival > max(0, job.done - left)
@@ -90,13 +93,22 @@ def worst(
                 rare -= job.done
                 parts.append(and_(*_of([job], output), SeedResultRow.verdict.in_(few)))
             left -= job.done
-        most, places = max(1, limit // len(columns)), (SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat)
+        places = SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat
         found += _read(session, [or_(*parts), value.is_not(None)], metric, order=(rank, value.desc(), *places), limit=most)
-        if any(verdict != Verdict.pass_ for job in jobs for verdict in job.counts):  # a plain pass has numbers
+        if any(verdict not in _NUMBERED for job in jobs for verdict in job.counts):
             silent = max(1, most // _SILENT)
             found += _read(session, [or_(*parts), value.is_(None)], metric, order=(rank, *places), limit=silent)
-        seen += min(share, sum(job.done for job in jobs))
-    return found, seen
+    return found, sum(looked)
+
+
+def shares(sizes: Sequence[int], budget: int) -> list[int]:
+    """How much of a budget each gets: as much as it needs where that is less than an equal share of what is left, at least 1."""
+    found = [0] * len(sizes)
+    left = budget
+    for done, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
+        found[place] = max(1, min(sizes[place], left // (len(sizes) - done)))
+        left -= found[place]
+    return found
 
 
 def _few(job: JobFacts) -> list[str]:

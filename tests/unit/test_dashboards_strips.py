@@ -11,7 +11,7 @@ import pytest
 from dashboards import matrices, strip_charts, strips, words
 from dashboards.strips import Strip, StripColumn
 from gonogo.gauge.comparators import beyond
-from storage.strips import StripSeed
+from storage.strips import StripSeed, shares
 
 
 def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:
@@ -22,7 +22,7 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Str
 def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
     marks, bands = strips._placed(groups)
     lined = [replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05) for band in bands]
-    spread = {"low": 0.01, "middle": 0.03, "high": 0.1, "unnumbered": 0}
+    spread: dict[str, Any] = {"low": 0.01, "middle": 0.03, "high": 0.1, "unnumbered": 0}
     columns = [StripColumn(f"b{place}", "/", len(group), len(group), (), **spread) for place, group in enumerate(groups)]
     flat = tuple(mark for group in marks for mark in group)
     return Strip("dx", metric, "seed", len(flat), whole, len(flat), 0, tuple(columns), flat, tuple(lined), (), "")
@@ -98,3 +98,9 @@ def test_a_name_in_a_sentence_is_cut_and_cannot_turn_it() -> None:
     assert words.brief("x" * 200) == "x" * 39 + "…"
     assert words.brief("\u202eevil") == "\u2068\u202eevil\u2069"
     assert words.brief("אבג") == "\u2068אבג\u2069"
+
+
+def test_builds_with_few_seeds_leave_their_share_to_the_others() -> None:
+    assert shares([24, 100_000, 24], 2000) == [24, 1952, 24]
+    assert shares([500, 500, 500], 90) == [30, 30, 30]
+    assert shares([], 10) == []
