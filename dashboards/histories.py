@@ -9,12 +9,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import curves, findings, urls, words
+from dashboards import curves, findings, kills, strips, urls, words
 from dashboards.catalogues import Badge, badges
 from dashboards.curves import Curve
 from dashboards.findings import FindingLine
+from dashboards.kills import KillMatrix
 from dashboards.lines import Count, counts, noun_of, shape_of, tolerance_of
 from dashboards.proofs import percent, rate_words
+from dashboards.strips import Strip
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
 from storage import flags, standing, test_specs, trends
@@ -130,6 +132,8 @@ class TestView:
     factors: tuple[FactorLine, ...]
     contexts: tuple[RowLine, ...]
     devices: tuple[RowLine, ...]
+    strip: Strip | None
+    kills: KillMatrix | None
     curve: Curve | None
     outputs: tuple[Choice, ...]
     metrics: tuple[Choice, ...]
@@ -166,7 +170,8 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
 _NOTHING: dict[str, Any] = {
     "variant": None, "variant_words": "", "badges": (), "build": None, "grade_words": (), "failures": Interval("", None, None, None),
     "assessed": "", "builds": (), "more_builds": 0, "cause": "", "cause_sentence": "", "cause_words": "", "factors": (), "contexts": (),
-    "devices": (), "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (), "rate_changes": "", "steps": (), "flags": (),
+    "devices": (), "strip": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
+    "rate_changes": "", "steps": (), "flags": (),
 }  # fmt: skip
 
 
@@ -178,8 +183,10 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric)).to_json()
     outputs = sorted(trend["numbers"])
-    output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, outputs)
+    output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
+    killed = kills.read(session, variant, now)
+    advised = killed.tolerance if killed else {}
     cause, raised = found.attribution, flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items
     of_variant = [flag for flag in raised if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())]
 
@@ -207,6 +214,8 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "factors": tuple(FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"]) for each in cause["findings"]),
         "contexts": tuple(_row_line(each) for each in cause["contexts"]),
         "devices": tuple(_row_line(each) for each in cause["devices"]),
+        "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
+        "kills": killed,
         "curve": curves.read(trend, output) if output else None,
         "outputs": choices("output", outputs, {}),
         "metrics": choices("metric", METRICS, {each: curves.label(each) for each in METRICS}),
@@ -222,6 +231,11 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         },
         "twin": urls.history(variant.test_key, chosen, twin=True),
     }
+
+
+def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:
+    """Those with the worst verdict, as far as they have numbers to show; else all."""
+    return [output for output in outputs if output in worst] or outputs
 
 
 def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:

@@ -26,8 +26,10 @@ from dashboards import (
     devices,
     forms,
     gauge_pages,
+    matrix_pages,
     posteriors,
     run_pages,
+    strip_charts,
     test_pages,
     urls,
     views,
@@ -70,7 +72,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(urls=urls, words=words, charts=charts, curves=curves, posteriors=posteriors, asset=_asset, zip=zip)
+    made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
+    made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -196,6 +199,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )
     compare_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
+    matrix_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
     test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
 
     answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))

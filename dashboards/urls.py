@@ -10,6 +10,7 @@ STATIC = "/static"
 OVERVIEW = "/"
 JOBS = "/jobs"
 TESTS = "/tests"
+MATRIX = "/matrix"
 FLAGS = "/flags"
 DEVICES = "/devices"
 RUNS = "/runs"
@@ -83,6 +84,11 @@ def bisection_events(bisection_id: str) -> str:
 def catalogue(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
     """The list of tests."""
     return (f"{TESTS}.json" if twin else TESTS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def matrix(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """Tests by builds; filters that are empty or None are left out."""
+    return (f"{MATRIX}.json" if twin else MATRIX) + _query({**(filters or {}), "cursor": cursor})
 
 
 def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from unicodedata import bidirectional
 
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.classes import Class
@@ -270,6 +271,15 @@ def ordered(counts: Iterable[str]) -> list[str]:
     """Verdict words, worst first; unknown ones last."""
     rank = {str(verdict): verdict.rank for verdict in WORST_FIRST}
     return sorted(counts, key=lambda word: (rank.get(word, len(rank)), word))
+
+
+def brief(name: str, longest: int = 40) -> str:
+    """A name within a sentence: cut where it is very long, and kept from turning the sentence around it, as right-to-left text would."""
+    short = name if len(name) <= longest else name[: longest - 1] + "…"
+    return short if all(bidirectional(each) not in _TURNS for each in short) else f"\u2068{short}\u2069"
+
+
+_TURNS = frozenset({"R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"})
 
 
 def shape(test_shape: Iterable[int]) -> str:

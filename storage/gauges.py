@@ -148,6 +148,15 @@ def cancel(session: Session, gauge_id: str, *, now: datetime | None = None) -> d
     return get(session, gauge_id)
 
 
+def last(session: Session, test_key: str, build_line: str, arch: str, board: str) -> dict[str, Any] | None:
+    """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as `sharpness_of` does; None when there is none."""
+    query = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report).join(JobRow, JobRow.id == GaugeRow.id)
+    query = query.where(GaugeRow.test_key == test_key, GaugeRow.arch == arch, GaugeRow.board == board)
+    query = query.where(JobRow.state == JobState.finished, GaugeRow.report.is_not(None))
+    row = session.execute(query.order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc()).limit(1)).one_or_none()
+    return None if row is None else {"id": row.id, "finished_at": timestamp(row.finished_at), "report": row.report}
+
+
 def sharpness_of(session: Session, test_key: str, build_line: str, arch: str, board: str) -> dict[str, Rate]:
     """Known-wrong kernel -> how often it passed the test, by the last finished gauge; {} when none has measured it.
 

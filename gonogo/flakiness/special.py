@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 _TINY = 1e-300
@@ -64,6 +65,7 @@ def _lower(x: float, a: float, b: float) -> float:
     return min(1.0, front * value)
 
 
+@lru_cache(maxsize=16_384)  # a page of a test asks for a hundred intervals, mostly of the same counts, and each costs milliseconds
 def beta_quantile(q: float, a: float, b: float) -> float:
     """The x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail, for its digits)."""
     if not 0 <= q <= 1:

@@ -73,3 +73,26 @@ def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
 def above(value: float, digits: int) -> float:
     """The least number of so many significant digits that isn't below the value."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
+
+
+def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float | None:
+    """How many times too large an output's error is for a tolerance: its strictest comparator's; up to 1 is within.
+
+    It grows in proportion to the error: 1 - PCC goes with the square of a small error, so its root counts; with an rtol, in which the
+    error's place matters as well, that is so near 1. allclose needs one of STORED_RTOLS. Infinite where a metric is undefined or missing,
+    or where nothing but 0 is allowed; None for a tolerance without comparators.
+    """
+    found = []
+    if "atol" in tolerance or "rtol" in tolerance:
+        found.append(_times(Comparator("allclose", tolerance.get("rtol", 0.0)).deviation(numbers), tolerance.get("atol", 0.0)))
+    if "pcc" in tolerance:
+        found.append(math.sqrt(_times(Comparator("pcc").deviation(numbers), 1.0 - tolerance["pcc"])))
+    linear: tuple[Name, ...] = ("frobenius", "ulp")
+    found += [_times(Comparator(name).deviation(numbers), tolerance[name]) for name in linear if name in tolerance]
+    return max(found, default=None)
+
+
+def _times(deviation: float, limit: float) -> float:
+    if deviation <= 0:
+        return 0.0
+    return deviation / limit if limit > 0 else math.inf

@@ -86,7 +86,23 @@ const RENDERERS = {
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     return { type: 'rect', shape: { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) }, style: { fill: colour('band'), opacity: 0.55 } };
   },
+  // data row: [from, to, low, high, opacity]: a box of the series' own colour
+  box: (_, api) => {
+    const [x, y] = api.coord([api.value(0), api.value(3)]);
+    const [x2, y2] = api.coord([api.value(1), api.value(2)]);
+    const shape = { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) };
+    return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.value(4) } };
+  },
+  dash: (_, api) => level(api, null),
+  dots: (_, api) => level(api, [3, 3]),
 };
+
+// data row: [from, to, at]: a level piece of a line, in the series' own colour
+function level(api, lineDash) {
+  const [x1, y] = api.coord([api.value(0), api.value(2)]);
+  const [x2] = api.coord([api.value(1), api.value(2)]);
+  return { type: 'line', shape: { x1, y1: y, x2: Math.max(x2, x1 + 2), y2: y }, style: { stroke: api.visual('color'), lineWidth: 2, lineDash } };
+}
 
 /** Chart options ready for ECharts: functions by name, colours by theme, fonts and tooltips as the page's. */
 function finished(options) {
@@ -115,6 +131,7 @@ function withFunctions(value, key = '') {
     if (key === 'renderItem' && Object.hasOwn(RENDERERS, value)) return RENDERERS[value];
     return value;
   }
+  if (key === 'formatter' && Array.isArray(value)) return (place) => value[place] ?? ''; // the names of an axis' places
   if (Array.isArray(value)) return value.map((item) => withFunctions(item, key));
   if (value !== null && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, withFunctions(item, name)]));
   return value;

@@ -3,6 +3,7 @@ import './style.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { follow } from './live.js';
+import { walk } from './matrix.js';
 import { paced } from './refresh.js';
 
 const page = document.body;
@@ -10,6 +11,7 @@ const ask = paced(Number(page.dataset.gap ?? 1000));
 
 listen();
 document.querySelectorAll('form[data-submit]').forEach(fill);
+walk();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {

@@ -1,0 +1,46 @@
+"""The build matrix and the strip plot in a real browser: walked by keyboard, counted against the API, dark and at a phone's width."""
+
+from __future__ import annotations
+
+import httpx
+import nights
+import seeded
+from playwright.sync_api import Page, expect
+
+PHONE = {"width": 390, "height": 844}
+TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
+
+
+def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server, page: Page) -> None:
+    with server.writing() as session:
+        nights.night(session, "b747edd158", 2, range(2), test=TIGHT)
+        key = nights.masked(session)
+    page.goto(server.url)
+    page.get_by_role("link", name="Matrix", exact=True).click()
+    expect(page.locator("#matrix-words")).to_contain_text("On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 1.")
+    page.locator("#cell-0-0").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    hollow = page.locator("td.hollow a")
+    expect(hollow).to_be_focused()
+    expect(hollow).to_have_accessible_name("pass by tolerance on b0304ff7a5: 5 pass by tolerance")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")  # to the other test, over what did not run
+    expect(page.locator("#cell-1-3")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/tests/{key}?line=main&arch=wormhole&board=n150&build=b0304ff7a5")
+    # every seed that the API knows is a mark
+    figure = page.locator("figure[data-chart=chart-strip]")
+    jobs = httpx.get(f"{server.url}/api/v1/jobs?test={key}").json()["items"]
+    stored = sum(len(httpx.get(f"{server.url}/api/v1/jobs/{job['id']}/results").json()["items"]) for job in jobs)
+    expect(figure).to_have_attribute("data-marks", str(stored))
+    expect(figure.locator("figcaption")).to_contain_text("Green and not explained by rounding: 1 build (b0304ff7a5)")
+    page.locator("#strip-table summary").click()
+    expect(page.locator("#strip-table tbody tr")).to_have_count(4)
+    for url in (page.url, f"{server.url}/matrix"):
+        page.set_viewport_size(PHONE)
+        page.emulate_media(color_scheme="dark")
+        page.goto(url)
+        page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
