@@ -128,7 +128,6 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/webhooks/{webhook_id}": {"GET", "PATCH", "DELETE"},
         "/webhooks/{webhook_id}:rotate": {"POST"},
         "/webhooks/{webhook_id}:test": {"POST"},
-        "/github/answers": {"GET"},
         "/github/answers/{subject}:again": {"POST"},
         "/webhooks/{webhook_id}/deliveries": {"GET"},
         "/webhooks/{webhook_id}/deliveries/{delivery_id}": {"GET"},
