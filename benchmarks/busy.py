@@ -1,6 +1,6 @@
 """How busy a worker keeps its device: `python -m benchmarks.busy`. A plug-in stands for a device that takes a fixed time a seed.
 
-Asked (issue 3): a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes when each kernel began and ended;
+To be met: a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes when each kernel began and ended;
 the device is idle in between: requests, tensors on their way, inputs that are not ready, judgements that are behind. A real worker process
 on a real Redis runs one chunk; the clock starts with the first kernel, as between two chunks of a job. Then the smallest device time at
 which .9 still holds is found by bisection: below it the host's work on a seed sets the pace, not the device.

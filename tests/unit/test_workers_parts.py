@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from workers.batches import Batches
 from workers.chunk import Chunk
 from workers.executors import registry
 from workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
+from workers.executors.log import ChildLog
 
 BODY: dict[str, Any] = {
     "attempt": "a1",
@@ -186,3 +188,17 @@ def test_a_large_batch_does_not_wait() -> None:
         batches.add({"seed": seed, "repeat": 0, "message": "x" * 30_000})
     assert max(len(post["rows"]) for post in box.posts) < 40
     assert len(box.posts) >= 3
+
+
+def test_the_tail_of_a_log_holds_all_that_was_printed_before_it_is_asked_for() -> None:
+    log = ChildLog()
+    child = os.dup(log.writer)
+    log.start()
+    try:
+        for number in range(300):
+            os.write(child, b"line %d\n" % number)
+            assert log.tail().endswith(f"line {number}\n")
+    finally:
+        os.close(child)
+        log.finish()
+    assert log.tail().endswith("line 299\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 
 KEPT_BYTES = 64 * 1024
@@ -17,8 +18,10 @@ class ChildLog:
 
     def __init__(self) -> None:
         self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
         self._kept = bytearray()
         self._lock = threading.Lock()
+        self._closed = False
         self._thread = threading.Thread(target=self._drain, name="child-log", daemon=True)
 
     def start(self) -> None:
@@ -27,8 +30,10 @@ class ChildLog:
         self._thread.start()
 
     def tail(self) -> str:
-        """The last 64 KiB as text, without bytes that are no UTF-8."""
+        """The last 64 KiB of all that was printed before this call, as text, without bytes that are no UTF-8."""
         with self._lock:
+            if not self._closed:
+                self._take()  # the thread may not have had its turn since the child wrote
             return bytes(self._kept[-KEPT_BYTES:]).decode("utf-8", "replace").replace("\x00", "")
 
     def settle(self, seconds: float = 0.5) -> None:
@@ -42,14 +47,30 @@ class ChildLog:
     def close(self) -> None:
         """There never was a child."""
         os.close(self.writer)
+        self._closed = True
         os.close(self._reader)
 
     def _drain(self) -> None:
+        ready = select.poll()
+        ready.register(self._reader, select.POLLIN)
         try:
-            while chunk := os.read(self._reader, _READ_BYTES):
+            open_ = True
+            while open_:
+                ready.poll()
                 with self._lock:
-                    self._kept += chunk[-KEPT_BYTES:]
-                    if len(self._kept) > 4 * KEPT_BYTES:  # cut rarely: each cut moves the kept bytes
-                        del self._kept[:-KEPT_BYTES]
+                    open_ = self._take()
         finally:
-            os.close(self._reader)
+            with self._lock:
+                self._closed = True
+                os.close(self._reader)
+
+    def _take(self) -> bool:
+        """Keep what is in the pipe (one read empties it); False when nobody can write to it any more."""
+        try:
+            chunk = os.read(self._reader, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        self._kept += chunk[-KEPT_BYTES:]
+        if len(self._kept) > 4 * KEPT_BYTES:  # cut rarely: each cut moves the kept bytes
+            del self._kept[:-KEPT_BYTES]
+        return bool(chunk)
