@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import operator
 import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -122,12 +124,16 @@ def by_numbers(builds: int, console: Console) -> bool:
     """A logic bug at every place."""
     longest, wrong = 0, 0
     for place in range(1, builds):
-        found, runs, _ = searched(builds, lambda build, place=place: build >= place, sharp=True)  # type: ignore[misc]
+        found, runs, _ = searched(builds, partial(operator.le, place), sharp=True)
         longest = max(longest, runs)
         wrong += not found.found or found.culprit != place
     limit = math.ceil(math.log2(builds)) + 2
     console.print(f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs (to meet: {limit}), {wrong} wrong\n")
     return longest <= limit and not wrong
+
+
+def _red(rng: random.Random, rate: float, _build: int) -> bool:
+    return rng.random() < rate
 
 
 def without_change(builds: int, series: int, console: Console) -> bool:
@@ -140,7 +146,7 @@ def without_change(builds: int, series: int, console: Console) -> bool:
         ends: list[tuple[Stage, int]] = []
         for number in range(series):
             rng = random.Random(number)
-            found, runs, _ = searched(builds, lambda build, rng=rng, rate=rate: rng.random() < rate, most=BY_DEFAULT)  # type: ignore[misc]
+            found, runs, _ = searched(builds, partial(_red, rng, rate), most=BY_DEFAULT)
             ends.append((found.stage, runs))
         told = [sum(stage is wanted for stage, _ in ends) / series for wanted in (Stage.no_change, Stage.found)]
         good &= told[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / series)
