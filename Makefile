@@ -13,7 +13,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up test test-sim wormhole-sim torch lint bench lock clean
+.PHONY: help setup demo up compiled test test-sim wormhole-sim torch lint bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -50,9 +50,11 @@ demo: setup ## start everything and show the pass that isn't (ARGS=--exit: then 
 up: setup ## run the service here until Ctrl-C
 	@$(BIN)/gonogo up $(ARGS)
 
-test: setup ## all tests but those of test-sim; ARGS go to pytest
-	@# compiled code once, before several processes of the tests want it at the same time
+# compiled code once, before several processes of the tests want it at the same time
+compiled: setup
 	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.warming import warm_up; EmulatorExecutor.warm(); warm_up()"
+
+test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 import settings as configuration
 from dashboards import pages
-from service import login, openapi, problems
+from service import login, openapi, refusals
 from service.api import PREFIX, health, routers
 from service.auth import Keys
 from service.bodies import BodyLimits, LimitBodies
@@ -63,7 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in all_routers:
         app.include_router(router)
     limits = BodyLimits.of_settings(settings)
-    problems.install(app, limits=limits, routes=[route for router in all_routers for route in router.routes])
+    refusals.install(app, limits=limits, routes=[route for router in all_routers for route in router.routes])
     # the last one added is the outermost
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)

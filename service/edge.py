@@ -21,7 +21,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import auth, problems
+from service import auth, refusals
 from service.bodies import BodyLimits
 from service.context import Context
 from service.problems import Problem
@@ -150,12 +150,12 @@ class Edge:
             response = await self._admit(scope, visit)
             await (response or self.app)(scope, receive, send_with_headers)
         except Exception as error:
-            problem = problems.from_exception(error, limit=self.bodies.of(visit.path))
+            problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
-                problems.log_unforeseen(error, method=visit.method, path=visit.path)
+                refusals.log_unforeseen(error, method=visit.method, path=visit.path)
             if status:
                 raise  # the answer has begun: only a broken connection can say that it is not whole
-            await problems.respond(problem, scope)(scope, receive, send_with_headers)
+            await refusals.respond(problem, scope)(scope, receive, send_with_headers)
         finally:
             self.context.metrics.observe(visit.method, _template(scope), status, time.perf_counter() - started)
 
@@ -168,7 +168,7 @@ class Edge:
         length = visit.headers.get("content-length", "0")
         limit = self.bodies.of(visit.path)
         if length.isdigit() and int(length) > limit.size:
-            raise problems.too_large(limit, int(length))
+            raise refusals.too_large(limit, int(length))
         bearer = visit.headers.get("authorization")
         if visit.method not in SAFE_METHODS and bearer is None:
             self._check_origin(visit)

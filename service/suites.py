@@ -14,9 +14,9 @@ from gonogo import fields
 from gonogo.problems import FieldError
 from gonogo.suites import Template, expand
 from service import problems
-from service.api import submission
-from service.api.job_schemas import JobIn
-from service.api.submission import Submission
+from service.submission import jobs as submission
+from service.submission.bodies import JobIn
+from service.submission.jobs import Submission
 from settings import Settings
 from storage import runs
 from storage import suites as stored

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from service.api import PREFIX
 from service.problems import BadField, Problem
@@ -22,12 +22,6 @@ MAX_FILTER = 300
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many items at most")]
 Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before")]
 Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
-
-
-class Strict(BaseModel):
-    """A request's body: unknown fields are refused by name, and a text is never taken for a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Links(BaseModel):

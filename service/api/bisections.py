@@ -15,12 +15,13 @@ from gonogo.builds import Build, ordered, own_builds
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.problems import FieldError
 from gonogo.selections import is_selection
-from service.api import PREFIX, idempotency, submission
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
+from service.api import PREFIX, idempotency
+from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.api.events import MAX_NUMBER, RETRY_MS
-from service.api.job_schemas import MAX_DEADLINE_S, MAX_LABELS, MAX_SEED, NAME, Commit, ContextOf, JobIn, Label, Target
 from service.context import Context, Ctx, Reader, Submitter
 from service.problems import BadField
+from service.submission import jobs as submission
+from service.submission.bodies import MAX_DEADLINE_S, MAX_LABELS, MAX_SEED, NAME, Commit, ContextOf, JobIn, Label, Strict, Target
 from storage import audit, builds, jobs
 from storage import bisections as stored
 from storage.bisections import Bisection, NewBisection

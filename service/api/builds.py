@@ -8,10 +8,10 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 
 from gonogo.builds import EMULATOR, PROFILES, Build, known_build, own_builds
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router
-from service.api.job_schemas import NAME, Word
+from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router
 from service.context import Admin, Ctx, Reader
 from service.problems import BadField
+from service.submission.bodies import NAME, Strict, Word
 from storage import audit
 from storage import builds as stored
 from storage.paging import Page

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from service.api.answers import Strict, answer, make_router, missing
+from service.api.answers import answer, make_router, missing
 from service.context import Admin, Ctx, Reader
 from service.problems import BadField
+from service.submission.bodies import Strict
 from storage import devices as stored
 from storage.states import DeviceHealth, DeviceState
 

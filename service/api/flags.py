@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from fastapi import Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
+from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
+from service.submission.bodies import Strict
 from storage import flag_changes
 from storage import flags as stored
 from storage.states import FlagKind, FlagState

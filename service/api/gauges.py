@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR
 from gonogo.flakiness.grades import Sharpness
-from gonogo.gauge.plan import planned
-from gonogo.problems import FieldError
-from service.api import PREFIX, idempotency, submission
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
-from service.api.job_schemas import MAX_DEADLINE_S, MAX_SEED, NAME, SeedRange, Target
+from service.api import PREFIX, idempotency
+from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
-from service.problems import BadField
-from settings import Settings
+from service.submission.bodies import GaugeIn
+from service.submission.gauges import check, order
 from storage import audit
 from storage import gauges as stored
-from storage.gauges import NewGauge
 from storage.states import JobState
 
 router = make_router("gauges")
-MAX_BUILDS = 32
-SEEDS = 3
-"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one that does on all."""
-
-Name = Annotated[str, Field(pattern=NAME, max_length=200)]
-
-
-class GaugeIn(Strict):
-    """A test of a kernel, and the variant of it that is graded: its line of builds, arch and board."""
-
-    test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
-    line: Name = Field(EMULATOR, description="the line of builds whose grade and flag this is")
-    target: Target = Field(Target(), description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`")
-    seeds: SeedRange = SeedRange(start=0, count=SEEDS)
-    builds: list[Name] = Field([], max_length=MAX_BUILDS, description="builds of the executor that are right and must pass")
-    wrong_builds: list[Name] = Field([], max_length=MAX_BUILDS, description="builds of the executor that are wrong and must fail")
-    search: bool = Field(True, description="where no tolerance works, try other inputs, one seed each")
-    priority: int = Field(5, ge=0, le=9, description="9 goes first")
-    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S, description="a gauge that no worker has started by then fails")
 
 
 class GaugeLinks(BaseModel):
@@ -169,56 +144,6 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
     context.doorbell.ring()
     status, body, headers = _accepted(after)
     return answer(body, status, headers)
-
-
-def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
-    """The gauge to create, its builds known. Raises FieldError."""
-    checked = check(body, settings)
-    for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
-        for place, name in enumerate(names):
-            submission.build_of(session, name, body.target.executor, settings, f"{field}.{place}")
-    return checked(owner)
-
-
-def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
-    """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
-    if "selection" in body.test:
-        raise BadField("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
-    test = submission.kernel_test(body.test, settings, "test")
-    executor = body.target.executor
-    if executor == EMULATOR and (named := body.builds or body.wrong_builds):
-        field = "builds.0" if body.builds else "wrong_builds.0"
-        raise FieldError(field, named[0], "the emulator's kernels are always run", limit="a target.executor of yours, or no builds")
-    parts = planned(test, executor, body.builds, body.wrong_builds)
-    start, count = body.seeds.start, body.seeds.count
-    # before the range is unrolled: a count of 10**15 must not cost memory
-    if count * len(parts) > settings.max_gauge_runs:
-        limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
-        raise FieldError("seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit)
-    if start + count - 1 > MAX_SEED:
-        raise FieldError("seeds", {"start": start, "count": count}, "the last seed is too large", limit=f"<= {MAX_SEED}")
-
-    def made(owner: str) -> NewGauge:
-        return NewGauge(
-            test_key=test.key,
-            subject_key=test.subject_key,
-            kernel=test.kernel,
-            canonical=test.canonical(),
-            elements=test.elements,
-            build_line=body.line,
-            arch=body.target.arch,
-            board=body.target.board,
-            parts=tuple(parts),
-            seeds=tuple(range(start, start + count)),
-            search=body.search,
-            priority=body.priority,
-            queue_deadline_s=body.queue_deadline_s,
-            owner=owner,
-            chunk_seconds=settings.chunk_seconds,
-            request=body.model_dump(mode="json", exclude={"test"}),
-        )
-
-    return made
 
 
 def _links(gauge: dict[str, Any]) -> dict[str, str]:

@@ -18,9 +18,9 @@ from gonogo.reports.rows import rows_of
 from gonogo.selections import MAX_NAME, Selection
 from service.api import idempotency
 from service.api.answers import Links, make_router
-from service.api.job_schemas import MAX_LABELS, NAME, WORD
 from service.api.jobs import links
 from service.context import Ctx, Submitter
+from service.submission.bodies import MAX_LABELS, NAME, WORD
 from storage import audit, builds, imports
 from storage.states import JobKind
 

@@ -10,11 +10,13 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.verdicts import Verdict
-from service.api import PREFIX, idempotency, submission
+from service.api import PREFIX, idempotency
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
-from service.api.job_schemas import Estimate, JobAccepted, JobIn, JobOut, JobPage
+from service.api.job_schemas import Estimate, JobAccepted, JobOut, JobPage
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
+from service.submission import jobs as submission
+from service.submission.bodies import JobIn
 from storage import audit, chunks, queue_reads
 from storage import jobs as stored
 from storage.states import JobKind, JobState

@@ -12,11 +12,9 @@ from gonogo.builds import EMULATOR, PROFILES, Build
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.problems import FieldError
 from service import suites
-from service.api import gauges
-from service.api.answers import Strict
-from service.api.gauges import GaugeIn
-from service.api.job_schemas import NAME, Word
 from service.api.suite_schemas import Labels, SuiteIn, SuiteName
+from service.submission import gauges
+from service.submission.bodies import NAME, GaugeIn, Strict, Word
 from settings import Settings
 
 MOST_PATTERNS = 100

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 from gonogo.cron import CronLine
 from service import suites
 from service.api import idempotency, runs
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
+from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.api.suite_schemas import Builds, Labels, RunAccepted, SuiteName
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
+from service.submission.bodies import Strict
 from storage import audit
 from storage import schedules as stored
 from storage.encoding import timestamp, utcnow

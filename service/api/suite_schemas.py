@@ -8,8 +8,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 
 from gonogo.suites import MAX_NAME, MAX_TESTS
 from gonogo.verdicts import Verdict
-from service.api.answers import Strict
-from service.api.job_schemas import (
+from service.submission.bodies import (
     MAX_DEADLINE_S,
     MAX_LABELS,
     MAX_REPEATS,
@@ -19,6 +18,7 @@ from service.api.job_schemas import (
     Label,
     Reference,
     Seeds,
+    Strict,
     Word,
 )
 from storage.states import JobState, RunState

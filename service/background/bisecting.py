@@ -16,10 +16,10 @@ from gonogo.flakiness import bisection as method
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo.flakiness.bisection import Look
 from gonogo.problems import JobError
-from service.api import submission
-from service.api.job_schemas import JobIn
 from service.background import bisected
 from service.background.core import AWAY, Core, log
+from service.submission import jobs as submission
+from service.submission.bodies import JobIn
 from settings import Settings
 from storage import bisections, jobs, workers
 from storage.bisections import LABEL, Bisection, Probe

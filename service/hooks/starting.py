@@ -16,7 +16,8 @@ from gonogo.ci.events import CommitEvent
 from gonogo.ci.rules import Rule, build_name
 from gonogo.problems import FieldError, JobError
 from service import problems, suites
-from service.api import gauges
+from service.submission import gauges
+from service.submission.bodies import GaugeIn
 from service.suites import Order
 from settings import Settings
 from storage import audit, builds, ci_subjects
@@ -142,7 +143,7 @@ def _gauges(session: Session, event: CommitEvent, rule: Rule, cause: Cause, sett
     errors: list[str] = []
     for number, each in enumerate(rule.gauges):
         try:
-            new = gauges.order(session, gauges.GaugeIn.model_validate(each), settings, cause.owner)
+            new = gauges.order(session, GaugeIn.model_validate(each), settings, cause.owner)
             made.append(str(stored_gauges.create(session, new)["id"]))
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")

@@ -91,7 +91,7 @@ def test_planning_and_reporting_load_no_numpy() -> None:
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
         "planned(test, 'mine', ['a'], ['b'])\n"
         "report(test, []).to_json()\n"
-        "import service.api.gauges\n"
+        "import service.submission.gauges\n"
         "print(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

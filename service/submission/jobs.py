@@ -11,7 +11,7 @@ from gonogo.builds import EMULATOR, Build, known_build, own_builds
 from gonogo.problems import FieldError
 from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
 from gonogo.tests import TestSpec
-from service.api.job_schemas import MAX_SEED, JobIn, Prepared, SequentialSeeds
+from service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from settings import Settings
 from storage import builds, queue_reads
 from storage.jobs import NewJob
