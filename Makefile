@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
 PYTEST_WORKERS ?= 2
+# a file's tests share one service, so one process runs them all; in the files' order: those that take long come first
+PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
@@ -56,13 +58,13 @@ compiled: setup
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
-	  $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --ignore=tests/simulator $(ARGS)
+	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator $(ARGS)
 
 wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
 	@$(BIN)/python -m simulator
 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
-	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/simulator $(ARGS)
+	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest $(PYTEST_SPREAD) tests/simulator $(ARGS)
 
 torch: $(TORCH_VENV)/.gonogo-torch ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,10 +54,11 @@ def upgrade(engine: Engine) -> SchemaState:
     with engine.begin() as connection:
         if is_postgres(connection):
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-        if before is not SchemaState.ahead:
+        if before not in READY:
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+        if before is not SchemaState.ahead:
             partitions.ensure(connection)
     if before is not SchemaState.ahead:
         rollup_rebuild.catch_up(engine)  # what an older version stored; in small transactions of its own
@@ -68,7 +70,9 @@ def revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
+@cache
 def _script() -> ScriptDirectory:
+    """The migrations of this code: they don't change while it runs."""
     return ScriptDirectory.from_config(_config())
 
 
