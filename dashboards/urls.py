@@ -111,6 +111,11 @@ def change_flag(flag_id: str) -> str:
     return f"{API}/flags/{_part(flag_id)}"
 
 
+def end_override(override_id: str) -> str:
+    """DELETE: what was taken on is no longer."""
+    return f"{API}/overrides/{_part(override_id)}"
+
+
 def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None) -> str:
     """What the API says of a test: "attribution", "changes", "comparison"."""
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api import PREFIX
 from service.problems import BadField, Problem
@@ -22,6 +22,16 @@ MAX_FILTER = 300
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many items at most")]
 Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before")]
 Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
+
+
+def _is_text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
+"""A time in a body: RFC 3339 with a time zone, nothing that merely looks like one."""
 
 
 class Strict(BaseModel):

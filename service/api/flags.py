@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
-from service.api.answers import Cursor, Filter, Limit, Strict, answer, answer_page, make_router, missing
+from service.api.answers import Cursor, Filter, Limit, Moment, Strict, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
 from storage import flag_changes
@@ -16,15 +16,6 @@ from storage.states import FlagKind, FlagState
 
 router = make_router("flags")
 MAX_REASON = 2000
-
-
-def _is_text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
-    return value
-
-
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
 
 
 class FlagOut(BaseModel):
