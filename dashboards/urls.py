@@ -12,6 +12,7 @@ JOBS = "/jobs"
 TESTS = "/tests"
 MATRIX = "/matrix"
 FLAGS = "/flags"
+CHANGE_FLAGS = f"{API}/flags:change"
 DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
@@ -97,7 +98,7 @@ def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: b
 
 
 def flags(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
-    """The list of findings; filters that are empty or None are left out."""
+    """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are empty or None are left out."""
     return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
