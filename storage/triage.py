@@ -81,7 +81,8 @@ def open_by_kind(session: Session) -> dict[FlagKind, int]:
 
 def _newest(session: Session, wanted: Wanted, kind: str, after: str | None, most: int) -> Sequence[str]:
     """Ids of one kind. A state at a time, so that the index (state, kind, id) gives each in order and no more than `most` are read."""
-    table, found = FlagRow, []
+    table = FlagRow
+    found: list[str] = []
     for state in STATES[wanted.state]:
         query = select(table.id).where(table.state == state, table.kind == kind).order_by(table.id.desc()).limit(most)
         for column, value in ((table.test_key, wanted.test), (table.owner, wanted.owner), (table.build, wanted.build)):

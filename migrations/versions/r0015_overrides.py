@@ -1,4 +1,4 @@
-"""Overrides: what someone took on until a day."""
+"""Overrides: what someone took on until a day; flags by owner and by build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIME = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """A table that nothing older reads."""
+    """A table that nothing older reads, and two indexes."""
     op.create_table(
         "overrides",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -37,8 +37,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_overrides_ends", "overrides", ["ended_at", "expires_at"])
     op.create_index("ix_overrides_test", "overrides", ["test_key", "id"])
+    for column in ("owner", "build"):
+        op.create_index(f"ix_flags_{column}", "flags", [column, "state", "kind", "id"])
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop them."""
+    for column in ("owner", "build"):
+        op.drop_index(f"ix_flags_{column}", "flags")
     op.drop_table("overrides")

@@ -169,7 +169,7 @@ def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Resp
     return answer(flag)
 
 
-@router.post("/flags:change", responses={200: {"model": FlagsChanged}}, response_class=Response, summary="Take on, close or open many flags")
+@router.post("/flags:change", responses={200: {"model": FlagsChanged}}, response_class=Response, summary="Change many flags")
 def change_many(context: Ctx, who: Submitter, request: Request, body: FlagsChange, key: idempotency.Key = None) -> Response:
     """Sets any of state, owner, reason and expires of up to 200 flags in one transaction. One that can't be changed holds up no other: each
     has its outcome. History, audit and webhooks are as for one flag; the same again changes nothing."""

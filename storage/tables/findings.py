@@ -37,7 +37,12 @@ class FlagRow(Base):
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     quiet_after: Mapped[str | None] = mapped_column(IdType)  # the newest job of the variant at the last evidence; later ones may be quiet
-    __table_args__ = (UniqueConstraint("kind", "test_key", "build_line", "arch", "board"), Index("ix_flags_state", "state", "kind", "id"))
+    __table_args__ = (
+        UniqueConstraint("kind", "test_key", "build_line", "arch", "board"),
+        Index("ix_flags_state", "state", "kind", "id"),
+        Index("ix_flags_owner", "owner", "state", "kind", "id"),
+        Index("ix_flags_build", "build", "state", "kind", "id"),
+    )
 
 
 class FlagChangeRow(Base):

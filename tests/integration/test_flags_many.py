@@ -94,7 +94,12 @@ def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(api:
     assert told["items"][1]["problem"]["limit"] == "resolved, open"
     assert told["items"][0]["before"] == {"state": "open", "owner": None, "reason": None, "expires_at": None}
     looked = api.get(f"/flags/{second}")
-    assert (looked["state"], looked["owner"], looked["expires_at"], looked["version"]) == ("acknowledged", "ada", TOMORROW, told["items"][4]["version"])
+    assert (looked["state"], looked["owner"], looked["expires_at"], looked["version"]) == (
+        "acknowledged",
+        "ada",
+        TOMORROW,
+        told["items"][4]["version"],
+    )
     assert (looked["history"][0]["actor"], looked["history"][0]["reason"]) == ("local", "known since May")
     assert api.get(f"/audit?subject={second}")["items"][0]["detail"] == fields
     again = change(api, ids, **fields)
@@ -139,7 +144,12 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         csrf = page.split('name="csrf_token" value="')[1].split('"')[0]
         body = {"flag": [first, UNKNOWN], "state": "acknowledged", "owner": HOSTILE, "reason": "known", "csrf_token": csrf}
         assert person.post("/flags", data={**body, "csrf_token": "x"}).status_code == 403
-        assert reader.post("/flags", data={**body, "csrf_token": reader.get("/flags").text.split('csrf_token" value="')[1].split('"')[0]}).status_code == 403
+        assert (
+            reader.post(
+                "/flags", data={**body, "csrf_token": reader.get("/flags").text.split('csrf_token" value="')[1].split('"')[0]}
+            ).status_code
+            == 403
+        )
         done = person.post("/flags?kind=passes_by_tolerance", data=body)
         assert done.status_code == 200
         assert "1 flag taken on" in done.text

@@ -98,7 +98,7 @@ function start(form) {
       button.textContent = 'undo (u)';
       button.addEventListener('click', takeBack);
     }
-    told.hidden = false;
+    told.classList.remove('quiet');
   }
 
   /** What one change or several did to each flag; flags that others changed meanwhile are shown as they are now. */
@@ -227,5 +227,5 @@ function start(form) {
   for (const each of [byId('keys-open'), byId('select-all').closest('label')]) each.hidden = false;
   if (!owner.value) owner.value = memory(OWNER) ?? '';
   show();
-  if (!told.hidden) told.focus();
+  if (!told.classList.contains('quiet')) told.focus();
 }
