@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import commits
@@ -24,9 +26,11 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
     """Two tests, each hollow, and four findings about the first of them."""
-    with in_process(f"sqlite:///{tmp_path_factory.mktemp('triage') / 'gonogo.sqlite'}") as made:
+    place = tmp_path_factory.mktemp("triage") / "gonogo.sqlite"
+    copyfile(sqlite_template, place)
+    with in_process(f"sqlite:///{place}") as made:
         with made.context.session() as session:
             job = nights.night(session, "b1", 1, range(2), test=commits.HOLLOW, wrong=True)
             for kind in KINDS:

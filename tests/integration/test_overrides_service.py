@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import commits
@@ -35,8 +37,10 @@ def history(api: Api) -> None:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with in_process(f"sqlite:///{tmp_path_factory.mktemp('overrides') / 'gonogo.sqlite'}") as made:
+def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    place = tmp_path_factory.mktemp("overrides") / "gonogo.sqlite"
+    copyfile(sqlite_template, place)
+    with in_process(f"sqlite:///{place}") as made:
         history(made)
         yield made
 
