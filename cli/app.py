@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "results": Entry("cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
     "diagnose": Entry("cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
     "compare": Entry("cli.compare:compare", SERVER, "Compare a build or a run with another, test by test; the exit code is a gate for CI."),
+    "override": Entry("cli.overrides:app", SERVER, "Take tests on until a day, so that they stop no commit: add, list, end."),
     "import": Entry("cli.imports:import_", SERVER, "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF."),
     "rejudge": Entry("cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
     "bisect": Entry("cli.bisect:bisect", SERVER, "Find the build of a series that changed a test, although its runs are noisy."),

@@ -107,7 +107,7 @@ def _test_line(test: TestRecord, now: datetime) -> TestLine:
         tolerance=tolerance_of(test.canonical),
         variants=variants,
         flags=test.open_flags,
-        flags_url=urls.flags({"test": test.key}),
+        flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
         state_words=words.STATES.get(test.state or "", "never run"),

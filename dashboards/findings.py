@@ -1,4 +1,4 @@
-"""Read models of the flags' pages: the list of findings, and one with its evidence, its life and what can be done about it."""
+"""Read models of findings: one as a line of a list, and its page with its evidence, its life and what can be done about it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from dashboards.lines import shape_of, source_url, tolerance_of
 from dashboards.proofs import Proof
 from storage import catalogue, flags
 from storage.encoding import timestamp
-from storage.states import FlagKind, FlagState
 
 _SAID_APART = ("reason", "check")
-FILTERS = ("kind", "state", "test", "job")
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,11 @@ class FindingLine:
     reason: str | None
     jobs: int
     job_url: str
+    version: int
     opened_at: str
     updated_at: str
     age: str
     expires_at: str | None
-
-
-@dataclass(frozen=True)
-class FlagsView:
-    """A page of the list of findings; `next_url` leads on, or is None."""
-
-    items: tuple[FindingLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -87,29 +75,6 @@ class FlagView:
     change_url: str
     expires_day: str
     at: str | None
-
-
-def known(filters: Mapping[str, str]) -> dict[str, str]:
-    """The filters that say something: empty ones, and kinds and states that don't exist, are left out."""
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    for name, words_of in (("kind", FlagKind), ("state", FlagState)):
-        if given.get(name) not in {None, *words_of}:
-            del given[name]
-    return given
-
-
-def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> FlagsView:
-    """A page of findings that match the filters, newest first. Raises storage.paging.BadCursor."""
-    given = known(filters)
-    page = flags.list_(session, **given, limit=limit, cursor=cursor or None)
-    tests = catalogue.specs(session, {flag["test_key"] for flag in page.items})
-    return FlagsView(
-        items=tuple(line(flag, tests.get(flag["test_key"], {}), now) for flag in page.items),
-        filters=given,
-        next=page.next,
-        next_url=urls.flags(given, cursor=page.next) if page.next else None,
-        at=timestamp(now),
-    )
 
 
 def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
@@ -161,6 +126,7 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
         reason=flag["reason"],
         jobs=flag["jobs"],
         job_url=source_url(kind, flag["last_job"]),
+        version=flag["version"],
         opened_at=flag["opened_at"],
         updated_at=flag["updated_at"],
         age=words.since(flag["updated_at"], now),

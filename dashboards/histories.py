@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import curves, findings, kills, strips, urls, words
+from dashboards import curves, findings, kills, strips, suppressions, urls, words
 from dashboards.catalogues import Badge, badges
 from dashboards.curves import Curve
 from dashboards.findings import FindingLine
@@ -17,6 +17,7 @@ from dashboards.kills import KillMatrix
 from dashboards.lines import Count, counts, noun_of, shape_of, tolerance_of
 from dashboards.proofs import percent, rate_words
 from dashboards.strips import Strip
+from dashboards.suppressions import OverrideLine
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
 from storage import flags, standing, test_specs, trends
@@ -142,6 +143,7 @@ class TestView:
     rate_changes: str
     steps: tuple[StepLine, ...]
     flags: tuple[FindingLine, ...]
+    overrides: tuple[OverrideLine, ...]
     jobs_url: str
     links: Mapping[str, str]
     twin: str
@@ -160,6 +162,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
     about: dict[str, Any] = {
         "key": key, "subject_key": test["subject_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
         "tolerance": tolerance_of(canonical), "noun": noun_of(canonical), "jobs_url": urls.jobs({"test": key}), "at": timestamp(now),
+        "overrides": suppressions.of_test(session, key, now),
         "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
     }  # fmt: skip
     if variant is None:

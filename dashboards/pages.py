@@ -30,6 +30,7 @@ from dashboards import (
     posteriors,
     run_pages,
     strip_charts,
+    suppressions,
     test_pages,
     urls,
     views,
@@ -73,7 +74,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts)
+    made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts, suppressions=suppressions)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 

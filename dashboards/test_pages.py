@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
-from dashboards import catalogues, commands, findings, histories, urls
+from dashboards import catalogues, commands, findings, histories, triage, urls
 from storage.paging import BadCursor
 
 
@@ -38,9 +38,9 @@ def add(
         with reading() as session:
             return catalogues.listed(session, query, query.get("cursor"), limit(query.get("limit")), commands.START, now())
 
-    def flags(query: Mapping[str, str]) -> findings.FlagsView:
+    def flags(query: Mapping[str, str]) -> triage.FlagsView:
         with reading() as session:
-            return findings.listed(session, query, query.get("cursor"), limit(query.get("limit")), now())
+            return triage.listed(session, query, query.get("cursor"), limit(query.get("limit")), now())
 
     def test(key: str, query: Mapping[str, str]) -> histories.TestView | None:
         with reading() as session:

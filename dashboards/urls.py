@@ -12,6 +12,7 @@ JOBS = "/jobs"
 TESTS = "/tests"
 MATRIX = "/matrix"
 FLAGS = "/flags"
+CHANGE_FLAGS = f"{API}/flags:change"
 DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
@@ -97,7 +98,7 @@ def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: b
 
 
 def flags(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
-    """The list of findings; filters that are empty or None are left out."""
+    """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are empty or None are left out."""
     return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
@@ -109,6 +110,11 @@ def flag(flag_id: str, *, twin: bool = False) -> str:
 def change_flag(flag_id: str) -> str:
     """PATCH: takes a finding on, closes it, says why."""
     return f"{API}/flags/{_part(flag_id)}"
+
+
+def end_override(override_id: str) -> str:
+    """DELETE: what was taken on is no longer."""
+    return f"{API}/overrides/{_part(override_id)}"
 
 
 def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None) -> str:

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 import settings as configuration
 from dashboards import pages
-from service import login, openapi, refusals
+from service import login, openapi, refusals, triage
 from service.api import PREFIX, health, routers
 from service.auth import Keys
 from service.bodies import BodyLimits, LimitBodies
@@ -59,7 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.context = context
     openapi.install(app)
-    all_routers = [*routers(), health.router, login.router, pages.make_router(context)]
+    all_routers = [*routers(), health.router, login.router, triage.router, pages.make_router(context)]
     for router in all_routers:
         app.include_router(router)
     limits = BodyLimits.of_settings(settings)

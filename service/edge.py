@@ -44,6 +44,8 @@ HEALTH = frozenset({"/healthz", "/readyz"})
 SIGNED = frozenset({"/api/v1/hooks/github", "/api/v1/hooks/ci"})
 """Addresses that verify a signature of their own."""
 PUBLIC = HEALTH | SIGNED | {"/login"}
+FORMS = frozenset({"/logout", "/flags"})
+"""Addresses of plain forms, which can't send headers: they take the CSRF token as the field `csrf_token` and check it themselves."""
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
 TOKEN_FAILURES = RateLimitItemPerMinute(30)
@@ -182,7 +184,7 @@ class Edge:
                 target = scope.get("raw_path", b"/").decode("latin-1") + ("?" + q if (q := scope["query_string"].decode("latin-1")) else "")
                 return RedirectResponse("/login?next=" + quote(target, safe=""), status_code=303)
             raise auth.unauthorised("This needs a token (Authorization: Bearer gng_...) or a login.")
-        if principal.kind == "session" and visit.method not in SAFE_METHODS and visit.path != "/logout":
+        if principal.kind == "session" and visit.method not in SAFE_METHODS and visit.path not in FORMS:
             check_csrf(principal, visit.headers.get(CSRF_HEADER, ""))
         return None
 

@@ -99,6 +99,7 @@ class Settings(BaseSettings):
     max_elements: PositiveInt = Field(64 * 2**20, description="largest number of elements of a test's shape")
     max_seeds: PositiveInt = Field(100_000, description="largest number of (seed, repeat) pairs of a job")
     max_gauge_runs: PositiveInt = Field(2000, description="largest number of (seed, part) pairs of a gauge")
+    override_days: PositiveInt = Field(90, le=3650, description="an override lasts this many days from now at the most; it can be renewed")
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
     max_import_bytes: PositiveInt = Field(32 * 2**20, description="largest file of `POST /imports`, in bytes")
     per_seed_deadline_s: PositiveFloat = Field(600.0, description="a seed that takes longer is a `hang`")

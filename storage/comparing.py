@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.classes import Class, Classification, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
+from gonogo.flakiness.overrides import suppressed, touches
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.problems import FieldError
-from gonogo.selections import Selection, is_selection
 from gonogo.verdicts import Verdict
-from storage import build_series, sides
+from storage import build_series, overrides, sides, test_specs
 from storage.encoding import timestamp, utcnow
 from storage.evidence import check_line
 from storage.sides import Place, Side, Told
@@ -113,7 +113,9 @@ def compare(
         raise FieldError("head", second.text, "nothing was submitted for it", limit="a build that has jobs, or a run's id")
     ran_before = {place for place, ran in told[0].tests.items() if ran.counts}
     places = sorted(ran_before | told[1].tests.keys())
-    flags = _flags(session, {place.test_key for place in places}, *told, now or utcnow())
+    now = now or utcnow()
+    flags = _flags(session, {place.test_key for place in places}, *told, now)
+    held = overrides.in_force(session, told[1].ids, now=now)
     specs = _specs(session, {place.test_key for place in places})
     names = _names(session, told)
     called = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
@@ -125,10 +127,12 @@ def compare(
         known = [each for line in sorted(lines) for each in flags.get((place.test_key, line, place.arch, place.board), ())]
         said = classify(before, after, known, policy)
         subject, kernel, canonical = specs[place.test_key]
-        check = _check(session, canonical, told[1], place, after, said)
         name = called[place]
         if twice[name, place.arch, place.board] > 1:  # told apart by what tests of the same shape mostly differ in
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
+        if after is not None and touches(said):
+            said = suppressed(said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build))
+        check = _check(session, canonical, told[1], place, after, said)
         found.append(Compared(place, name, subject, kernel, canonical, said, before, after, check))
     found.sort(key=lambda each: (each.classification.kind.rank, each.name, each.place))
     return Comparison(*told, tuple(found), policy.version)
@@ -205,8 +209,7 @@ def _names(session: Session, told: Iterable[Told]) -> dict[str, str]:
 def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mapping[str, str]) -> str:
     if place.within:
         return place.within
-    own = Selection.parse(canonical).words if is_selection(canonical) else f"{kernel} {'x'.join(map(str, canonical['shape']))}"
-    name = names.get(place.test_key, own)
+    name = names.get(place.test_key) or test_specs.name_of(kernel, canonical)
     return name if place.context == ISOLATED else f"{name} ({place.context})"
 
 

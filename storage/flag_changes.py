@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -52,7 +53,52 @@ def change(
         return None
     if version is not None and version != row.version:
         raise Outdated(version, row.version)
+    _apply(session, row, fields, actor=actor, now=now or utcnow())
+    return flags.look(session, flag_id)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one flag of several that were to be changed."""
+
+    id: str
+    outcome: Literal["changed", "same", "refused", "missing"]
+    before: Mapping[str, Any] | None
+    """The flag as it was."""
+    flag: Mapping[str, Any] | None
+    """As it is now; None: there is none."""
+    problem: FieldError | None = None
+
+
+def change_many(
+    session: Session, flag_ids: Sequence[str], fields: Mapping[str, Any], *, actor: str, now: datetime | None = None
+) -> list[Outcome]:
+    """`change` for several flags in the caller's transaction, in their order, each id once: one that can't be changed holds up no other.
+
+    The same again changes nothing. Raises FieldError for what no flag can become: an expiry that is past.
+    """
     now = now or utcnow()
+    if (expires := fields.get("expires")) is not None:
+        _check_end(expires, now)
+    known = sorted({each for each in flag_ids if is_id(each)})
+    query = select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)  # in one order: two such requests never wait for each other
+    rows = {row.id: row for row in session.scalars(query.with_for_update().execution_options(populate_existing=True))}
+    return [_one(session, rows.get(each), each, fields, actor, now) for each in dict.fromkeys(flag_ids)]
+
+
+def _one(session: Session, row: FlagRow | None, flag_id: str, fields: Mapping[str, Any], actor: str, now: datetime) -> Outcome:
+    if row is None:
+        return Outcome(flag_id, "missing", None, None)
+    before = flags.as_json(row)
+    try:
+        changed = _apply(session, row, fields, actor=actor, now=now)
+    except FieldError as problem:
+        return Outcome(flag_id, "refused", before, before, problem)
+    return Outcome(flag_id, "changed" if changed else "same", before, flags.as_json(row))
+
+
+def _apply(session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime) -> bool:
+    """Change a flag that is locked; whether anything is another one than before. Raises FieldError before anything is written."""
     wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     before = FlagState(row.state)
     after = FlagState(wanted.get("state", before))
@@ -63,19 +109,20 @@ def change(
     if after is not FlagState.acknowledged:
         wanted["expires_at"] = None
     changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
-    if changed:
-        for name, value in changed.items():
-            setattr(row, name, value)
-        row.version += 1
-        row.updated_at = now
-        detail = {name: timestamp(value) if isinstance(value, datetime) else value for name, value in fields.items()}
-        what = "resolved" if after is not before and after is FlagState.resolved else "changed"
-        flag_history.note(session, row, what, before.value, actor=actor, now=now, reason=fields.get("reason"), detail=detail)
-        audit.record(session, actor=actor, action="flag.changed", subject=flag_id, detail=detail)
-        if what == "resolved":
-            flag_history.tell(session, row, "flag.resolved", now=now)
-        session.flush()
-    return flags.look(session, flag_id)
+    if not changed:
+        return False
+    for name, value in changed.items():
+        setattr(row, name, value)
+    row.version += 1
+    row.updated_at = now
+    detail = {name: timestamp(value) if isinstance(value, datetime) else value for name, value in fields.items()}
+    what = "resolved" if after is not before and after is FlagState.resolved else "changed"
+    flag_history.note(session, row, what, before.value, actor=actor, now=now, reason=fields.get("reason"), detail=detail)
+    audit.record(session, actor=actor, action="flag.changed", subject=row.id, detail=detail)
+    if what == "resolved":
+        flag_history.tell(session, row, "flag.resolved", now=now)
+    session.flush()
+    return True
 
 
 def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: datetime) -> None:
@@ -87,6 +134,10 @@ def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: 
         return
     if after is not FlagState.acknowledged:
         raise FieldError("expires", timestamp(expires), "only an acknowledgement expires", limit='"state": "acknowledged"')
+    _check_end(expires, now)
+
+
+def _check_end(expires: datetime, now: datetime) -> None:
     if expires <= now:
         raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
 

@@ -117,18 +117,21 @@ def list_(
     state: str | None = None,
     test: str | None = None,
     job: str | None = None,
+    owner: str | None = None,
+    build: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Flags, newest first; `state="open"` includes reopened ones; `job` = flags whose evidence is of that job. Raises BadCursor."""
+    """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest evidence. Raises BadCursor."""
     query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
     if kind is not None:
         query = query.where(FlagRow.kind == kind)
     if state is not None:
         states = (FlagState.open, FlagState.reopened) if state == FlagState.open else (state,)
         query = query.where(FlagRow.state.in_(states))
-    if test is not None:
-        query = query.where(FlagRow.test_key == test)
+    for column, value in ((FlagRow.test_key, test), (FlagRow.owner, owner), (FlagRow.build, build)):
+        if value is not None:
+            query = query.where(column == value)
     if job is not None:
         if not is_id(job):
             return Page((), None)

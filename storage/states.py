@@ -150,6 +150,14 @@ class FlagKind(StrEnum):
     hangs = "hangs"  # some seed never ended
 
 
+class OverrideState(StrEnum):
+    """Whether an override does anything; told by the clock whenever it is read."""
+
+    active = "active"  # it suppresses
+    expired = "expired"  # its day came
+    ended = "ended"  # a person ended it
+
+
 class WebhookState(StrEnum):
     """Whether a subscription is told anything."""
 

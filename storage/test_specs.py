@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
+from gonogo.selections import Selection, is_selection
 from storage import rollups
 from storage.dialect import insert_once
 from storage.encoding import timestamp
@@ -28,6 +30,11 @@ def ensure(session: Session, *, key: str, subject_key: str, kernel: str, canonic
     insert_once(
         session, TestSpecRow, [{"key": key, "subject_key": subject_key, "kernel": kernel, "canonical": canonical, "created_at": now}]
     )
+
+
+def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
+    """A test's name where no suite gives it one: kernel and shape, or which tests it selects."""
+    return Selection.parse(canonical).words if is_selection(canonical) else f"{kernel} {'x'.join(map(str, canonical['shape']))}"
 
 
 def get(session: Session, key: str) -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ _SENTENCES = {
     Class.broken_on_base: "The same failure is there on base.",
     Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
     Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",
-    Class.suppressed: "Someone took the finding on: it is acknowledged, with an owner and a reason.",
+    Class.suppressed: "Someone took it on: an acknowledged flag or an override, with an owner and a reason.",
     Class.undecided: "Green on head, and whether rounding explains the error can't be said: more seeds or other inputs are needed.",
     Class.not_run: "It ran on base, and not on head.",
     Class.fixed: "Red on base, and green on head.",
@@ -168,7 +168,8 @@ class Finding:
     new: bool
     """Whether base is known not to have had it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`; `change`: masking's answer, in JSON."""
+    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`; `change`: masking's answer, in JSON.
+    Of what an override suppresses also `override`, and `otherwise`: the class that it would have."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""

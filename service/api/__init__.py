@@ -29,6 +29,7 @@ def routers() -> list[APIRouter]:
         hooks,
         imports,
         jobs,
+        overrides,
         rejudgements,
         results,
         rules,
@@ -43,6 +44,6 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
-    of_tests = (tests, attribution, changes, compare, subjects, gauges, bisections, flags, suites, runs, schedules, rejudgements)
+    of_tests = (tests, attribution, changes, compare, subjects, gauges, bisections, flags, overrides, suites, runs, schedules, rejudgements)
     of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

@@ -20,8 +20,9 @@ from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make
 from service.api.events import MAX_NUMBER, RETRY_MS
 from service.context import Context, Ctx, Reader, Submitter
 from service.problems import BadField
+from service.strict import Strict
 from service.submission import jobs as submission
-from service.submission.bodies import MAX_DEADLINE_S, MAX_LABELS, MAX_SEED, NAME, Commit, ContextOf, JobIn, Label, Strict, Target
+from service.submission.bodies import MAX_DEADLINE_S, MAX_LABELS, MAX_SEED, NAME, Commit, ContextOf, JobIn, Label, Target
 from storage import audit, builds, jobs
 from storage import bisections as stored
 from storage.bisections import Bisection, NewBisection

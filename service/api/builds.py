@@ -11,7 +11,8 @@ from gonogo.builds import EMULATOR, PROFILES, Build, known_build, own_builds
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router
 from service.context import Admin, Ctx, Reader
 from service.problems import BadField
-from service.submission.bodies import NAME, Strict, Word
+from service.strict import Strict
+from service.submission.bodies import NAME, Word
 from storage import audit
 from storage import builds as stored
 from storage.paging import Page

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from service.api.answers import answer, make_router, missing
 from service.context import Admin, Ctx, Reader
 from service.problems import BadField
-from service.submission.bodies import Strict
+from service.strict import Strict
 from storage import devices as stored
 from storage.states import DeviceHealth, DeviceState
 

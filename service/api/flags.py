@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Response
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
 
+from service.api import idempotency
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
-from service.submission.bodies import Strict
+from service.strict import Moment, Strict
 from storage import flag_changes
 from storage import flags as stored
 from storage.states import FlagKind, FlagState
 
 router = make_router("flags")
 MAX_REASON = 2000
-
-
-def _is_text(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
-    return value
-
-
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
+MOST_AT_ONCE = 200
 
 
 class FlagOut(BaseModel):
@@ -79,7 +73,7 @@ class FlagPage(BaseModel):
     next: str | None
 
 
-class FlagChange(Strict):
+class FlagFields(Strict):
     """What to change; what is left out stays. A flag is reopened by the job that finds it again, not by hand: a person sets a resolved one
     to `open`. What expires is an acknowledgement: the flag is then open again."""
 
@@ -87,7 +81,45 @@ class FlagChange(Strict):
     owner: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
     expires: Moment | None = Field(None, description="RFC 3339 with a time zone; of an acknowledgement only")
+
+
+class FlagChange(FlagFields):
+    """A change of one flag."""
+
     version: int | None = Field(None, ge=1, description="refused with 409 where the flag has another one by now")
+
+
+class FlagsChange(FlagFields):
+    """A change of several flags: all become the same."""
+
+    ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MOST_AT_ONCE)
+
+
+class FlagBefore(BaseModel):
+    """What a flag was before a change: enough to take it back."""
+
+    state: FlagState
+    owner: str | None
+    reason: str | None
+    expires_at: str | None
+
+
+class FlagOutcome(BaseModel):
+    """What became of one flag: `changed`, `same` (it was so already), `refused` (the problem says why), `missing`."""
+
+    id: str
+    outcome: Literal["changed", "same", "refused", "missing"]
+    state: FlagState | None
+    version: int | None
+    before: FlagBefore | None
+    problem: dict[str, Any] | None = Field(description="field, value, limit and message, as in a problem document")
+
+
+class FlagsChanged(BaseModel):
+    """What became of all of them, in the order of the request, each id once."""
+
+    changed: int
+    items: list[FlagOutcome]
 
 
 @router.get("/flags", responses={200: {"model": FlagPage}}, response_class=Response, summary="List flags, newest first")
@@ -98,12 +130,15 @@ def list_flags(
     state: FlagState | None = None,
     test: Filter = None,
     job: Filter = None,
+    owner: Filter = None,
+    build: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """`state=open` includes those that were reopened; `job` gives the flags whose evidence is of that job."""
+    """`state=open` includes those that were reopened; `job` and `build` are those of a flag's newest evidence."""
+    wanted: dict[str, Any] = {"kind": kind, "state": state, "test": test, "job": job, "owner": owner, "build": build}
     with context.reading() as session:
-        return answer_page(stored.list_(session, kind=kind, state=state, test=test, job=job, limit=limit, cursor=cursor))
+        return answer_page(stored.list_(session, **wanted, limit=limit, cursor=cursor))
 
 
 @router.get("/flags/{flag_id}", responses={200: {"model": FlagWithHistory}}, response_class=Response, summary="Look at a flag")
@@ -133,3 +168,31 @@ def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Resp
     if flag is None:
         raise missing("flag", flag_id)
     return answer(flag)
+
+
+@router.post("/flags:change", responses={200: {"model": FlagsChanged}}, response_class=Response, summary="Change many flags")
+def change_many(context: Ctx, who: Submitter, request: Request, body: FlagsChange, key: idempotency.Key = None) -> Response:
+    """Sets any of state, owner, reason and expires of up to 200 flags in one transaction. One that can't be changed holds up no other: each
+    has its outcome. History, audit and webhooks are as for one flag; the same again changes nothing."""
+    fields = body.model_dump(exclude_unset=True)
+    ids = fields.pop("ids")
+    if not fields:
+        raise BadField("body", {}, "nothing to change", limit="any of state, owner, reason, expires")
+
+    def make(session: Session) -> idempotency.Made:
+        found = flag_changes.change_many(session, ids, fields, actor=who.actor)
+        return 200, {"changed": sum(each.outcome == "changed" for each in found), "items": [_outcome(each) for each in found]}, {}
+
+    return idempotency.once(context, request, who, key, body.model_dump(mode="json", exclude_unset=True), make)[0]
+
+
+def _outcome(found: flag_changes.Outcome) -> dict[str, Any]:
+    problem, flag, before = found.problem, found.flag or {}, found.before
+    return {
+        "id": found.id,
+        "outcome": found.outcome,
+        "state": flag.get("state"),
+        "version": flag.get("version"),
+        "before": None if before is None else {name: before[name] for name in FlagBefore.model_fields},
+        "problem": None if problem is None else BadField(problem.field, problem.value, problem.reason, limit=problem.limit).errors[0],
+    }

@@ -13,7 +13,7 @@ from gonogo.tests import TestSpec
 from gonogo.verdicts import Verdict
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
-from service.submission.bodies import Strict
+from service.strict import Strict
 from storage import audit, test_specs
 from storage import rejudgements as stored
 from storage.encoding import utcnow

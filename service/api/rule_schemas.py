@@ -13,8 +13,9 @@ from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.problems import FieldError
 from service import suites
 from service.api.suite_schemas import Labels, SuiteIn, SuiteName
+from service.strict import Strict
 from service.submission import gauges
-from service.submission.bodies import NAME, GaugeIn, Strict, Word
+from service.submission.bodies import NAME, GaugeIn, Word
 from settings import Settings
 
 MOST_PATTERNS = 100

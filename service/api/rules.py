@@ -12,7 +12,7 @@ from service.api import rule_schemas
 from service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from service.api.rule_schemas import RuleIn, RuleOut, RulePage
 from service.context import Admin, Ctx, Reader
-from service.submission.bodies import Strict
+from service.strict import Strict
 from storage import audit
 from storage import ci_rules as stored
 from storage.encoding import utcnow

@@ -17,7 +17,7 @@ from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make
 from service.api.suite_schemas import Builds, Labels, RunAccepted, SuiteName
 from service.context import Ctx, Reader, Submitter
 from service.problems import BadField
-from service.submission.bodies import Strict
+from service.strict import Strict
 from storage import audit
 from storage import schedules as stored
 from storage.encoding import timestamp, utcnow

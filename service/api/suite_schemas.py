@@ -8,19 +8,8 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 
 from gonogo.suites import MAX_NAME, MAX_TESTS
 from gonogo.verdicts import Verdict
-from service.submission.bodies import (
-    MAX_DEADLINE_S,
-    MAX_LABELS,
-    MAX_REPEATS,
-    NAME,
-    Commit,
-    ContextOf,
-    Label,
-    Reference,
-    Seeds,
-    Strict,
-    Word,
-)
+from service.strict import Strict
+from service.submission.bodies import MAX_DEADLINE_S, MAX_LABELS, MAX_REPEATS, NAME, Commit, ContextOf, Label, Reference, Seeds, Word
 from storage.states import JobState, RunState
 
 MAX_BUILDS = 100

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from service.auth import MAX_NAME, issue_token
 from service.context import Admin, Ctx
-from service.submission.bodies import Strict
+from service.strict import Strict
 from storage import audit
 from storage import tokens as stored
 

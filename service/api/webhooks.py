@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from service.context import Admin, Context, Ctx
 from service.problems import BadField
-from service.submission.bodies import Strict
+from service.strict import Strict
 from service.webhooks import addresses, messages, secrets
 from storage import audit, deliveries
 from storage import webhooks as stored

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from gonogo.builds import EMULATOR
+from service.strict import Strict
 
 MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000
@@ -23,12 +24,6 @@ Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Label = Annotated[str, Field(pattern=NAME, max_length=64)]
 Word = Annotated[str, Field(pattern=WORD, max_length=64)]
-
-
-class Strict(BaseModel):
-    """A request's body: unknown fields are refused by name, and a text is never taken for a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class SeedRange(Strict):

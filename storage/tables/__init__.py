@@ -9,7 +9,7 @@ from storage.tables.base import Base
 from storage.tables.bisections import BisectionRow, ProbeRow
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
-from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow
+from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
 from storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
@@ -50,6 +50,7 @@ __all__ = [
     "JobTallyRow",
     "LeaseRow",
     "OutboxRow",
+    "OverrideRow",
     "ProbeRow",
     "RejudgementRow",
     "RolledRow",

@@ -37,7 +37,12 @@ class FlagRow(Base):
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     quiet_after: Mapped[str | None] = mapped_column(IdType)  # the newest job of the variant at the last evidence; later ones may be quiet
-    __table_args__ = (UniqueConstraint("kind", "test_key", "build_line", "arch", "board"), Index("ix_flags_state", "state", "kind", "id"))
+    __table_args__ = (
+        UniqueConstraint("kind", "test_key", "build_line", "arch", "board"),
+        Index("ix_flags_state", "state", "kind", "id"),
+        Index("ix_flags_owner", "owner", "state", "kind", "id"),
+        Index("ix_flags_build", "build", "state", "kind", "id"),
+    )
 
 
 class FlagChangeRow(Base):
@@ -82,3 +87,25 @@ class AssessmentRow(Base):
     version: Mapped[int]
     assessed_at: Mapped[datetime]
     __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"), Index("ix_assessments_subject", "subject_key"))
+
+
+class OverrideRow(Base):
+    """What someone took on for a while, so that CI says `suppressed` (gonogo/flakiness/overrides.py). No row is ever deleted."""
+
+    __tablename__ = "overrides"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    test_key: Mapped[str | None] = mapped_column(ForeignKey("test_specs.key"))  # null: by names or labels alone
+    names: Mapped[list[Any]]
+    labels: Mapped[dict[str, Any]]
+    builds: Mapped[list[Any]]
+    classes: Mapped[list[Any]]
+    owner: Mapped[str]
+    reason: Mapped[str]
+    version: Mapped[int]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]  # by a person; null: it ends by itself
+    ended_by: Mapped[str | None]
+    __table_args__ = (Index("ix_overrides_ends", "ended_at", "expires_at"), Index("ix_overrides_test", "test_key", "id"))

@@ -136,7 +136,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
     names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
     ids = ("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id", "bisection_id", "subject")
-    names |= dict.fromkeys(ids, UNKNOWN)
+    names |= dict.fromkeys((*ids, "override_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
     for router in routers():

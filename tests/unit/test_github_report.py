@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gonogo.flakiness.classes import Class, Classification, Finding, Ran
+from gonogo.flakiness.overrides import Override, suppressed
 from gonogo.verdicts import Verdict
 from service.github import markdown, report
 from service.github.client import MOST_TEXT
@@ -138,3 +139,13 @@ def test_nothing_is_longer_than_github_takes() -> None:
     assert len(text) <= MOST_TEXT
     assert "too long for a comment" in text
     assert text.endswith("2 more suites are left out.\n")
+
+
+def test_what_an_override_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
+    bad = a_test(Class.new_failure, Verdict.fail)
+    held = Override("o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x")
+    found = told(replace(bad, classification=suppressed(bad.classification, [held])))
+    assert (found.state, found.words, found.worth, found.annotations) == ("success", "1 suppressed", True, ())
+    text = report.comment([found])
+    assert "**SUPPRESSED** (1)" in text
+    assert "suppressed until 2026-12-01 by kim: the race of @\u200beveryone" in text

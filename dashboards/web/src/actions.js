@@ -24,7 +24,7 @@ async function post(button) {
   button.disabled = true;
   say('');
   try {
-    const body = await send('POST', button.dataset.post, {});
+    const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
     if (button.dataset.then && body.id) location.assign(button.dataset.then.replace('{id}', encodeURIComponent(body.id)));
     else document.dispatchEvent(new Event('gonogo:ask'));
   } catch (error) {

@@ -1,0 +1,23 @@
+"""How bodies are read: nothing is guessed and nothing left over."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _is_text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("must be a time as text, as 2026-01-31T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
+"""A time in a body: RFC 3339 with a time zone, nothing that merely looks like one."""
+
+
+class Strict(BaseModel):
+    """A request's body: unknown fields are refused by name, and a text is never taken for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)

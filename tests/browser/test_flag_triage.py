@@ -1,0 +1,88 @@
+"""The flags' list by keyboard alone, with a login: move, select, take on with owner, reason and expiry, what fails by name, undo."""
+
+from __future__ import annotations
+
+import commits
+import nights
+from playwright.sync_api import Page, expect
+
+from service.auth import issue_token
+from storage import flag_changes, flags
+from storage.states import FlagKind
+
+PHONE = {"width": 390, "height": 844}
+
+
+def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, page: Page, watch) -> None:
+    with guarded.writing() as session:
+        job = nights.night(session, "b1", 1, range(2), test=commits.HOLLOW, wrong=True)
+        for kind in (FlagKind.flaky, FlagKind.tolerance_too_tight):
+            commits.flag(session, job, kind)
+        newest = nights.night(session, "b2", 2, range(2), test=commits.NEW, wrong=True)
+        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
+    keys, rows, told = page.keyboard, page.locator("#flags input[name=flag]"), page.locator("#told")
+    page.goto(f"{guarded.url}/flags")
+    page.locator("input[name=token]").fill(token)
+    keys.press("Enter")
+    expect(rows).to_have_count(4)
+    assert [each.get_attribute("data-name").split(": ")[1] for each in rows.all()] == [
+        "passes by tolerance", "passes by tolerance", "flaky", "tolerance too tight",
+    ]  # fmt: skip
+    expect(page.locator(".triage a").first).to_have_attribute("href", f"/flags/{rows.first.get_attribute('value')}")
+
+    keys.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    keys.press("Escape")
+    keys.press("j")
+    expect(rows.nth(0)).to_be_focused()
+    keys.press("x")
+    keys.press("ArrowDown")
+    keys.press("Space")
+    expect(page.locator("#selected")).to_have_text("2 selected")
+    # somebody else closes one of the two meanwhile
+    with guarded.writing() as session:
+        first = next(each["id"] for each in flags.list_(session, kind="passes_by_tolerance").items if each["last_job"] == newest.id)
+        flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
+    keys.press("a")
+    expect(page.get_by_label("owner", exact=True)).to_be_focused()
+    keys.type("ada")
+    keys.press("Tab")
+    keys.press("Enter")
+    expect(told).to_contain_text("Say why it may stay.")
+    expect(page.get_by_label("reason")).to_be_focused()
+    keys.type("known since May")
+    keys.press("Tab")
+    keys.type("01312099")
+    keys.press("Enter")
+    expect(told).to_contain_text("1 flag taken on.")
+    expect(told).to_contain_text("1 flag could not be changed:")
+    expect(told.locator("li")).to_contain_text("passes by tolerance: state: a flag that is resolved does not become acknowledged by hand")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_be_focused()  # where the reader was
+    with guarded.reading() as session:
+        taken = next(each for each in flags.list_(session, state="acknowledged").items)
+    assert (taken["owner"], taken["reason"], taken["expires_at"]) == ("ada", "known since May", "2099-01-31T00:00:00Z")
+
+    keys.press("*")
+    expect(page.locator("#selected")).to_have_text("2 selected")
+    keys.press("r")
+    expect(page.get_by_role("heading", name="Nothing needs you")).to_be_visible()
+    expect(told).to_contain_text("2 flags resolved.")
+    expect(told).to_be_focused()
+    keys.press("u")
+    expect(rows).to_have_count(2)
+    expect(told).to_contain_text("2 flags as before.")
+    keys.press("o")
+    expect(page.get_by_role("heading", name="Do something about it")).to_be_visible()
+
+    page.goto(f"{guarded.url}/flags?state=any")
+    page.locator("#keys-open").focus()
+    keys.press("Enter")
+    page.get_by_label("single letters work as keys").focus()
+    keys.press("Space")
+    keys.press("Escape")
+    keys.press("j")
+    expect(page.locator("#flags input:focus")).to_have_count(0)
+    page.set_viewport_size(PHONE)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -1,0 +1,88 @@
+"""Overrides, pure: which tests they are about, which classes they cover, what stays as it was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gonogo.flakiness.classes import Class, Known, Ran
+from gonogo.flakiness.classification import classify
+from gonogo.flakiness.gating import FailOn, gate
+from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW, Override, day, suppressed, touches
+from gonogo.verdicts import Verdict
+
+END = datetime(2026, 12, 1, tzinfo=UTC)
+
+
+def override(**changes: Any) -> Override:
+    return Override(**{"id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": END, "test": "v1-a", **changes})
+
+
+def ran(**counts: int) -> Ran:
+    return Ran("b", ("job",), {name.rstrip("_"): number for name, number in counts.items()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"test": "v1-b"}, False),
+        ({"test": None, "names": ("layernorm_* 32x*",)}, True),
+        ({"test": None, "names": ("rmsnorm *",)}, False),
+        ({"names": ("*", "!layernorm_bw*")}, False),
+        ({"test": None, "labels": {"suite": "nightly"}}, True),
+        ({"test": None, "labels": {"suite": "nightly", "team": "x"}}, False),  # of two jobs each has one
+        ({"builds": ("kernels-*",)}, True),
+        ({"builds": ("release-*",)}, False),
+    ],
+)
+def test_everything_that_an_override_names_must_fit(changes: dict[str, Any], fits: bool) -> None:
+    labels = [{"suite": "nightly"}, {"team": "x"}]
+    held = override(**changes)
+    assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels, "kernels-1f") is fits
+    assert held.concerns("v1-a", ["layernorm_bw 32x64"], labels) is (fits or "builds" in changes)
+
+
+def test_the_class_is_suppressed_and_the_verdict_stays() -> None:
+    said = classify(ran(pass_=8), ran(fail=6, error=2))
+    (lost, red) = suppressed(said, [override()]).findings
+    assert (lost.kind, lost.verdict) == (Class.infrastructure, Verdict.error)
+    assert (red.kind, red.verdict, red.new, red.evidence["otherwise"]) == (Class.suppressed, Verdict.fail, False, "new_failure")
+    assert red.words == "red 6 of 6; none of 8 on base; suppressed until 2026-12-01 by kim: the race of ticket 12"
+    assert red.evidence["override"] == {
+        "id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": "2026-12-01T00:00:00Z",
+        "words": "suppressed until 2026-12-01 by kim: the race of ticket 12",
+    }  # fmt: skip
+    assert red.evidence["head"]["failures"] == 6  # the rates are told all the same
+    assert gate([suppressed(said, [override()])]).code == 3  # the crash is not covered
+    assert gate([suppressed(said, [override(classes=OVERRIDABLE)])], FailOn.any).code == 0
+
+
+def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
+    new = classify(ran(pass_=8), ran(fail=8))
+    assert suppressed(new, [override(classes=(Class.known_flaky,))]) is new
+    everything = override(classes=OVERRIDABLE)
+    for base, head in (
+        (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, waiting=1)),
+        (ran(pass_=8), Ran("h", ("j",), ended_empty={"cancelled": 1})),
+        (ran(pass_=8), Ran("h", ("j",), sick={"lab/0": 8})),
+        (ran(pass_=8), ran(pass_=8)),
+        (ran(fail=8), ran(pass_=8)),
+    ):
+        said = classify(base, head)
+        assert not touches(said)
+        assert suppressed(said, [everything]) is said
+    assert Class.infrastructure not in RED_OR_HOLLOW
+
+
+def test_a_flag_that_someone_took_on_is_named_before_an_override_and_of_several_the_longest() -> None:
+    known = Known("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
+    (by_flag,) = suppressed(classify(ran(pass_=8), ran(fail=8), [known]), [override()]).findings
+    assert (by_flag.evidence["flag"]["id"], "override" in by_flag.evidence) == ("f1", False)
+    later = override(id="o2", expires=END.replace(hour=12))
+    (held,) = suppressed(classify(ran(pass_=8), ran(fail=8)), [override(), later]).findings
+    assert held.evidence["override"]["id"] == "o2"
+    assert "until 2026-12-01 12:00 UTC by" in held.words
+    assert day(END) == "2026-12-01"
