@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import math
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,19 +18,23 @@ import httpx
 import numpy as np
 import pytest
 from api import on_port
+from plugged import Run as Pytest
+from plugged import environment, in_a_process, in_this_process
 
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.layernorm import reference
-from gonogo.pytest_run import server, surroundings
-from gonogo.pytest_run.collecting import Collector
-from gonogo.pytest_run.local import LocalFile, new_id
-from gonogo.pytest_run.records import Record
 from gonogo.recorded import Comparison
 from gonogo.reports import lines
 from gonogo.tests import TestSpec
+from gonogo_pytest import server, spool, surroundings
+from gonogo_pytest.__main__ import main
+from gonogo_pytest.collecting import Collector
+from gonogo_pytest.delivery import catch_up
+from gonogo_pytest.local import LocalFile
+from gonogo_pytest.records import Record, encoded, new_id
+from gonogo_pytest.spool import PREFIX, Run
 
-ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
 SUITE = """
     import gonogo, numpy as np, pytest
@@ -75,17 +81,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-def run(project: Path, *options: str, status: int = 1, **environment: str) -> list[str]:
-    """The lines that pytest writes."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gonogo.pytest_plugin", "-p", "no:cacheprovider", "--tb=no", *options]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_"))}
-    told = {**clean, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    done = subprocess.run(command, cwd=project, env=told, capture_output=True, text=True, timeout=100)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
+    """pytest within this process."""
+    return in_this_process(monkeypatch)
 
 
-def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path) -> None:
+def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path, run: Pytest) -> None:
     said = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
     assert said[0].split()[0] == ".H.H.F.."
     summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
@@ -102,6 +104,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path)
         (header,) = file.execute("SELECT header FROM runs").fetchone()
         told = [json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")]
     file.close()
+    assert not list(project.glob(f"{PREFIX}*")), "it is in the file"
     assert tests == [
         ("test_kernel.py::test_backward[correct]", 0, "passed"),
         ("test_kernel.py::test_backward[double-subtract]", 0, "passed"),
@@ -122,7 +125,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path)
 
 def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: httpx.Client) -> None:
     options = ["-p", "xdist.plugin", "-n1", f"--gonogo={service.base_url}", "--gonogo-strict", "--gonogo-seeds=1", "--gonogo-seed-start=1"]
-    said = run(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
+    said = in_a_process(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
     assert said[-1].startswith("2 failed, 4 passed"), said
     assert "HOLLOW test_kernel.py::test_backward[double-subtract] seed 1" in said
     (told,) = [line for line in said if line.startswith("numbers: ")]
@@ -139,27 +142,131 @@ def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: 
     assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6
 
 
-def finished(path: Path, url: str, *records: Record) -> list[str]:
-    """What a run with these records says at its end."""
-    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", "build": "b"}, url=url, path=path, asked=True)
-    collector.records += records
+KILLED = """
+    import gonogo, os, pathlib, pytest, signal, time
+
+    def test_fine(gonogo_seed): gonogo.compare([1.0, 2.0], [1.0, 2.001], rtol=0.1)
+    def test_red(): assert 0
+
+    @pytest.fixture
+    def compared(): gonogo.compare([1.0], [1.0])
+
+    def test_kills_pytest(gonogo_seed, compared):
+        (spool,) = pathlib.Path().glob(".gonogo-unsent-*")
+        while '"node":"test_suite.py::test_kills_pytest[seed0]","record"' not in spool.read_text():
+            time.sleep(0.01)  # another process's file: nothing to wait on
+        os.kill(os.getppid(), signal.SIGKILL)
+    """
+"""pytest-xdist's controller is killed by a test in one of its processes, which end with it."""
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
+    tmp_path: Path, run: Pytest, free_port: int, capfd: Any
+) -> None:
+    folder, url = tmp_path / "suite", f"http://127.0.0.1:{free_port}"
+    folder.mkdir()
+    file = folder / "test_suite.py"
+    file.write_text(dedent(KILLED))
+    in_a_process(folder, "-p", "xdist.plugin", "-n1", f"--gonogo={url}", "--gonogo-seeds=1", status=-signal.SIGKILL)
+    (killed,) = folder.glob(f"{PREFIX}*")
+    file.write_text("def test_fine(): pass\n")
+    said = run(folder, f"--gonogo={url}", status=0)
+    assert said[-3].startswith(f"not delivered: {url} can't be reached: "), said
+    (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
+    assert said[-2] == f"numbers: {away}; the next run delivers them, or `python -m gonogo_pytest`"
+    assert main([str(folder)]) == 3
+    assert capfd.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
+    kept = {path: path.read_bytes() for path in (killed, away)}
+
+    def jobs() -> dict[str, dict[str, int]]:
+        return {each["id"]: each["outcomes"] for each in client.get("/api/v1/jobs").json()["items"]}
+
+    with on_port(f"sqlite:///{tmp_path / 'gonogo.sqlite'}", port=free_port) as (client, _):
+        run(folder, "--gonogo=other.sqlite", status=0)
+        assert not jobs(), "they were for another place"
+        said = run(folder, f"--gonogo={url}", status=0)
+        assert [line.partition(":")[0] for line in said[-4:-1]] == ["numbers", "delivered, too", "delivered, too"], said
+        assert ", which was killed: " in said[-3]
+        told = jobs()
+        assert sorted(told.values(), key=len) == [{"passed": 1}, {"passed": 1}, {"passed": 1, "failed": 1, "crash": 1}]
+        (job,) = [job for job, outcomes in told.items() if "crash" in outcomes]
+        (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
+        assert first["outputs"]["test_suite.py::test_kills_pytest"]["message"].startswith(spool.KILLED)
+        assert "test_suite.py::test_kills_pytest/actual" in first["outputs"], "the numbers of the phases before"
+        assert not list(folder.glob(f"{PREFIX}*"))
+        for path, data in kept.items():  # it was killed again, before it had heard the server's answer
+            path.write_bytes(data)
+        assert main([str(folder)]) == 0
+        assert jobs() == told
+        assert not list(folder.glob(f"{PREFIX}*"))
+
+
+def finished(folder: Path, to: str, **header: str) -> Collector:
+    """A run with one test at its end."""
+    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", **header}, root=folder, to=to, asked=True)
+    collector._add(Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})]))
     collector.pytest_sessionfinish(0)
-    return collector.ended
+    return collector
 
 
-def test_what_a_server_could_not_be_told_is_kept_and_told_by_the_next_run(tmp_path: Path, service: httpx.Client) -> None:
-    path, url = tmp_path / "kept.sqlite", str(service.base_url)
-    record = Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})])
-    first, second = finished(path, "http://127.0.0.1:1", record)
-    assert first.startswith("not sent: http://127.0.0.1:1 can't be reached: ")
-    assert second.startswith(f"numbers: {path}, run ")
-    with sqlite3.connect(path) as file:  # the server comes back at another address
-        file.execute("UPDATE runs SET server = ?", (url,))
-    file.close()
-    told, caught_up = finished(path, url, record)
+def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:
+    url = str(service.base_url)
+    refused = finished(tmp_path, url, format="other")
+    assert refused.ended[0].startswith(f"not delivered: {url} answers 422: lines.1.format")
+    (path,) = tmp_path.iterdir()
+    assert refused.ended[1:] == [f"numbers: {path}"]
+    assert path.suffix == spool.REFUSED
+    (told,) = finished(tmp_path, url).ended
     assert told.startswith(f"numbers: {url}/jobs/")
-    assert caught_up.startswith("sent, too: the run ")
-    assert len(finished(path, url, record)) == 1, "once"
+    (again,) = catch_up(tmp_path)
+    assert not again[0]
+    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], "where everything may be kept"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
+
+
+def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), 'r1', 'x', {}); print(1); input()"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment(), stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "1\n"
+        assert not list(spool.left_over(tmp_path))
+        other.stdin.close()
+    (left,) = spool.left_over(tmp_path)
+    left.path.write_text("{}\n[]\n")
+    ((worked, words),) = catch_up(tmp_path)
+    assert not worked
+    assert words.startswith(f"{left.path} can't be read: not what a run of pytest leaves")
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = Record("t.py::ü\udfff", "failed", seed=3, repeat=1, duration_ms=0.1, measurements={"x": math.nan}, line=7)
+    record.comparisons.append(Comparison(name="a", outputs={"dx": {"max_abs": 1 / 3, "needed_atol": {"0.1": 2e-300}}}))
+    file = spool.Spool(tmp_path, "r1", "x", {"suite": "s"})
+    for number in range(2):  # run again by a plug-in
+        file.began("n1")
+        file.heard("n1", record, done=False)
+        file.heard("n1", record, done=bool(number))
+    file.began("n2")
+    file.ended(1, "then")
+    file.close(keep=True)
+    with next(iter(tmp_path.iterdir())).open("ab") as torn:
+        torn.write(b'{"node":"n3","rec')
+    (left,) = spool.left_over(tmp_path)
+    (read,) = [each.read() for each in spool.left_over(tmp_path)]
+    assert left.path.exists()
+    assert (read.id, read.to, read.header, read.exit_status, read.finished_at) == ("r1", "x", {"suite": "s"}, 1, "then")
+    assert [encoded(each.to_json()) for each in read.records] == [
+        encoded(each.to_json()) for each in (record, Record("n2", "crash", message=spool.KILLED))
+    ]
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
@@ -180,26 +287,36 @@ def test_a_large_run_is_several_imports(service: httpx.Client, monkeypatch: pyte
 
 
 def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
-    (tmp_path / "kept.sqlite").write_text("this is no database " * 10)
-    collector = Collector(lambda: {"suite": "s"}, url=None, path=tmp_path / "kept.sqlite", asked=True)
-    collector.records.append(Record("t.py::test", "passed"))
-    collector.pytest_sessionfinish(0)
-    assert collector.ended == [f"numbers could not be kept in {tmp_path / 'kept.sqlite'}: file is not a database"]
+    path = tmp_path / "kept.sqlite"
+    path.write_text("this is no database " * 10)
+    first, second = finished(tmp_path, str(path)).ended
+    (left,) = tmp_path.glob(f"{PREFIX}*")
+    assert first == f"not delivered: {path}: file is not a database"
+    assert second == f"numbers: {left}; the next run delivers them, or `python -m gonogo_pytest`"
+    path.unlink()
+    told, too = finished(tmp_path, str(path)).ended
+    assert told.startswith(f"numbers: {path}, run ")
+    assert too.startswith("delivered, too: the run of ")
+    nowhere = tmp_path / "nowhere"
+    assert finished(nowhere, str(path)).ended[0].startswith(f"the run can't be kept in {nowhere} until it is delivered: [Errno 2]")
+    with sqlite3.connect(path) as file:
+        assert file.execute("SELECT COUNT(*), SUM(exit_status) FROM runs").fetchone() == (3, 0)
+    file.close()
 
 
-def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
-    files = [LocalFile(tmp_path / "kept.sqlite") for _ in range(2)]
-    for number, file in enumerate(files):
-        file.start(f"run {number}", {"started_at": "", "suite": "s"})
-    for number, file in enumerate(files):
-        file.add(f"run {number}", [(0, Record("t.py::test", "passed"))])
-    assert len(list(files[0].lines("run 1"))) == 2
-    for file in files:
-        file.close()
+def test_two_processes_may_write_the_same_file_and_a_run_is_there_once(tmp_path: Path) -> None:
+    header = {"started_at": "", "suite": "s"}
+    with LocalFile(tmp_path / "kept.sqlite") as one, LocalFile(tmp_path / "kept.sqlite") as other:
+        for name in ("run 0", "run 1"):
+            for file in (one, other):
+                file.add(Run(name, "", header, [Record("t.py::test", "passed")]))
+    with sqlite3.connect(tmp_path / "kept.sqlite") as found:
+        assert found.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [("run 0", 0), ("run 1", 0)]
+    found.close()
 
 
 @pytest.mark.parametrize(
-    ("environment", "commit"),
+    ("variables", "commit"),
     [
         ({}, None),
         (
@@ -217,7 +334,7 @@ def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
         ({"CI_COMMIT_SHA": "../x", "CI_PROJECT_PATH": "group/name"}, None),
     ],
 )
-def test_the_commit_is_what_the_ci_says(environment: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_what_the_ci_says(variables: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}}))
-    assert surroundings.commit_of(environment) == commit
+    assert surroundings.commit_of(variables) == commit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,15 +214,21 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
     assert (said.verdict, set(said.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
 
 
-def test_under_a_worker_the_arrays_are_handed_over(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(handover.DUMP_VARIABLE, str(tmp_path))
+def test_who_takes_the_arrays_judges_them(case: Any) -> None:
+    taken: list[recorded.Arrays] = []
+    stop = recorded.take(taken.append)
     actual, expected, inputs = case("double-subtract")
-    said = gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs)
-    assert said.words == "handed over to the worker, which judges it"
-    (folder,) = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
-    assert (np.load(folder / "tensors-dx.npy") == actual).all()
+    said = gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, name="n" * 300)
+    assert (said.verdict, said.words) == ("unjudged", "handed over to the worker, which judges it")
     with pytest.raises(AssertionError):
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
+    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, profile="fp32") is None
+    stop()
+    first, _, third = taken
+    assert (first.fields["kernel"], first.name, first.profile) == ("layernorm_bw", "n" * handover.MAX_NAME, None)
+    assert (first.tensors["dx"] == actual).all()
+    assert (third.profile, set(third.tensors)) == ("fp32", {*inputs, "dx"})
+    assert gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs).verdict == "pass_by_tolerance"
 
 
 TORCH = """

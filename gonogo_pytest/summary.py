@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gonogo.pytest_run.records import Record
 from gonogo.recorded import RED_BUT_RIGHT, Comparison
+from gonogo_pytest.records import Record
 
 MOST_SHOWN = 20
 LOOSE = 8.0
@@ -23,7 +23,7 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     if not pairs and not lines:
         return
     hollow = _groups((record, each) for record, each in pairs if each.hollow)
-    terminal.section(f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", "=", yellow=bool(hollow))
+    terminal.write_sep("=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow))
     _titled(terminal, "HOLLOW", hollow, yellow=True)
     _titled(terminal, "RED BUT RIGHT", _groups(pair for pair in pairs if pair[1].verdict == RED_BUT_RIGHT), cyan=True)
     _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
