@@ -229,11 +229,11 @@ class _Against:
         if times is None:
             return ""
         least = numbers["tolerance_roundings_least"]
-        words = f"{label}: the tolerance is {times:.3g} times {numbers['format']}'s own rounding"
+        words = f"{label}: the tolerance is {recorded.factor(times)} times {numbers['format']}'s own rounding"
         if least is not None and least < 1:
             words += f", and at some values only {least:.2g} times: a right kernel can fail"
         elif least is not None and least < times / 2:
-            words += f" ({least:.3g} times at the largest values)"
+            words += f" ({recorded.factor(least)} times at the largest values)"
         return words
 
     def message(self, said: Comparison) -> str:

@@ -65,6 +65,13 @@ class Arrays:
     profile: str | None
 
 
+def factor(value: float) -> str:
+    """How many times something is, for people: three digits; beyond ten million it doesn't matter."""
+    if value >= 1e7:
+        return "over 10 million"
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 Listener = Callable[[Comparison], None]
 Taker = Callable[[Arrays], None]
 _listeners: list[Listener] = []

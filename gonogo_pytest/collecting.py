@@ -143,9 +143,9 @@ class Collector:
         if self._spool is None:
             return
         if problem.refused:
-            self.ended.append(f"numbers: {self._spool.refused()}")
+            self.ended.append(f"numbers: {self._spool.refused().name}")
         else:
-            self.ended.append(f"numbers: {self._spool.path}; the next run delivers them, or `python -m gonogo_pytest`")
+            self.ended.append(f"numbers: {self._spool.path.name}; the next run delivers them, or `python -m gonogo_pytest`")
 
 
 def _now() -> str:

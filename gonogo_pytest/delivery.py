@@ -52,7 +52,7 @@ def catch_up(folder: Path, *, only: str | None = None, but: str | None = None, t
         try:
             run = left.read()
         except ValueError as problem:
-            yield False, f"{left.path} can't be read: {problem}"
+            yield False, f"{left.path.name} can't be read: {problem}"
             continue
         if to is not None:
             run = Run(run.id, to, run.header, run.records, run.exit_status, run.finished_at)
@@ -65,7 +65,7 @@ def catch_up(folder: Path, *, only: str | None = None, but: str | None = None, t
                 left.refused()
             else:
                 away.add(run.to)
-            yield False, f"the run of {run.header['started_at']} is still in {left.path}: {problem}"
+            yield False, f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}"
             continue
         left.delete()
         died = "" if run.finished_at else ", which was killed"

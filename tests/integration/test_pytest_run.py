@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import socket
 import sqlite3
@@ -35,6 +36,7 @@ from gonogo_pytest.local import LocalFile
 from gonogo_pytest.records import Record, encoded, new_id
 from gonogo_pytest.spool import PREFIX, Run
 
+ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
 SUITE = """
     import gonogo, numpy as np, pytest
@@ -50,7 +52,7 @@ SUITE = """
         gonogo.measure("seed", gonogo.seed)
         gonogo.compare(np.float32([1.0, 2.0]), [1.0, 2.001], rtol=0.1)
 
-    def test_red(): assert 0, "no numbers"
+    def test_red(): gonogo.compare(np.float32([1.0, 2.5]), [1.0, 2.0], atol=1e-3, rtol=0)
     def test_plain(): pass
     @pytest.mark.parametrize("gonogo_seed", [3])
     def test_own_seeds(gonogo_seed): assert gonogo_seed == 3
@@ -94,9 +96,11 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path,
     assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
     assert summary[2].startswith("  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong")
     assert (
-        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1.68e+06 times fp32's own rounding, of which 0.005 was used" in said
+        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used" in said
     )
-    assert "5 comparisons of 3 tests: 2 pass, 2 pass_by_tolerance, 1 unjudged" in said
+    red = "unjudged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own rounding, and the error 500 times the tolerance"
+    assert red in said
+    assert "6 comparisons of 4 tests: 2 pass, 2 pass_by_tolerance, 2 unjudged" in said
     assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
@@ -181,7 +185,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     said = run(folder, f"--gonogo={url}", status=0)
     assert said[-3].startswith(f"not delivered: {url} can't be reached: "), said
     (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
-    assert said[-2] == f"numbers: {away}; the next run delivers them, or `python -m gonogo_pytest`"
+    assert said[-2] == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo_pytest`"
     assert main([str(folder)]) == 3
     assert capfd.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
     kept = {path: path.read_bytes() for path in (killed, away)}
@@ -209,6 +213,20 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         assert not list(folder.glob(f"{PREFIX}*"))
 
 
+def test_the_example_of_the_documentation_says_what_stands_there(tmp_path: Path, run: Pytest) -> None:
+    text = (ROOT / "docs/pytest.md").read_text()
+    (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
+    said = run(tmp_path, status=0)
+
+    def without_numbers(lines: list[str]) -> list[str]:
+        return [re.sub(r"\d[\d.]*(e[-+]\d+)?", "N", line) for line in lines]
+
+    assert said[0].split()[0] == shown[0].split()[0]
+    assert without_numbers(said[1:-2]) == without_numbers(shown[1:-2])
+    assert said[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
+
+
 def finished(folder: Path, to: str, **header: str) -> Collector:
     """A run with one test at its end."""
     collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", **header}, root=folder, to=to, asked=True)
@@ -222,7 +240,7 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
     refused = finished(tmp_path, url, format="other")
     assert refused.ended[0].startswith(f"not delivered: {url} answers 422: lines.1.format")
     (path,) = tmp_path.iterdir()
-    assert refused.ended[1:] == [f"numbers: {path}"]
+    assert refused.ended[1:] == [f"numbers: {path.name}"]
     assert path.suffix == spool.REFUSED
     (told,) = finished(tmp_path, url).ended
     assert told.startswith(f"numbers: {url}/jobs/")
@@ -244,7 +262,7 @@ def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path:
     left.path.write_text("{}\n[]\n")
     ((worked, words),) = catch_up(tmp_path)
     assert not worked
-    assert words.startswith(f"{left.path} can't be read: not what a run of pytest leaves")
+    assert words.startswith(f"{left.path.name} can't be read: not what a run of pytest leaves")
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -292,7 +310,7 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
     first, second = finished(tmp_path, str(path)).ended
     (left,) = tmp_path.glob(f"{PREFIX}*")
     assert first == f"not delivered: {path}: file is not a database"
-    assert second == f"numbers: {left}; the next run delivers them, or `python -m gonogo_pytest`"
+    assert second == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo_pytest`"
     path.unlink()
     told, too = finished(tmp_path, str(path)).ended
     assert told.startswith(f"numbers: {path}, run ")

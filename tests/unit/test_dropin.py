@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torches import run_in_torch
 
 import gonogo
-from gonogo import closeness, handover, recorded, tensix, tensors
+from gonogo import closeness, diagnoses, handover, recorded, tensix, tensors
 from gonogo.closeness import Gate
 from gonogo.inputs import generate, quantise
 from gonogo.numerics import compare
@@ -179,6 +179,14 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(case: Any, heard: list[
     numbers = heard[1].outputs["dx"]
     assert numbers["budget_ratio"] > 100
     assert numbers["against_float64"]["tolerance_ratio"] == pytest.approx(numbers["tolerance_ratio"], rel=1e-12), "the same reference"
+
+
+def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    spoilt = round_to(actual + 0.02 * np.random.default_rng(0).standard_normal(actual.shape), "bf16")
+    said = gonogo.compare(spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train")
+    assert said.hollow
+    assert said.words.endswith(diagnoses.NOT_FOUND)
 
 
 def test_red_but_right_is_red_and_says_so(case: Any) -> None:
