@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ class Collector:
         self._repeats: Counter[tuple[str, int | None]] = Counter()
         self._spool: Spool | None = None
         self._spools = True
+        self._pid = os.getpid()
 
     @cached_property
     def header(self) -> dict[str, Any]:
@@ -77,6 +79,8 @@ class Collector:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Keep the rest, and tell the server."""
+        if os.getpid() != self._pid:  # a child that a test forked and that runs on into pytest
+            return
         for test in self._open.values():
             test.outcome.outcome, test.outcome.message = "error", "the run was ended in the middle of this test"
             self._done(test)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copyfile
 from textwrap import dedent
 from typing import Any
 
@@ -20,21 +16,17 @@ import numpy as np
 import pytest
 from api import on_port
 from plugged import Run as Pytest
-from plugged import environment, in_a_process, in_this_process
+from plugged import finished, in_a_process, in_this_process
 
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.layernorm import reference
-from gonogo.recorded import Comparison
 from gonogo.reports import lines
 from gonogo.tests import TestSpec
 from gonogo_pytest import server, spool, surroundings
-from gonogo_pytest.__main__ import main
-from gonogo_pytest.collecting import Collector
 from gonogo_pytest.delivery import catch_up
-from gonogo_pytest.local import LocalFile
-from gonogo_pytest.records import Record, encoded, new_id
-from gonogo_pytest.spool import PREFIX, Run
+from gonogo_pytest.records import new_id
+from gonogo_pytest.spool import PREFIX
 
 ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
@@ -77,9 +69,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def service(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[httpx.Client]:
     """A server on a port of its own."""
-    with on_port(f"sqlite:///{tmp_path_factory.mktemp('server') / 'gonogo.sqlite'}") as (client, _):
+    file = copyfile(sqlite_template, tmp_path_factory.mktemp("server") / "gonogo.sqlite")
+    with on_port(f"sqlite:///{file}") as (client, _):
         yield client
 
 
@@ -146,73 +139,6 @@ def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: 
     assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6
 
 
-KILLED = """
-    import gonogo, os, pathlib, pytest, signal, time
-
-    def test_fine(gonogo_seed): gonogo.compare([1.0, 2.0], [1.0, 2.001], rtol=0.1)
-    def test_red(): assert 0
-
-    @pytest.fixture
-    def compared(): gonogo.compare([1.0], [1.0])
-
-    def test_kills_pytest(gonogo_seed, compared):
-        (spool,) = pathlib.Path().glob(".gonogo-unsent-*")
-        while '"node":"test_suite.py::test_kills_pytest[seed0]","record"' not in spool.read_text():
-            time.sleep(0.01)  # another process's file: nothing to wait on
-        os.kill(os.getppid(), signal.SIGKILL)
-    """
-"""pytest-xdist's controller is killed by a test in one of its processes, which end with it."""
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
-    tmp_path: Path, run: Pytest, free_port: int, capfd: Any
-) -> None:
-    folder, url = tmp_path / "suite", f"http://127.0.0.1:{free_port}"
-    folder.mkdir()
-    file = folder / "test_suite.py"
-    file.write_text(dedent(KILLED))
-    in_a_process(folder, "-p", "xdist.plugin", "-n1", f"--gonogo={url}", "--gonogo-seeds=1", status=-signal.SIGKILL)
-    (killed,) = folder.glob(f"{PREFIX}*")
-    file.write_text("def test_fine(): pass\n")
-    said = run(folder, f"--gonogo={url}", status=0)
-    assert said[-3].startswith(f"not delivered: {url} can't be reached: "), said
-    (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
-    assert said[-2] == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo_pytest`"
-    assert main([str(folder)]) == 3
-    assert capfd.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
-    kept = {path: path.read_bytes() for path in (killed, away)}
-
-    def jobs() -> dict[str, dict[str, int]]:
-        return {each["id"]: each["outcomes"] for each in client.get("/api/v1/jobs").json()["items"]}
-
-    with on_port(f"sqlite:///{tmp_path / 'gonogo.sqlite'}", port=free_port) as (client, _):
-        run(folder, "--gonogo=other.sqlite", status=0)
-        assert not jobs(), "they were for another place"
-        said = run(folder, f"--gonogo={url}", status=0)
-        assert [line.partition(":")[0] for line in said[-4:-1]] == ["numbers", "delivered, too", "delivered, too"], said
-        assert ", which was killed: " in said[-3]
-        told = jobs()
-        assert sorted(told.values(), key=len) == [{"passed": 1}, {"passed": 1}, {"passed": 1, "failed": 1, "crash": 1}]
-        (job,) = [job for job, outcomes in told.items() if "crash" in outcomes]
-        (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
-        assert first["outputs"]["test_suite.py::test_kills_pytest"]["message"].startswith(spool.KILLED)
-        assert "test_suite.py::test_kills_pytest/actual" in first["outputs"], "the numbers of the phases before"
-        assert not list(folder.glob(f"{PREFIX}*"))
-        for path, data in kept.items():  # it was killed again, before it had heard the server's answer
-            path.write_bytes(data)
-        assert main([str(folder)]) == 0
-        assert jobs() == told
-        assert not list(folder.glob(f"{PREFIX}*"))
-
-
 def test_the_example_of_the_documentation_says_what_stands_there(tmp_path: Path, run: Pytest) -> None:
     text = (ROOT / "docs/pytest.md").read_text()
     (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
@@ -227,14 +153,6 @@ def test_the_example_of_the_documentation_says_what_stands_there(tmp_path: Path,
     assert said[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
 
 
-def finished(folder: Path, to: str, **header: str) -> Collector:
-    """A run with one test at its end."""
-    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", **header}, root=folder, to=to, asked=True)
-    collector._add(Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})]))
-    collector.pytest_sessionfinish(0)
-    return collector
-
-
 def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:
     url = str(service.base_url)
     refused = finished(tmp_path, url, format="other")
@@ -242,49 +160,15 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
     (path,) = tmp_path.iterdir()
     assert refused.ended[1:] == [f"numbers: {path.name}"]
     assert path.suffix == spool.REFUSED
-    (told,) = finished(tmp_path, url).ended
+    path.rename(path.with_suffix(""))  # as if it had been killed before
+    told, too = finished(tmp_path, url).ended
     assert told.startswith(f"numbers: {url}/jobs/")
+    assert too.startswith("not delivered: the run of ")
+    assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
     (again,) = catch_up(tmp_path)
     assert not again[0]
     assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], "where everything may be kept"
     assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
-
-
-def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), 'r1', 'x', {}); print(1); input()"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment(), stdin=-1, stdout=-1, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdin is not None
-        assert other.stdout.readline() == "1\n"
-        assert not list(spool.left_over(tmp_path))
-        other.stdin.close()
-    (left,) = spool.left_over(tmp_path)
-    left.path.write_text("{}\n[]\n")
-    ((worked, words),) = catch_up(tmp_path)
-    assert not worked
-    assert words.startswith(f"{left.path.name} can't be read: not what a run of pytest leaves")
-
-
-def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
-    record = Record("t.py::ü\udfff", "failed", seed=3, repeat=1, duration_ms=0.1, measurements={"x": math.nan}, line=7)
-    record.comparisons.append(Comparison(name="a", outputs={"dx": {"max_abs": 1 / 3, "needed_atol": {"0.1": 2e-300}}}))
-    file = spool.Spool(tmp_path, "r1", "x", {"suite": "s"})
-    for number in range(2):  # run again by a plug-in
-        file.began("n1")
-        file.heard("n1", record, done=False)
-        file.heard("n1", record, done=bool(number))
-    file.began("n2")
-    file.ended(1, "then")
-    file.close(keep=True)
-    with next(iter(tmp_path.iterdir())).open("ab") as torn:
-        torn.write(b'{"node":"n3","rec')
-    (left,) = spool.left_over(tmp_path)
-    (read,) = [each.read() for each in spool.left_over(tmp_path)]
-    assert left.path.exists()
-    assert (read.id, read.to, read.header, read.exit_status, read.finished_at) == ("r1", "x", {"suite": "s"}, 1, "then")
-    assert [encoded(each.to_json()) for each in read.records] == [
-        encoded(each.to_json()) for each in (record, Record("n2", "crash", message=spool.KILLED))
-    ]
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
@@ -302,35 +186,6 @@ def test_a_large_run_is_several_imports(service: httpx.Client, monkeypatch: pyte
     assert [each["tests"] for each in answers] == [3, 3, 3]
     again = server.send(str(service.base_url), run, header, [(line % number).encode() for number in range(9)])
     assert [each["id"] for each in again] == [each["id"] for each in answers], "sent twice, stored once"
-
-
-def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
-    path = tmp_path / "kept.sqlite"
-    path.write_text("this is no database " * 10)
-    first, second = finished(tmp_path, str(path)).ended
-    (left,) = tmp_path.glob(f"{PREFIX}*")
-    assert first == f"not delivered: {path}: file is not a database"
-    assert second == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo_pytest`"
-    path.unlink()
-    told, too = finished(tmp_path, str(path)).ended
-    assert told.startswith(f"numbers: {path}, run ")
-    assert too.startswith("delivered, too: the run of ")
-    nowhere = tmp_path / "nowhere"
-    assert finished(nowhere, str(path)).ended[0].startswith(f"the run can't be kept in {nowhere} until it is delivered: [Errno 2]")
-    with sqlite3.connect(path) as file:
-        assert file.execute("SELECT COUNT(*), SUM(exit_status) FROM runs").fetchone() == (3, 0)
-    file.close()
-
-
-def test_two_processes_may_write_the_same_file_and_a_run_is_there_once(tmp_path: Path) -> None:
-    header = {"started_at": "", "suite": "s"}
-    with LocalFile(tmp_path / "kept.sqlite") as one, LocalFile(tmp_path / "kept.sqlite") as other:
-        for name in ("run 0", "run 1"):
-            for file in (one, other):
-                file.add(Run(name, "", header, [Record("t.py::test", "passed")]))
-    with sqlite3.connect(tmp_path / "kept.sqlite") as found:
-        assert found.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [("run 0", 0), ("run 1", 0)]
-    found.close()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 import gonogo_pytest.plugin as plug_in
+from gonogo.recorded import Comparison
+from gonogo_pytest.collecting import Collector
+from gonogo_pytest.records import Record
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
@@ -56,3 +59,11 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Run:
         return written.getvalue().splitlines()
 
     return run
+
+
+def finished(folder: Path, to: str, **header: str) -> Collector:
+    """A run with one test at its end."""
+    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", **header}, root=folder, to=to, asked=True)
+    collector._add(Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})]))
+    collector.pytest_sessionfinish(0)
+    return collector
