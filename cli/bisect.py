@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 
-from cli import local, selections, show
-from cli.client import ENDED, POLL_S, Client
+from cli import local, selections, show, waiting
+from cli.client import ENDED, Client
 from cli.submit import parsed, shape_of
 from gonogo.flakiness.bisecting import Expect, Signal
 
@@ -96,15 +95,14 @@ def bisect(
 
 
 def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
-    """The bisection once it ended; how it stands is shown on stderr meanwhile."""
+    """The bisection once it ended; how it stands is shown on stderr meanwhile. A server that is away is waited for."""
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
-        while True:
-            found: dict[str, Any] = client.call("GET", f"/bisections/{bisection}")
+
+        def tell(found: dict[str, Any]) -> None:
             bars.update(task, completed=found["runs"], total=found["max_runs"], note="; ".join(_standing(each) for each in found["tracks"]))
-            if found["state"] in ENDED:
-                return found
-            time.sleep(POLL_S)
+
+        return waiting.until(lambda: client.call("GET", f"/bisections/{bisection}"), lambda found: found["state"] in ENDED, tell)
 
 
 def _standing(track: Mapping[str, Any]) -> str:

@@ -12,13 +12,11 @@ from typing import Any, Self
 import httpx
 
 import settings
+from cli.waiting import PATIENCE_S, POLL_S, Patience
 from gonogo.problems import InfrastructureError, JobError
 
 API = "/api/v1"
 ENDED = {"finished", "cancelled", "failed"}
-POLL_S = 1.0
-PATIENCE_S = 60.0
-"""For so long a server that is away while something is followed is waited for."""
 SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""
 
@@ -135,11 +133,12 @@ class Client:
     def follow(self, job: str, *, patience_s: float = PATIENCE_S) -> Iterator[tuple[str, dict[str, Any]]]:
         """A job's events (type, data) until it ended. A lost connection is taken up again where it broke off, for up to `patience_s`."""
         last: str | None = None
-        lost_at: float | None = None
+        patience = Patience(patience_s)
         while True:
             try:
                 for number, kind, data in self._events(job, last):
-                    last, lost_at = number or last, None
+                    last = number or last
+                    patience.found()
                     yield kind, data
                     if kind == "state" and data.get("state") in ENDED:
                         return
@@ -147,10 +146,8 @@ class Client:
                     return
                 time.sleep(POLL_S / 4)
             except (InfrastructureError, httpx.TransportError) as problem:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > patience_s:
+                if not patience.lost():
                     raise InfrastructureError(f"{self.url} was lost while following {job}: {problem}") from problem
-                time.sleep(POLL_S)
 
     def _events(self, job: str, last: str | None) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})

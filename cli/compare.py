@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli import show
-from cli.client import PATIENCE_S, POLL_S, Client
+from cli import show, waiting
+from cli.client import Client
 from cli.jobs import JSON, FailOn
-from gonogo.problems import InfrastructureError
 
-SHARE = 5.0
-"""A server that takes long for a large comparison is left alone for so many times as long."""
 COLOURS = {
     "new_failure": "bold red",
     "new_hollow_pass": "bold magenta",
@@ -62,19 +58,12 @@ def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
 
 def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     """The comparison once every job of both sides is over. A server that is away is waited for."""
-    lost_at: float | None = None
-    while True:
-        asked_at = time.monotonic()
-        try:
-            glance = client.call("GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=1)
-            if glance["complete"]:
-                return read(client, base, head, fail_on)
-            lost_at = None
-        except InfrastructureError:
-            lost_at = lost_at or time.monotonic()
-            if time.monotonic() - lost_at > PATIENCE_S:
-                raise
-        time.sleep(max(POLL_S, SHARE * (time.monotonic() - asked_at)))
+
+    def glance() -> dict[str, Any]:
+        found: dict[str, Any] = client.call("GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=1)
+        return read(client, base, head, fail_on) if found["complete"] else found
+
+    return waiting.until(glance, lambda found: bool(found["complete"]))
 
 
 def report(found: Mapping[str, Any], everything: bool, url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli import compare, selections, show
-from cli.client import PATIENCE_S, POLL_S, Client
-from gonogo.problems import InfrastructureError, JobError
+from cli import compare, selections, show, waiting
+from cli.client import Client
+from gonogo.problems import JobError
 
 ENDED = {"finished", "cancelled"}
 OF_THE_RUN = ("builds", "labels", "commit")
@@ -87,25 +86,15 @@ def submit(
 
 def follow(client: Client, run: str, *, quiet: bool = False) -> dict[str, Any]:
     """Show a run's progress bar on stderr until it ends; the run. A server that is away is waited for."""
-    lost_at: float | None = None
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
-        while True:
-            try:
-                found: dict[str, Any] = client.call("GET", f"/runs/{run}")
-                lost_at = None
-            except InfrastructureError:
-                lost_at = lost_at or time.monotonic()
-                if time.monotonic() - lost_at > PATIENCE_S:
-                    raise
-                time.sleep(POLL_S)
-                continue
+
+        def tell(found: dict[str, Any]) -> None:
             seeds, jobs = found["seeds"], found["jobs"]
             note = f"{jobs['ended']} of {jobs['total']} jobs  {show.counts(seeds['verdicts'])}"
             bars.update(task, description=found["suite"]["name"], completed=seeds["done"], total=seeds["total"], note=note)
-            if found["state"] in ENDED:
-                return found
-            time.sleep(POLL_S)
+
+        return waiting.until(lambda: client.call("GET", f"/runs/{run}"), lambda found: found["state"] in ENDED, tell)
 
 
 def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gonogo import diagnoses
 from gonogo import fields as reading
 from gonogo.builds import PROFILES
 from gonogo.judging import SeedJudgement, judge
@@ -100,7 +101,8 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
             numbers = [f"{key} {value:.3g}" for key in SHOWN if isinstance(value := output.statistics.get(key), float)]
             lines.append(f"  {name}: {output.verdict.value}, {output.explanation.value}; {', '.join(numbers)}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosed = numerics(test).diagnose(test, given, outputs).words
+        said = numerics(test).diagnose(test, given, outputs).words
+        diagnosed = diagnoses.beside({"words": said}, judgement.explanation)["words"]
         if diagnosed:
             lines.append(f"  {diagnosed}")
     return "\n".join(lines)

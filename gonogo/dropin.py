@@ -6,9 +6,7 @@ red and green are all that it gives.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gonogo import handover, recorded, tensors
@@ -195,9 +193,7 @@ class _Against:
         arrays = {key: each.values.astype("float32", copy=False) for key, each in {**given, **self.actual}.items()}
         fields = handover.test_fields(self.spec.pop("kernel"), {**loose, **arrays}, {"tolerance": said.tolerance, **self.spec})
         fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
-        folder = os.environ.get(handover.DUMP_VARIABLE)
-        if folder:
-            handover.store(Path(folder), fields, arrays, loose, name=self.name, profile=self.profile)
+        if recorded.handed_over(recorded.Arrays(fields, arrays, loose, self.name, self.profile)):
             said.words = "handed over to the worker, which judges it"
             return said
         try:
@@ -233,11 +229,11 @@ class _Against:
         if times is None:
             return ""
         least = numbers["tolerance_roundings_least"]
-        words = f"{label}: the tolerance is {times:.3g} times {numbers['format']}'s own rounding"
+        words = f"{label}: the tolerance is {recorded.factor(times)} times {numbers['format']}'s own rounding"
         if least is not None and least < 1:
             words += f", and at some values only {least:.2g} times: a right kernel can fail"
         elif least is not None and least < times / 2:
-            words += f" ({least:.3g} times at the largest values)"
+            words += f" ({recorded.factor(least)} times at the largest values)"
         return words
 
     def message(self, said: Comparison) -> str:

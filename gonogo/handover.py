@@ -1,4 +1,4 @@
-"""`gonogo.compare`: a test hands the arrays of a kernel over, to the worker that runs it or to be judged on the spot.
+"""`gonogo.compare(kernel, ...)`: a test hands the arrays of a kernel over, to who takes them or to be judged on the spot.
 
 Standard library at import; NumPy when something is compared, the numerics only when it is judged here. This file runs in other
 people's interpreters (Python 3.10 or newer), where the rest of gonogo may be missing.
@@ -6,22 +6,18 @@ people's interpreters (Python 3.10 or newer), where the rest of gonogo may be mi
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gonogo import recorded, tensors
+from gonogo.recorded import Arrays
 
-DUMP_VARIABLE = "GONOGO_DUMP_DIR"
-"""Names the folder into which arrays are handed over; a worker that runs the test sets it."""
-MANIFEST = "manifest.json"
 TENSORS = ("x", "dy", "gamma", "beta", "mean", "rstd", "y", "dx", "dgamma", "dbeta")
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
 MODES = ("fail", "warn", "off")
+"""The first is the default."""
 MAX_NAME = 200
 
 
@@ -29,8 +25,7 @@ class ComparisonWarning(UserWarning):
     """A comparison that was judged on the spot isn't a plain pass, and the mode is `warn`; or rounding neither explains nor excludes it."""
 
 
-_mode = "fail"
-_numbers = itertools.count()
+_mode = MODES[0]
 
 
 def set_mode(mode: str) -> None:
@@ -51,7 +46,7 @@ def compare(kernel: str, *, name: str | None = None, profile: str | None = None,
     several comparisons of one test apart. `profile` is the budget profile of the kernel, unless the build has one. `raw` are unquantised
     inputs, with which the tolerance compares; an input that is only there was rounded to its format for the kernel.
 
-    With GONOGO_DUMP_DIR set the arrays are stored there for the worker, which judges them in full, and None is returned. Otherwise
+    Where someone takes the arrays (recorded.take: the plug-in does, for a worker, which judges them in full) None is returned. Otherwise
     they are judged here: the judgement is returned when it is a pass; else an AssertionError with the numbers (mode `fail`), a
     ComparisonWarning (mode `warn`) or nothing (mode `off`). Raises TypeError for what is neither a tensor nor plain JSON.
     """
@@ -62,16 +57,10 @@ def compare(kernel: str, *, name: str | None = None, profile: str | None = None,
     arrays = {tensor: _array(tensor, given.pop(tensor)) for tensor in names if given.get(tensor) is not None}
     loose = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
     fields = test_fields(kernel, {**loose, **arrays}, {key: value for key, value in given.items() if value is not None})
-    folder = os.environ.get(DUMP_VARIABLE)
-    if folder:
-        store(Path(folder), fields, arrays, loose, name=name, profile=profile)
+    shown = None if name is None else str(name)[:MAX_NAME]
+    if recorded.handed_over(Arrays(fields, arrays, loose, shown, profile)):
         return None
-    return None if _mode == "off" else _judged(fields, arrays, loose, name, profile)
-
-
-def current_test() -> str | None:
-    """The node id of the test that runs, as pytest puts it into the environment: processes that the test starts know it, too."""
-    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None
+    return None if _mode == "off" else _judged(fields, arrays, loose, shown, profile)
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
@@ -101,26 +90,6 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
     return fields
 
 
-def store(
-    folder: Path, fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], *, name: str | None, profile: str | None
-) -> None:
-    """One folder per comparison, renamed into place when it is whole: a crash in between leaves nothing that looks like one."""
-    import numpy as np
-
-    shown = None if name is None else str(name)[:MAX_NAME]
-    told = {"test": current_test(), "name": shown, "kernel": fields["kernel"], "fields": fields, "profile": profile}
-    place = folder / f"{os.getpid()}-{next(_numbers)}"
-    unfinished = folder / f".{place.name}"
-    unfinished.mkdir(parents=True)
-    files: dict[str, dict[str, str]] = {"tensors": {}, "raw": {}}
-    for kind, these in (("tensors", arrays), ("raw", loose)):
-        for tensor, array in these.items():
-            files[kind][tensor] = f"{kind}-{tensor}.npy"
-            np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
-    (unfinished / MANIFEST).write_text(json.dumps({**told, **files}), "utf-8")
-    unfinished.rename(place)
-
-
 def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any], name: str | None, profile: str | None) -> Any:
     __tracebackhide__ = True
     try:
@@ -129,13 +98,12 @@ def _judged(fields: dict[str, Any], arrays: dict[str, Any], loose: dict[str, Any
         raise RuntimeError(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo worker, or use --gonogo-compare=off"
         ) from problem
-    shown = None if name is None else str(name)[:MAX_NAME]
     try:
         judgement, words, serious, found = judge_here(fields, arrays, loose, profile)
     except Exception as problem:
-        recorded.tell(recorded.Comparison(name=shown, problem=f"{type(problem).__name__}: {problem}"))
+        recorded.tell(recorded.Comparison(name=name, problem=f"{type(problem).__name__}: {problem}"))
         raise
-    recorded.tell(recorded.Comparison(name=shown, profile=profile, **found))
+    recorded.tell(recorded.Comparison(name=name, profile=profile, **found))
     if words is None:
         return judgement
     message = f"{name}: {words}" if name else words

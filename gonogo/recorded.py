@@ -1,4 +1,7 @@
-"""What one comparison of a test came to, and who hears of it. Standard library only; runs in other people's interpreters (Python 3.10)."""
+"""What one comparison of a test came to, and the hooks of those who hear of it or take its arrays: the pytest plug-in (gonogo_pytest).
+
+Standard library only; runs in other people's interpreters (Python 3.10).
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,31 @@ class Comparison:
         }
 
 
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of one run of a kernel, for someone who judges them later."""
+
+    fields: dict[str, Any]
+    """The test's JSON."""
+    tensors: dict[str, Any]
+    """Inputs and outputs by name, NumPy arrays of float32."""
+    raw: dict[str, Any]
+    """Unquantised inputs by name."""
+    name: str | None
+    profile: str | None
+
+
+def factor(value: float) -> str:
+    """How many times something is, for people: three digits; beyond ten million it doesn't matter."""
+    if value >= 1e7:
+        return "over 10 million"
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 Listener = Callable[[Comparison], None]
+Taker = Callable[[Arrays], None]
 _listeners: list[Listener] = []
+_takers: list[Taker] = []
 
 
 def listen(listener: Listener) -> Callable[[], None]:
@@ -63,3 +89,17 @@ def tell(comparison: Comparison) -> Comparison:
     for listener in _listeners:
         listener(comparison)
     return comparison
+
+
+def take(taker: Taker) -> Callable[[], None]:
+    """Have the arrays of every comparison of this process, in the place of a judgement on the spot; returns what ends it."""
+    _takers.append(taker)
+    return lambda: _takers.remove(taker)
+
+
+def handed_over(arrays: Arrays) -> bool:
+    """Give them to who takes them last; False where nobody does."""
+    if not _takers:
+        return False
+    _takers[-1](arrays)
+    return True

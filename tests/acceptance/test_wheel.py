@@ -17,7 +17,7 @@ from running import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-PACKAGES = ("gonogo", "storage", "workers", "service", "dashboards", "cli", "migrations", "settings")
+PACKAGES = ("gonogo", "gonogo_pytest", "storage", "workers", "service", "dashboards", "cli", "migrations", "settings")
 CHECK = ("check", "--kernel", "layernorm_bw", "--shape", "1,1,32,96", "--rtol", "1e-3", "--atol", "0.5", "--seeds", "2", "--json")
 HOLLOW = 1
 """The exit code of a command that ran and found something."""
@@ -65,6 +65,7 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
         manifest = json.loads(archive.read("dashboards/static/manifest.json"))
         points = archive.read(next(name for name in names if name.endswith("dist-info/entry_points.txt"))).decode()
     assert "gonogo = cli.app:main" in points
+    assert "gonogo_pytest.plugin = gonogo_pytest.plugin" in points
     # all of the code: a package or a folder that the build leaves out is missing at the first use only
     assert {
         str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "node_modules" not in path.parts

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copyfile
 from textwrap import dedent
 from typing import Any
 
@@ -16,17 +15,18 @@ import httpx
 import numpy as np
 import pytest
 from api import on_port
+from plugged import Run as Pytest
+from plugged import finished, in_a_process, in_this_process
 
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.layernorm import reference
-from gonogo.pytest_run import server, surroundings
-from gonogo.pytest_run.collecting import Collector
-from gonogo.pytest_run.local import LocalFile, new_id
-from gonogo.pytest_run.records import Record
-from gonogo.recorded import Comparison
 from gonogo.reports import lines
 from gonogo.tests import TestSpec
+from gonogo_pytest import server, spool, surroundings
+from gonogo_pytest.delivery import catch_up
+from gonogo_pytest.records import new_id
+from gonogo_pytest.spool import PREFIX
 
 ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
@@ -44,7 +44,7 @@ SUITE = """
         gonogo.measure("seed", gonogo.seed)
         gonogo.compare(np.float32([1.0, 2.0]), [1.0, 2.001], rtol=0.1)
 
-    def test_red(): assert 0, "no numbers"
+    def test_red(): gonogo.compare(np.float32([1.0, 2.5]), [1.0, 2.0], atol=1e-3, rtol=0)
     def test_plain(): pass
     @pytest.mark.parametrize("gonogo_seed", [3])
     def test_own_seeds(gonogo_seed): assert gonogo_seed == 3
@@ -69,32 +69,31 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def service(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[httpx.Client]:
     """A server on a port of its own."""
-    with on_port(f"sqlite:///{tmp_path_factory.mktemp('server') / 'gonogo.sqlite'}") as (client, _):
+    file = copyfile(sqlite_template, tmp_path_factory.mktemp("server") / "gonogo.sqlite")
+    with on_port(f"sqlite:///{file}") as (client, _):
         yield client
 
 
-def run(project: Path, *options: str, status: int = 1, **environment: str) -> list[str]:
-    """The lines that pytest writes."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gonogo.pytest_plugin", "-p", "no:cacheprovider", "--tb=no", *options]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_"))}
-    told = {**clean, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    done = subprocess.run(command, cwd=project, env=told, capture_output=True, text=True, timeout=100)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
+    """pytest within this process."""
+    return in_this_process(monkeypatch)
 
 
-def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path) -> None:
+def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path, run: Pytest) -> None:
     said = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
     assert said[0].split()[0] == ".H.H.F.."
     summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
     assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
     assert summary[2].startswith("  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong")
     assert (
-        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1.68e+06 times fp32's own rounding, of which 0.005 was used" in said
+        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used" in said
     )
-    assert "5 comparisons of 3 tests: 2 pass, 2 pass_by_tolerance, 1 unjudged" in said
+    red = "unjudged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own rounding, and the error 500 times the tolerance"
+    assert red in said
+    assert "6 comparisons of 4 tests: 2 pass, 2 pass_by_tolerance, 2 unjudged" in said
     assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
@@ -102,6 +101,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path)
         (header,) = file.execute("SELECT header FROM runs").fetchone()
         told = [json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")]
     file.close()
+    assert not list(project.glob(f"{PREFIX}*")), "it is in the file"
     assert tests == [
         ("test_kernel.py::test_backward[correct]", 0, "passed"),
         ("test_kernel.py::test_backward[double-subtract]", 0, "passed"),
@@ -122,7 +122,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path)
 
 def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: httpx.Client) -> None:
     options = ["-p", "xdist.plugin", "-n1", f"--gonogo={service.base_url}", "--gonogo-strict", "--gonogo-seeds=1", "--gonogo-seed-start=1"]
-    said = run(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
+    said = in_a_process(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
     assert said[-1].startswith("2 failed, 4 passed"), said
     assert "HOLLOW test_kernel.py::test_backward[double-subtract] seed 1" in said
     (told,) = [line for line in said if line.startswith("numbers: ")]
@@ -139,27 +139,36 @@ def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: 
     assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6
 
 
-def finished(path: Path, url: str, *records: Record) -> list[str]:
-    """What a run with these records says at its end."""
-    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", "build": "b"}, url=url, path=path, asked=True)
-    collector.records += records
-    collector.pytest_sessionfinish(0)
-    return collector.ended
+def test_the_example_of_the_documentation_says_what_stands_there(tmp_path: Path, run: Pytest) -> None:
+    text = (ROOT / "docs/pytest.md").read_text()
+    (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
+    said = run(tmp_path, status=0)
+
+    def without_numbers(lines: list[str]) -> list[str]:
+        return [re.sub(r"\d[\d.]*(e[-+]\d+)?", "N", line) for line in lines]
+
+    assert said[0].split()[0] == shown[0].split()[0]
+    assert without_numbers(said[1:-2]) == without_numbers(shown[1:-2])
+    assert said[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
 
 
-def test_what_a_server_could_not_be_told_is_kept_and_told_by_the_next_run(tmp_path: Path, service: httpx.Client) -> None:
-    path, url = tmp_path / "kept.sqlite", str(service.base_url)
-    record = Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})])
-    first, second = finished(path, "http://127.0.0.1:1", record)
-    assert first.startswith("not sent: http://127.0.0.1:1 can't be reached: ")
-    assert second.startswith(f"numbers: {path}, run ")
-    with sqlite3.connect(path) as file:  # the server comes back at another address
-        file.execute("UPDATE runs SET server = ?", (url,))
-    file.close()
-    told, caught_up = finished(path, url, record)
+def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:
+    url = str(service.base_url)
+    refused = finished(tmp_path, url, format="other")
+    assert refused.ended[0].startswith(f"not delivered: {url} answers 422: lines.1.format")
+    (path,) = tmp_path.iterdir()
+    assert refused.ended[1:] == [f"numbers: {path.name}"]
+    assert path.suffix == spool.REFUSED
+    path.rename(path.with_suffix(""))  # as if it had been killed before
+    told, too = finished(tmp_path, url).ended
     assert told.startswith(f"numbers: {url}/jobs/")
-    assert caught_up.startswith("sent, too: the run ")
-    assert len(finished(path, url, record)) == 1, "once"
+    assert too.startswith("not delivered: the run of ")
+    assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
+    (again,) = catch_up(tmp_path)
+    assert not again[0]
+    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], "where everything may be kept"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
@@ -179,27 +188,8 @@ def test_a_large_run_is_several_imports(service: httpx.Client, monkeypatch: pyte
     assert [each["id"] for each in again] == [each["id"] for each in answers], "sent twice, stored once"
 
 
-def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
-    (tmp_path / "kept.sqlite").write_text("this is no database " * 10)
-    collector = Collector(lambda: {"suite": "s"}, url=None, path=tmp_path / "kept.sqlite", asked=True)
-    collector.records.append(Record("t.py::test", "passed"))
-    collector.pytest_sessionfinish(0)
-    assert collector.ended == [f"numbers could not be kept in {tmp_path / 'kept.sqlite'}: file is not a database"]
-
-
-def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
-    files = [LocalFile(tmp_path / "kept.sqlite") for _ in range(2)]
-    for number, file in enumerate(files):
-        file.start(f"run {number}", {"started_at": "", "suite": "s"})
-    for number, file in enumerate(files):
-        file.add(f"run {number}", [(0, Record("t.py::test", "passed"))])
-    assert len(list(files[0].lines("run 1"))) == 2
-    for file in files:
-        file.close()
-
-
 @pytest.mark.parametrize(
-    ("environment", "commit"),
+    ("variables", "commit"),
     [
         ({}, None),
         (
@@ -217,7 +207,7 @@ def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
         ({"CI_COMMIT_SHA": "../x", "CI_PROJECT_PATH": "group/name"}, None),
     ],
 )
-def test_the_commit_is_what_the_ci_says(environment: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_what_the_ci_says(variables: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}}))
-    assert surroundings.commit_of(environment) == commit
+    assert surroundings.commit_of(variables) == commit

@@ -88,12 +88,12 @@ def in_process(database_url: str, **changes: Any) -> Iterator[Api]:
 
 
 @contextmanager
-def on_port(database_url: str, **changes: Any) -> Iterator[tuple[httpx.Client, Context]]:
-    """The app behind a real uvicorn on a port of its own."""
+def on_port(database_url: str, *, port: int = 0, **changes: Any) -> Iterator[tuple[httpx.Client, Context]]:
+    """The app behind a real uvicorn on a port of its own, or on this one."""
     app = create_app(make_settings(database_url, **changes))
     context: Context = app.state.context
     schema.upgrade(context.engine)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

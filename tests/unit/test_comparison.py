@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from plugged import in_this_process
 
 import gonogo
 from gonogo import handover, tensix
@@ -37,9 +38,9 @@ def copied_plug_in(folder: Path) -> None:
     """The few files that the pytest executor takes into an interpreter without gonogo."""
     text = (ROOT / "workers/executors/child/pytest_executor.py").read_text()
     for name in ast.literal_eval(text[text.index("PLUGIN_FILES = (") + len("PLUGIN_FILES = ") : text.index("HOST_FOLDER")].strip()):
-        copy = folder / "gonogo" / name
+        copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((ROOT / "gonogo" / name).read_text())
+        copy.write_text((ROOT / name).read_text())
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +51,6 @@ def right() -> dict[str, NDArray[Any]]:
 @pytest.fixture(scope="module")
 def wrong() -> dict[str, NDArray[Any]]:
     return arrays("double-subtract")
-
-
-@pytest.fixture(autouse=True)
-def _on_the_spot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(handover.DUMP_VARIABLE, raising=False)
 
 
 def test_a_right_kernel_gives_its_judgement(right: dict[str, NDArray[Any]]) -> None:
@@ -127,7 +123,7 @@ def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]])
 
 
 def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
-    code = "import gonogo.pytest_plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging'} & set(sys.modules); gonogo.compare"
+    code = "import gonogo, gonogo_pytest.plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
@@ -141,7 +137,7 @@ def test_without_the_numerics_a_comparison_is_an_error_and_no_silent_pass(tmp_pa
 
 @pytest.mark.parametrize(("mode", "line"), [("fail", "1 failed, 1 passed"), ("warn", "1 passed, 1 warning, 1 hollow")])
 def test_the_plug_in_judges_in_anybody_s_pytest(
-    tmp_path: Path, right: dict[str, NDArray[Any]], wrong: dict[str, NDArray[Any]], mode: str, line: str
+    tmp_path: Path, right: dict[str, NDArray[Any]], wrong: dict[str, NDArray[Any]], mode: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez(tmp_path / "right.npz", **right)
     np.savez(tmp_path / "wrong.npz", **wrong)
@@ -153,8 +149,7 @@ def test_the_plug_in_judges_in_anybody_s_pytest(
             gonogo.compare(**{FIELDS!r}, **np.load(name + ".npz"))
         """)
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gonogo.pytest_plugin", f"--gonogo-compare={mode}", "test_kernel.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert line in done.stdout, done.stdout
-    assert "pass_by_tolerance" in done.stdout
+    said = in_this_process(monkeypatch)(tmp_path, f"--gonogo-compare={mode}", "--tb=line", status=int(mode == "fail"))
+    assert line in said[-1], said
+    assert "pass_by_tolerance" in "\n".join(said)
+    assert handover._mode == "fail", "of that run only"

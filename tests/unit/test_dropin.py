@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torches import run_in_torch
 
 import gonogo
-from gonogo import closeness, handover, recorded, tensix, tensors
+from gonogo import closeness, diagnoses, handover, recorded, tensix, tensors
 from gonogo.closeness import Gate
 from gonogo.inputs import generate, quantise
 from gonogo.numerics import compare
@@ -182,6 +181,14 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(case: Any, heard: list[
     assert numbers["against_float64"]["tolerance_ratio"] == pytest.approx(numbers["tolerance_ratio"], rel=1e-12), "the same reference"
 
 
+def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    spoilt = round_to(actual + 0.02 * np.random.default_rng(0).standard_normal(actual.shape), "bf16")
+    said = gonogo.compare(spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train")
+    assert said.hollow
+    assert said.words.endswith(diagnoses.NOT_FOUND)
+
+
 def test_red_but_right_is_red_and_says_so(case: Any) -> None:
     actual, expected, inputs = case("correct")
     with pytest.raises(AssertionError, match=r"(?s)dx: .* of 8192 values outside.*verdict fail_by_tolerance.*Red and right"):
@@ -215,15 +222,21 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
     assert (said.verdict, set(said.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
 
 
-def test_under_a_worker_the_arrays_are_handed_over(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(handover.DUMP_VARIABLE, str(tmp_path))
+def test_who_takes_the_arrays_judges_them(case: Any) -> None:
+    taken: list[recorded.Arrays] = []
+    stop = recorded.take(taken.append)
     actual, expected, inputs = case("double-subtract")
-    said = gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs)
-    assert said.words == "handed over to the worker, which judges it"
-    (folder,) = [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
-    assert (np.load(folder / "tensors-dx.npy") == actual).all()
+    said = gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, name="n" * 300)
+    assert (said.verdict, said.words) == ("unjudged", "handed over to the worker, which judges it")
     with pytest.raises(AssertionError):
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
+    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, profile="fp32") is None
+    stop()
+    first, _, third = taken
+    assert (first.fields["kernel"], first.name, first.profile) == ("layernorm_bw", "n" * handover.MAX_NAME, None)
+    assert (first.tensors["dx"] == actual).all()
+    assert (third.profile, set(third.tensors)) == ("fp32", {*inputs, "dx"})
+    assert gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs).verdict == "pass_by_tolerance"
 
 
 TORCH = """

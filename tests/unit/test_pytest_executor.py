@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from suites import Project, outcomes
 
 
+def _set_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what else is installed here takes a second to load
+    patch.setenv("PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)")  # ours must not leak into theirs
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what else is installed here takes a second to load
-    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)")  # ours must not leak into theirs
+    _set_up(monkeypatch)
     return Project(tmp_path, monkeypatch)
 
 
@@ -63,42 +68,112 @@ ALL = """
     """
 
 
-def test_every_outcome_is_folded_into_one_report_per_test(project: Project) -> None:
-    project.write(test_all=ALL, test_broken="import nothing_here_4711\n")
-    project.write(test_module="import pytest\npytest.skip('not here', allow_module_level=True)\n")
-    found = project.reports({}, {"paths": ["."]})
-    assert outcomes(found) == {
-        "test_all.py::test_odd[a b]": "passed",
-        "test_all.py::test_odd[x/y::z[1]]": "passed",
-        "test_all.py::test_odd[\\xfc]": "passed",
-        "test_all.py::test_odd[; rm -rf /]": "passed",
-        "test_all.py::test_red": "failed",
-        "test_all.py::test_xfail": "skipped",
-        "test_all.py::test_xpass": "passed",
-        "test_all.py::test_strict": "failed",
-        "test_all.py::test_skipped": "skipped",
-        "test_all.py::test_setup": "error",
-        "test_all.py::test_teardown": "error",
-        "test_all.py::test_both": "failed",
-        "test_all.py::test_numbers": "passed",
+MORE = {
+    "test_broken": "import nothing_here_4711\n",
+    "test_module": "import pytest\npytest.skip('not here', allow_module_level=True)\n",
+    "test_parts": """
+    def test_parts(subtests):
+        for number in range(3):
+            with subtests.test(number=number):
+                assert number == 1
+    """,
+    "test_texts": "def test_texts(record_property):\n    record_property('\\ud800', 1)\n    raise ValueError('a\\0b\\udfff')\n",
+    "test_loud": "def test_loud():\n    print('x' * 50_000_000)\n    assert 0\n",
+    "test_forks": """
+    import os
+    def test_forks():
+        child = os.fork()
+        assert child, "the copy fails and ends by itself"
+        os.waitpid(child, 0)
+    """,
+    "test_slow": "import pytest, time\n@pytest.mark.timeout(0.2, method='signal')\ndef test_slow(): time.sleep(60)\n",
+    "test_where": """
+    import os, sys
+    def test_place(record_property): assert [sys.executable, os.getcwd()] == WANTED
+    def test_path(): import pytest_executor
+    """,
+}
+"""Further modules of the same run: a process of pytest for each of these would take most of this file's time."""
+
+
+@pytest.fixture(scope="module")
+def all_of_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The reports of one run of all modules above, by the tests' plain names, or the modules'."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_up(patch)
+        project = Project(tmp_path_factory.mktemp("all"), patch)
+        project.write(test_all=ALL, **MORE)
+        with (project.root / "test_where.py").open("a") as where:
+            where.write(f"WANTED = {[sys.executable, os.path.realpath(project.root)]!r}\n")
+        with project.running({"all": {"paths": ["."]}}, ("-p", "pytest_timeout")) as executor:
+            found = executor.report({"suite": "all"}, iteration=0)
+    assert len({each["name"] for each in found}) == len(found)
+    return {each["name"].partition("::")[2] or each["name"]: each for each in found}
+
+
+def test_every_outcome_is_folded_into_one_report_per_test(all_of_it: dict[str, dict[str, Any]]) -> None:
+    assert {name: each["outcome"] for name, each in all_of_it.items()} == {
+        "test_odd[a b]": "passed",
+        "test_odd[x/y::z[1]]": "passed",
+        "test_odd[\\xfc]": "passed",
+        "test_odd[; rm -rf /]": "passed",
+        "test_red": "failed",
+        "test_xfail": "skipped",
+        "test_xpass": "passed",
+        "test_strict": "failed",
+        "test_skipped": "skipped",
+        "test_setup": "error",
+        "test_teardown": "error",
+        "test_both": "failed",
+        "test_numbers": "passed",
         "test_broken.py": "error",
         "test_module.py": "skipped",
+        "test_parts": "failed",
+        "test_texts": "failed",
+        "test_loud": "failed",
+        "test_forks": "passed",
+        "test_slow": "hang",
+        "test_place": "passed",
+        "test_path": "failed",
     }
-    by_name = {each["name"].partition("::")[2] or each["name"]: each for each in found}
-    red = by_name["test_red"]
+    assert all_of_it["test_red"]["name"] == "test_all.py::test_red"
+
+
+def test_each_report_says_what_happened(all_of_it: dict[str, dict[str, Any]]) -> None:
+    red = all_of_it["test_red"]
     assert red["message"] == "AssertionError: got 2\nassert 2 == 1\ntest_all.py:10"
     assert red["failures"] == [{"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}]
     assert red["duration_ms"] > 0
-    assert by_name["test_setup"]["duration_ms"] is None
-    assert by_name["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
-    assert by_name["test_teardown"]["message"].startswith("in teardown: RuntimeError: left open")
-    assert [each["count"] for each in by_name["test_both"]["failures"]] == [1, 1]
-    assert by_name["test_xfail"]["message"] == "failed as expected (xfail): known"
-    assert by_name["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
-    assert by_name["test_skipped"]["message"] == "no card"
-    assert str(by_name["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
-    assert "No module named 'nothing_here_4711'" in by_name["test_broken.py"]["message"]
-    assert by_name["test_module.py"]["message"] == "not here"
+    assert all_of_it["test_setup"]["duration_ms"] is None
+    assert all_of_it["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
+    assert all_of_it["test_teardown"]["message"].startswith("in teardown: RuntimeError: left open")
+    assert [each["count"] for each in all_of_it["test_both"]["failures"]] == [1, 1]
+    assert all_of_it["test_xfail"]["message"] == "failed as expected (xfail): known"
+    assert all_of_it["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
+    assert all_of_it["test_skipped"]["message"] == "no card"
+    assert str(all_of_it["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    assert "No module named 'nothing_here_4711'" in all_of_it["test_broken.py"]["message"]
+    assert all_of_it["test_module.py"]["message"] == "not here"
+
+
+def test_a_failed_subtest_fails_its_test_and_each_is_counted(all_of_it: dict[str, dict[str, Any]]) -> None:
+    failure = all_of_it["test_parts"]["failures"][0]
+    assert (failure["expression"], failure["count"]) == ("assert number == 1", 2)
+
+
+def test_texts_hold_nothing_that_a_database_refuses(all_of_it: dict[str, dict[str, Any]]) -> None:
+    report = all_of_it["test_texts"]
+    assert report["message"].startswith("ValueError: a\\x00b\\udfff")
+    assert report["measurements"] == {"\\ud800": 1.0}
+    assert "\0" not in str(report["failures"])
+
+
+def test_50_megabytes_of_output_don_t_get_into_the_report(all_of_it: dict[str, dict[str, Any]]) -> None:
+    assert len(str(all_of_it["test_loud"])) < 2000
+
+
+def test_the_executors_stay_off_the_tests_path(all_of_it: dict[str, dict[str, Any]]) -> None:
+    assert "No module named 'pytest_executor'" in all_of_it["test_path"]["message"]
 
 
 def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -> None:
@@ -131,33 +206,8 @@ def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -
     assert whole["message"].startswith("failed, then run again: ")
 
 
-def test_a_failed_subtest_fails_its_test_and_each_is_counted(project: Project) -> None:
-    project.write(
-        test_a="""
-        def test_parts(subtests):
-            for number in range(3):
-                with subtests.test(number=number):
-                    assert number == 1
-        """
-    )
-    (report,) = project.reports({}, {})
-    assert report["outcome"] == "failed"
-    assert report["failures"][0]["expression"] == "assert number == 1"
-    assert report["failures"][0]["count"] == 2
-
-
-def test_texts_hold_nothing_that_a_database_refuses(project: Project) -> None:
-    project.write(test_a="def test_a(record_property):\n    record_property('\\ud800', 1)\n    raise ValueError('a\\0b\\udfff')\n")
-    (report,) = project.reports({}, {})
-    assert report["message"].startswith("ValueError: a\\x00b\\udfff")
-    assert report["measurements"] == {"\\ud800": 1.0}
-    assert "\0" not in str(report["failures"])
-
-
-@pytest.mark.parametrize("method", ["signal", "thread"])
-def test_a_timeout_of_pytest_timeout_is_a_hang(project: Project, method: str) -> None:
-    pytest.importorskip("pytest_timeout")
-    project.write(test_a=f"import pytest, time\n@pytest.mark.timeout(0.5, method={method!r})\ndef test_slow(): time.sleep(60)\n")
+def test_a_timeout_that_pytest_timeout_ends_the_process_with_is_a_hang(project: Project) -> None:
+    project.write(test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n")
     with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
         (report,) = executor.report({"suite": "all"}, iteration=0)
     assert (report["name"], report["outcome"]) == ("test_a.py::test_slow", "hang")
@@ -169,19 +219,6 @@ def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(pr
     assert first["outcome"] == "passed"
     assert (dies["outcome"], dies["message"]) == ("crash", "the process of the tests was ended by SIGABRT in the middle of this test")
     assert (last["outcome"], last["message"]) == ("skipped", "not run: the process was ended by SIGABRT in test_crash.py::test_dies before")
-
-
-def test_a_fork_that_runs_on_into_pytest_tells_nothing(project: Project) -> None:
-    project.write(
-        test_fork="""
-        import os
-        def test_forks():
-            child = os.fork()
-            assert child, "the copy fails and ends by itself"
-            os.waitpid(child, 0)
-        """
-    )
-    assert outcomes(project.reports({}, {})) == {"test_fork.py::test_forks": "passed"}
 
 
 def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(project: Project) -> None:
@@ -202,7 +239,7 @@ def test_a_crash_while_collecting_is_told(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
-    # collected and started within 12 s, even where the machine is busy; the helper process leaves the group and ignores TERM
+    # collected and started within 6 s, even where the machine is busy; the helper process leaves the group and ignores TERM
     project.write(
         test_hang="""
         import subprocess, sys, time
@@ -217,9 +254,9 @@ def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
         def test_last(): pass
         """
     )
-    first, stuck, last = project.reports({}, {"timeout_s": 12})
+    first, stuck, last = project.reports({}, {"timeout_s": 6})
     assert (first["outcome"], stuck["outcome"], last["outcome"]) == ("passed", "hang", "skipped")
-    assert stuck["message"] == "no end within 12 s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    assert stuck["message"] == "no end within 6 s; it hung at test_hang.py:4 in wait_for_the_kernel"
     assert last["message"] == "not run: test_hang.py::test_stuck hung before"
     assert not _runs(int((project.root / "helper").read_text()))
 
@@ -229,13 +266,6 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
-
-
-def test_50_megabytes_of_output_don_t_get_into_the_report(project: Project) -> None:
-    project.write(test_loud="def test_loud():\n    print('x' * 50_000_000)\n    assert 0\n")
-    (report,) = project.reports({}, {})
-    assert report["outcome"] == "failed"
-    assert len(str(report)) < 2000
 
 
 COMPARES = """
@@ -253,8 +283,8 @@ COMPARES = """
 
 
 def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project) -> None:
-    project.write(test_c=COMPARES)
-    with project.running({"all": {}}) as executor:
+    project.write(test_c=COMPARES, test_none="")
+    with project.running({"all": {"paths": ["test_c.py"]}, "none": {"paths": ["test_none.py"]}}) as executor:
         fixture, module, typo = executor.report({"suite": "all"}, iteration=0)
         assert (fixture["outcome"], module["outcome"], typo["outcome"]) == ("passed", "failed", "failed")
         assert typo["dumps"] == []
@@ -269,9 +299,9 @@ def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project
         given, own = (each["fields"] for each in module["dumps"])
         assert "numerics" not in given
         assert own == {"kernel": "layernorm_bw", "epsilon": 1e-5, "shape": [6, 32], "numerics": {"statistics": "own"}}
-        executor.report({"suite": "all"}, iteration=1)
+        executor.report({"suite": "none"}, iteration=1)
         assert Path(dump["tensors"]["x"]).exists()  # the worker may still be reading it
-        executor.report({"suite": "all"}, iteration=2)
+        executor.report({"suite": "none"}, iteration=2)
         assert not Path(dump["tensors"]["x"]).exists()
 
 
@@ -317,13 +347,3 @@ def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
     assert [(each["name"], each["outcome"], each["measurements"]) for each in found] == [
         (f"test_a.py::test_{number}", "passed", {"n": float(number)}) for number in range(4)
     ]
-
-
-def test_the_tests_get_the_build_s_interpreter_and_folder_and_ours_stays_off_their_path(project: Project) -> None:
-    project.write(test_a="import os, sys\ndef test_a(): print(sys.path); assert [sys.executable, os.getcwd()] == WANTED\n")
-    file = project.root / "test_a.py"
-    file.write_text(file.read_text() + f"WANTED = {[sys.executable, os.path.realpath(project.root)]!r}\n" + "import pytest_executor\n")
-    (report,) = project.reports({}, {})
-    assert "No module named 'pytest_executor'" in report["message"]
-    file.write_text(file.read_text().replace("import pytest_executor\n", ""))
-    assert outcomes(project.reports({}, {})) == {"test_a.py::test_a": "passed"}

@@ -23,19 +23,21 @@ from pytest_process import run
 from pytest_suites import Stage, Suite, suites
 
 SESSION = Path(__file__).with_name("pytest_session.py")
-PLUGIN_FOLDER = Path(__file__).resolve().parents[3] / "gonogo"
+PLUGIN_FOLDER = Path(__file__).resolve().parents[3]
 PLUGIN_FILES = (
-    "__init__.py",
-    "closeness.py",
-    "dropin.py",
-    "handover.py",
-    "numerics/__init__.py",
-    "numerics/distances.py",
-    "numerics/formats.py",
-    "pytest_lines.py",
-    "pytest_plugin.py",
-    "recorded.py",
-    "tensors.py",
+    "gonogo/__init__.py",
+    "gonogo/closeness.py",
+    "gonogo/dropin.py",
+    "gonogo/handover.py",
+    "gonogo/numerics/__init__.py",
+    "gonogo/numerics/distances.py",
+    "gonogo/numerics/formats.py",
+    "gonogo/recorded.py",
+    "gonogo/tensors.py",
+    "gonogo_pytest/__init__.py",
+    "gonogo_pytest/dumps.py",
+    "gonogo_pytest/lines.py",
+    "gonogo_pytest/plugin.py",
 )
 HOST_FOLDER = "gonogo-host-"
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
@@ -64,7 +66,7 @@ class PytestExecutor:
         self.folder = Path(tempfile.mkdtemp(prefix="gonogo-pytest-", dir=_host_folder()))
         self._kept: list[Path] = []
         for file in PLUGIN_FILES:
-            copy = self.folder / "copy" / "gonogo" / file
+            copy = self.folder / "copy" / file
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(PLUGIN_FOLDER / file, copy)
 

@@ -13,18 +13,22 @@ import signal
 import sys
 from pathlib import Path
 
-PLUGIN = "gonogo.pytest_plugin"
+PACKAGES = ("gonogo", "gonogo_pytest")
+PLUGIN = "gonogo_pytest.plugin"
 FORMAT_LINE = "FORMAT = 1\n"
 """Stands in a plug-in whose lines our executor reads."""
 
 
 def usable() -> bool:
-    """Whether the gonogo that this interpreter finds (installed, or the repository itself) has our plug-in. Doesn't import the plug-in:
-    pytest rewrites its assertions while importing it."""
+    """Whether the plug-in that this interpreter finds (installed, or the repository itself) is ours, and so is the gonogo beside it: a
+    stranger's package of that name may shadow it. Imports neither: pytest rewrites the plug-in's assertions while importing it."""
     try:
-        found = importlib.util.find_spec(PLUGIN)
-        return found is not None and found.origin is not None and FORMAT_LINE in Path(found.origin).read_text("utf-8")
-    except Exception:  # whatever a stranger's package named gonogo does when it is imported
+        found, domain = importlib.util.find_spec(PLUGIN), importlib.util.find_spec("gonogo")
+        if found is None or found.origin is None or domain is None or domain.origin is None:
+            return False
+        plugin = Path(found.origin)
+        return plugin.parents[1] == Path(domain.origin).parents[1] and FORMAT_LINE in plugin.read_text("utf-8")
+    except Exception:  # whatever a stranger's package does when it is imported
         return False
 
 
@@ -35,7 +39,7 @@ def main() -> None:
     sys.path[:] = [os.getcwd(), *(entry for entry in sys.path if os.path.abspath(entry or ".") != own)]  # as `python -m pytest`
     faulthandler.register(signal.SIGUSR1, file=os.open(traces, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC), all_threads=True)
     if not usable():
-        for name in [name for name in sys.modules if name.partition(".")[0] == "gonogo"]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
             del sys.modules[name]
         sys.path.insert(0, copy)
         importlib.invalidate_caches()

@@ -15,10 +15,16 @@ MOST_BYTES = 16 * 2**20
 """Of a body: a run with more is several imports. Half of a server's default limit."""
 TOKEN_VARIABLE = "GONOGO_TOKEN"
 MOST_SAID = 500
+REFUSALS = (400, 413, 415, 422)
+"""Answers that the same body gets again."""
 
 
 class Unsent(Exception):
-    """The server can't be reached, or doesn't take the run: says which address, and why."""
+    """The server can't be reached, or doesn't take the run: says which address, and why. `refused`: it won't ever."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -59,7 +65,7 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             found = json.loads(answer.read())
     except urllib.error.HTTPError as problem:
-        raise Unsent(f"{url} answers {problem.code}: {_said(problem)}") from None
+        raise Unsent(f"{url} answers {problem.code}: {_said(problem)}", refused=problem.code in REFUSALS) from None
     except (OSError, ValueError) as problem:  # URLError is an OSError; ValueError: no JSON, or an address that is none
         raise Unsent(f"{url} can't be reached: {getattr(problem, 'reason', problem)}") from None
     if not isinstance(found, dict) or "id" not in found:

@@ -1,27 +1,26 @@
 """Runs in an SQLite file, where there is no server: tests, comparisons and numbers, and what a server would be told of them.
 
-The one file of the domain with SQL: it stands in a user's repository, without the rest of GoNoGo.
+SQL outside of storage/: it stands in a user's repository, without the rest of GoNoGo.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gonogo.pytest_run.records import Record, encoded
+from gonogo_pytest.records import Record, encoded
+from gonogo_pytest.spool import Run
 
 BUSY_S = 30.0
 VERSION = 1
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS runs (
         id TEXT PRIMARY KEY, started_at TEXT NOT NULL, finished_at TEXT, exit_status INTEGER,
-        suite TEXT NOT NULL, build TEXT, header TEXT NOT NULL, server TEXT, jobs TEXT)""",
+        suite TEXT NOT NULL, build TEXT, header TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS tests (
         run TEXT NOT NULL REFERENCES runs (id), number INTEGER NOT NULL, name TEXT NOT NULL, seed INTEGER, repeat INTEGER NOT NULL,
         outcome TEXT NOT NULL, duration_ms REAL, message TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (run, number))""",
@@ -66,54 +65,31 @@ class LocalFile:
             raise
         self._connection.execute("COMMIT")
 
-    def start(self, run: str, header: dict[str, Any], server: str | None = None) -> None:
-        """A run begins; `server`: the one that should have it and couldn't be told."""
+    def add(self, run: Run) -> None:
+        """The run, in one transaction; one that is there already stays as it is."""
         with self._writing():
-            self._connection.execute(
-                "INSERT INTO runs (id, started_at, suite, build, header, server) VALUES (?, ?, ?, ?, ?, ?)",
-                (run, header["started_at"], header["suite"], header.get("build"), json.dumps(header), server),
+            header = run.header
+            new = self._connection.execute(
+                """INSERT OR IGNORE INTO runs (id, started_at, finished_at, exit_status, suite, build, header)
+                VALUES (?, ?, ?, ?, ?, ?, ?)""",
+                (run.id, header["started_at"], run.finished_at, run.exit_status, header["suite"], header.get("build"), json.dumps(header)),
             )
-
-    def add(self, run: str, records: list[tuple[int, Record]]) -> None:
-        """Tests that ended, each with its number in the run; one transaction."""
-        with self._writing():
-            for number, record in records:
+            if new.rowcount == 0:
+                return
+            for number, record in enumerate(run.records):
                 self._connection.execute(
                     "INSERT INTO tests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run, number, record.name, record.seed, record.repeat, record.outcome, record.duration_ms, record.message,
+                    (run.id, number, record.name, record.seed, record.repeat, record.outcome, record.duration_ms, record.message,
                      encoded(record.to_json()).decode()),
                 )  # fmt: skip
                 self._connection.executemany(
-                    "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _rows(run, number, record)
+                    "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _rows(run.id, number, record)
                 )
 
-    def finish(self, run: str, exit_status: int) -> None:
-        """The run ended."""
-        ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with self._writing():
-            self._connection.execute("UPDATE runs SET finished_at = ?, exit_status = ? WHERE id = ?", (ended, exit_status, run))
+    def __enter__(self) -> LocalFile:
+        return self
 
-    def sent(self, run: str, jobs: list[str]) -> None:
-        """The server has it, as these jobs."""
-        with self._writing():
-            self._connection.execute("UPDATE runs SET jobs = ? WHERE id = ?", (json.dumps(jobs), run))
-
-    def unsent(self, server: str) -> list[str]:
-        """Runs that this server should have and hasn't, oldest first."""
-        found = self._connection.execute(
-            "SELECT id FROM runs WHERE server = ? AND jobs IS NULL AND finished_at IS NOT NULL ORDER BY id", (server,)
-        )
-        return [str(run) for (run,) in found]
-
-    def lines(self, run: str) -> Iterator[bytes]:
-        """The run in format "gonogo": the header, then a line for each test."""
-        (header,) = self._connection.execute("SELECT header FROM runs WHERE id = ?", (run,)).fetchone()
-        yield encoded(json.loads(header))
-        for (line,) in self._connection.execute("SELECT line FROM tests WHERE run = ? ORDER BY number", (run,)):
-            yield str(line).encode()
-
-    def close(self) -> None:
-        """Close the file."""
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
 
@@ -125,11 +101,3 @@ def _rows(run: str, number: int, record: Record) -> Iterator[tuple[Any, ...]]:
             said = (each.verdict, each.explanation, int(each.within), gate, spec)
             numbers = [statistics.get(name) for name in COLUMNS]
             yield (run, number, place, each.name, output, *said, *numbers, json.dumps(statistics))
-
-
-def new_id() -> str:
-    """A UUIDv7 (RFC 9562): sortable by time."""
-    milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
-    value = milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
-    text = f"{value:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

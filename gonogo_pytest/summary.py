@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gonogo.pytest_run.records import Record
-from gonogo.recorded import RED_BUT_RIGHT, Comparison
+from gonogo.recorded import RED_BUT_RIGHT, Comparison, factor
+from gonogo_pytest.records import Record
 
 MOST_SHOWN = 20
 LOOSE = 8.0
@@ -23,7 +23,7 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     if not pairs and not lines:
         return
     hollow = _groups((record, each) for record, each in pairs if each.hollow)
-    terminal.section(f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", "=", yellow=bool(hollow))
+    terminal.write_sep("=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow))
     _titled(terminal, "HOLLOW", hollow, yellow=True)
     _titled(terminal, "RED BUT RIGHT", _groups(pair for pair in pairs if pair[1].verdict == RED_BUT_RIGHT), cyan=True)
     _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
@@ -72,7 +72,9 @@ def _unjudged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None
             where = f"{test}{_seeds(group)}" + (f" ({name})" if name else "") + (f" {output}" if output != "actual" else "")
             words = f"{_span(times)} times {found[0]['format']}'s own rounding"
             used = [each["tolerance_ratio"] for each in found if each.get("tolerance_ratio") is not None]
-            words += f", of which {max(used):.2g} was used" if used else ""
+            if used:
+                most = max(used)
+                words += f", of which {most:.2g} was used" if most <= 1 else f", and the error {factor(most)} times the tolerance"
             words += f"; at some values only {min(least):.2g} times: a right kernel can fail" if tight else ""
             lines.append((not tight, -max(times), f"unjudged: {where}: the tolerance is {words}"))
     for _, _, line in sorted(lines)[:MOST_SHOWN]:
@@ -92,5 +94,5 @@ def _seeds(pairs: Sequence[tuple[Record, Comparison]]) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    low, high = factor(min(values)), factor(max(values))
     return low if low == high else f"{low} to {high}"

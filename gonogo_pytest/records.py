@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+import os
+import time
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gonogo.recorded import Comparison
@@ -34,6 +36,15 @@ class Record:
     worker: str | None = None
     comparisons: list[Comparison] = field(default_factory=list)
 
+    def kept(self) -> dict[str, Any]:
+        """All of it, as `of` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> Record:
+        """From what `kept` gave. Raises TypeError or KeyError for anything else."""
+        return cls(**{**kept, "comparisons": [Comparison(**each) for each in kept["comparisons"]]})
+
     def to_json(self) -> dict[str, Any]:
         """As a line of format "gonogo"; what a server would refuse for its size is cut."""
         finite = {name: value for name, value in self.measurements.items() if math.isfinite(value)}
@@ -58,3 +69,11 @@ class Record:
 def encoded(document: object) -> bytes:
     """One line of JSON; surrogates that UTF-8 has not are escaped."""
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def new_id() -> str:
+    """A UUIDv7 (RFC 9562): sortable by time."""
+    milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
+    value = milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    text = f"{value:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

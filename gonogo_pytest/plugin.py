@@ -1,8 +1,8 @@
 """pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
 
-Needs the standard library, pytest 7 or newer and the few modules of gonogo that PLUGIN_FILES of workers/executors/child/pytest_executor.py
-names: they run in other people's interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and is read
-even if this process dies in the middle of a test; elsewhere gonogo.pytest_run keeps the numbers or tells them to a server.
+Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of workers/executors/child/pytest_executor.py names:
+they run in other people's interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and is read even
+if this process dies in the middle of a test; elsewhere collecting.py keeps the numbers or tells them to a server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from gonogo import dropin, handover
-from gonogo.pytest_lines import Chooser, Measurer, Recorder
+from gonogo_pytest import dumps
+from gonogo_pytest.lines import Chooser, Measurer, Recorder
 
 FORMAT = 1
 """Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks as it does."""
@@ -36,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gonogo-compare",
         choices=handover.MODES,
-        default="fail",
+        default=handover.MODES[0],
         help="what gonogo.compare(kernel, ...) does with arrays that are no pass, when they are judged on the spot",
     )
     where = f"report the run to this server (http...), or to this SQLite file; '{OFF}': to nobody; default: {LOCAL_FILE} if a test compares"
@@ -65,31 +66,28 @@ def pytest_configure(config: pytest.Config) -> None:
     mark = f"{SEEDS_MARK}(count, start=0): how many seeds a test that takes gonogo_seed is run with, whatever --gonogo-seeds says"
     config.addinivalue_line("markers", mark)
     handover.set_mode(config.getoption("--gonogo-compare"))
+    config.add_cleanup(lambda: handover.set_mode(handover.MODES[0]))  # pytest may be run again in this process
     for only in config.getoption("--gonogo-only"):
         config.pluginmanager.register(Chooser(map(str, json.loads(Path(only).read_text("utf-8")))))
     report = config.getoption("--gonogo-report")
     if report and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(report)), "gonogo-recorder")
-    if under_worker():
+    if dumps.under_worker():
+        config.add_cleanup(dumps.take())
         config.pluginmanager.register(Measurer(), "gonogo-measurer")
     elif not config.getoption("collectonly"):
         _report(config)
 
 
-def under_worker() -> bool:
-    """Whether a GoNoGo worker runs these tests: it hears of them by itself."""
-    return bool(os.environ.get(handover.DUMP_VARIABLE))
-
-
 def _report(config: pytest.Config) -> None:
     """Have the numbers gathered where tests run, and collected where all of them are heard of. Raises UsageError."""
     where = config.getoption("--gonogo")
-    from gonogo.pytest_run import gathering
+    from gonogo_pytest import gathering
 
     config.pluginmanager.register(gathering.Gatherer(config.getoption("--gonogo-strict")), "gonogo-gatherer")
     if hasattr(config, "workerinput"):
         return
-    from gonogo.pytest_run import collecting, surroundings
+    from gonogo_pytest import collecting, delivery, surroundings
 
     labels = {}
     for text in config.getoption("--gonogo-label"):
@@ -98,17 +96,20 @@ def _report(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--gonogo-label must be NAME=VALUE; got {text!r}")
         labels[name] = value
     suite, build = config.getoption("--gonogo-suite"), config.getoption("--gonogo-build")
-    url = where if where and where.startswith(("http://", "https://")) else None
-    path = None if where == OFF else Path(where) if where and url is None else config.rootpath / LOCAL_FILE
+    if where is not None and delivery.is_server(where):
+        to: str | None = where
+    else:
+        to = None if where == OFF else str(config.invocation_params.dir / where if where else config.rootpath / LOCAL_FILE)
+    asked = where not in (None, OFF)
     collector = collecting.Collector(
-        lambda: surroundings.header(config.rootpath, suite, build, labels), url=url, path=path, asked=where not in (None, OFF)
+        lambda: surroundings.header(config.rootpath, suite, build, labels), root=config.rootpath, to=to, asked=asked
     )
     config.pluginmanager.register(collector, "gonogo-collector")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the job's seed: its name stays the same."""
-    if "gonogo_seed" not in metafunc.fixturenames or under_worker():
+    if "gonogo_seed" not in metafunc.fixturenames or dumps.under_worker():
         return
     if any("gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")):
         return

@@ -1,0 +1,67 @@
+"""A command that follows something: it asks until that is over, and outlives a server that is away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from cli import waiting
+from gonogo.problems import InfrastructureError
+
+
+class Clock:
+    """Time that passes only where somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(waiting, "time", made)
+    return made
+
+
+def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0) -> list[int]:
+    """What is shown of these answers, where None is a server that is away and 9 is the end."""
+    coming, shown = iter(answers), []
+
+    def ask() -> dict[str, Any]:
+        clock.now += takes_s
+        answer = next(coming)
+        if answer is None:
+            raise InfrastructureError("away")
+        return {"answer": answer}
+
+    found = waiting.until(ask, lambda found: found["answer"] == 9, lambda found: shown.append(found["answer"]))
+    assert found == {"answer": 9}
+    return shown
+
+
+def test_it_asks_once_a_second_and_shows_every_answer_and_the_last(clock: Clock) -> None:
+    assert follow([1, 2, 9], clock) == [1, 2, 9]
+    assert clock.slept == [waiting.POLL_S] * 2
+
+
+def test_a_server_that_takes_long_is_asked_less_often(clock: Clock) -> None:
+    follow([1, 9], clock, takes_s=2.0)
+    assert clock.slept == [2.0 * waiting.SHARE]
+
+
+def test_a_server_that_is_away_is_waited_for_each_time_anew_and_not_for_ever(clock: Clock) -> None:
+    most = int(waiting.PATIENCE_S)
+    assert follow([*[None] * most, 1, *[None] * most, 9], clock) == [1, 9]
+    with pytest.raises(InfrastructureError, match="away"):
+        follow([None] * (most + 5), clock)
+    assert sum(clock.slept) == pytest.approx(3 * most + 2, abs=2)
