@@ -130,7 +130,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
 
 
 def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in ((strips, "MAX_MARKS", 40), (strips, "WORST_MARKS", 24), (strip_reads, "LOOKED", 30)):
+    for module, name, value in ((strips, "MAX_MARKS", 40), (strips, "WORST_MARKS", 24)):
         monkeypatch.setattr(module, name, value)
     with engines.session(engine) as session:
         key = nights.night(session, "old", 1, range(20), wrong=True).test_key
@@ -142,18 +142,33 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: E
     with engines.reading(engine) as session:
         strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
     assert strip is not None
-    assert (strip.total, strip.whole, strip.looked) == (60, False, 30)
+    assert (strip.total, strip.whole) == (60, False)
     old, fresh = strip.columns
     assert (old.shown, fresh.shown, fresh.seeds) == (12, 13, 40)
     new_marks = [mark for mark in strip.marks if round(mark.x) == 1]
-    # arrival 4 of 40 is not among the newest 15; its verdict is rare, so it is found
+    # each verdict has its share: the one hollow seed, the crash, and of those that pass the largest
+    largest = sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows if row["verdict"] == "pass"), reverse=True)[:11]
+    assert sorted((mark.value for mark in new_marks if mark.verdict == "pass"), reverse=True) == pytest.approx(largest)
     assert [mark.seed for mark in new_marks if mark.verdict == "pass_by_tolerance"] == [3]
     assert [mark.seed for mark in new_marks if mark.verdict == "crash"] == [39]
     values = sorted(row["outputs"]["dx"]["tolerance_ratio"] for row in rows)
     assert (fresh.low, fresh.high) == (pytest.approx(values[0]), pytest.approx(values[-1]))
     assert fresh.middle == pytest.approx(values[19], rel=0.02)
     assert {each.verdict: each.count for each in fresh.counts} == {"pass": 38, "pass_by_tolerance": 1}
+    assert fresh.most_to == pytest.approx(values[35], rel=0.02)
     assert len(strip.marks) <= 24 + 2 * 2
+    # what has a number that is no number is looked for beside those that have one
+    with engines.session(engine) as session:
+        strange = nights.submit(session, range(50), build="strange", sequence=3)
+        odd = nights.row(49, wrong=True, within=False, bits="s")
+        odd["outputs"]["dx"] |= {"tolerance_ratio": None, "budget_ratio": None, "nonfinite_statistics": {"tolerance_ratio": "nan"}}
+        seeded.report(session, strange.id, [*(nights.row(seed, wrong=False, within=True, bits="s") for seed in range(49)), odd])
+        seeded.finish(session, strange.id)
+    with engines.reading(engine) as session:
+        strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
+    assert strip is not None
+    odd_ones = [mark for mark in strip.marks if round(mark.x) == 2 and mark.verdict != "pass"]
+    assert [(mark.seed, mark.verdict, mark.value) for mark in odd_ones] == [(49, "fail", None)]
 
 
 def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(migrated_sqlite_url: str) -> None:
