@@ -51,9 +51,9 @@ def gauges(filters: Mapping[str, str | None] | None = None, *, cursor: str | Non
     return (f"{GAUGES}.json" if twin else GAUGES) + _query({**(filters or {}), "cursor": cursor})
 
 
-def gauge(gauge_id: str, *, twin: bool = False) -> str:
-    """A gauge's page."""
-    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}"
+def gauge(gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+    """A gauge's page, its curves of a comparator and an output."""
+    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}" + _query(chosen or {})
 
 
 def cancel_gauge(gauge_id: str) -> str:
