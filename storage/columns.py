@@ -44,7 +44,8 @@ class _Id(Uuid[str]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
         """From what the driver gives to text with its dashes."""
         if self.native_uuid and dialect.supports_native_uuid:
-            return super().result_processor(dialect, coltype)
+            processor: Callable[[Any], str | None] | None = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]
+            return processor
         return _parted
 
 

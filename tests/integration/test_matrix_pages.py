@@ -9,18 +9,20 @@ import nights
 import pytest
 import seeded
 from api import in_process
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from dashboards import histories, matrices, strips
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
+from storage import assessing, assessments, gauges
 from storage import engine as engines
-from storage import gauges
 from storage import matrices as matrix_reads
 from storage import strips as strip_reads
 from storage.encoding import utcnow
+from storage.ids import new_id
 from storage.paging import BadCursor
+from storage.tables import JobLabelRow, JobRow, RunJobRow, RunRow
 from storage.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
@@ -34,6 +36,16 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         lost = nights.submit(session, [0, 1], test=TIGHT, build="b0304ff7a5", sequence=3)
         seeded.report(session, lost.id, [nights.row(0, wrong=True, within=True, bits="b"), seeded.unwell(1, "error", "no device")])
         nights.submit(session, [0], build="elsewhere", sequence=1, line="other")
+        job = session.scalars(select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")).one()
+        session.add(JobLabelRow(job_id=job.id, name="team", value="norms"))
+        about = {"state": "finished", "owner": "ada", "builds": [], "labels": {}, "job_count": 1, "total": 2}
+        about |= {"counts": {}, "job_counts": {}}
+        session.add(RunRow(id=(run := new_id()), name="nightly", created_at=utcnow(), **about))
+        session.flush()
+        session.add(RunJobRow(run_id=run, number=0, job_id=job.id, name="tight"))
+        found = assessing.assess(session, job.id)
+        assert found is not None
+        assessments.put(session, found, now=utcnow())
     later = utcnow() + timedelta(minutes=1)
 
     def read(cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str) -> matrices.MatrixView:
@@ -60,6 +72,15 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}
     assert read(verdict="fail'\"$").rows == read(kernel="softmax").rows == ()
+    for asked in ({"label": "team"}, {"label": "team=norms"}, {"suite": "nightly"}, {"grade": found.grade.stability.value}):
+        assert {row.test for row in read(**asked).rows} == {other}, asked
+    for none in ({"label": "team=none"}, {"suite": "x' OR 1"}, {"grade": "blunt"}, {"grade": "x"}, {"suite": "nightly", "board": "n150"}):
+        assert not read(**none).rows, none
+    assert (view.suites, read(suite="weekly").suites) == (("nightly",), ("nightly", "weekly"))
+    # a column leads to what it did to the one before, a column of older builds too
+    assert view.builds[0].compare_url == "/compare?base=b0304ff7a5&head=fixed-4c1e"
+    assert [build.compare_url for build in view.builds][-1] is None
+    assert read(columns=2).builds[-1].compare_url == "/compare?base=b747edd158&head=b0304ff7a5"
     two = read(columns=2)
     assert (len(two.builds), two.older) == (2, 2)
     assert two.older_url == "/matrix?line=main&builds=2&until=b747edd158"
