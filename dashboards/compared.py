@@ -129,9 +129,11 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)
     choices = tuple(each.name for each in newest[:MOST_CHOICES])
     if not (base and head):
-        empty = ("", "", 0, "", (), ())
-        asked = _asked(base), _asked(head)
-        return ComparisonView(False, *asked, True, "", *empty, 0, None, None, urls.COMPARE_API, choices, _pairs(builds), timestamp(now))
+        return ComparisonView(
+            asked=False, base=_asked(base), head=_asked(head), complete=True, gate="", gate_verdict="", gate_words="", code=0, words="",
+            counts=(), tests=(), more=0, more_url=None, swap_url=None, api=urls.COMPARE_API, choices=choices, pairs=_pairs(builds),
+            at=timestamp(now),
+        )  # fmt: skip
     found = comparing.compare(session, base, head, now=now)
     gate: Gate = found.gate()
     more = max(len(found.tests) - limit, 0)
