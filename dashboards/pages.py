@@ -32,6 +32,7 @@ from dashboards import (
     routes,
     run_pages,
     strip_charts,
+    tails,
     test_pages,
     urls,
     views,
@@ -75,7 +76,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, posteriors=posteriors, strip_charts=strip_charts)
+    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, posteriors=posteriors)
+    made.globals.update(strip_charts=strip_charts, tails=tails)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
