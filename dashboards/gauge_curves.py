@@ -22,7 +22,7 @@ from storage import gauge_rows
 
 CHOICES = ("comparator", "of")
 ALL = "all outputs"
-NAMES: Mapping[str, str] = {"allclose": "atol", "pcc": "1 − PCC", "frobenius": "relative Frobenius error", "ulp": "ulps"}
+NAMES: Mapping[str, str] = {"allclose": "atol", "pcc": "1 − PCC", "frobenius": "relative Frobenius error", "ulp": "distance in ulps"}
 MOST_ROWS = 24
 """Of the table; the steps are all in the picture."""
 

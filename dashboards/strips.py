@@ -316,7 +316,7 @@ def summary(strip: Strip) -> str:
     else:
         said += " No green seed is beyond what rounding explains."
     if not strip.whole:
-        said += f" The bars are the range of all, darker where nine of ten lie at most and at least; the {len(strip.marks):,} marks are"
+        said += f" The bars are the range of all, darker from the 10th to the 90th percentile; the {len(strip.marks):,} marks are"
         said += f" the worst {strip.noun}s of each verdict, each build's share."
     return said
 

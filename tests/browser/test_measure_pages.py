@@ -30,7 +30,7 @@ def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page)
     figure.get_by_text("kernel by kernel").click()
     expect(page.get_by_role("row", name=re.compile("^double-subtract wrong"))).to_contain_text("0.1")
     page.get_by_role("navigation", name="comparator").get_by_role("link", name="ulp").click()
-    expect(figure).to_contain_text("One ulps for all outputs")
+    expect(figure).to_contain_text("One distance in ulps for all outputs")
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
