@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 from sqlalchemy.orm import Session
 
 from dashboards import bisections, urls
-from storage.paging import BadCursor
+from dashboards.routes import Site
 
 
-def add(
-    router: APIRouter,
-    *,
-    page: Callable[[Request, str, Any], Response],
-    twin: Callable[[Request, Any], Response],
-    refuse: Callable[[Request, int, str, str], Response],
-    reading: Callable[[], AbstractContextManager[Session]],
-    limit: Callable[[str | None], int],
-    now: Callable[[], datetime],
-) -> None:
-    """Adds the routes, which only read. `refuse` answers in the form that was asked for; `limit`: how long a list is."""
+def add(site: Site) -> None:
+    """Adds the list of bisections and the page of one."""
 
-    def listing(form: Callable[[Request, Any], Response]) -> Callable[[Request], Response]:
-        def endpoint(request: Request) -> Response:
-            query = request.query_params
-            try:
-                with reading() as session:
-                    view = bisections.listed(session, query, query.get("cursor"), limit(query.get("limit")), now())
-            except BadCursor:
-                return refuse(request, 400, "This list has no such page", "cursor: not one that this list gave")
-            return form(request, view)
+    def listed(session: Session, request: Request, now: datetime) -> bisections.BisectionsView:
+        query = request.query_params
+        return bisections.listed(session, query, query.get("cursor"), site.limit(query.get("limit")), now)
 
-        return endpoint
+    def one(session: Session, request: Request, now: datetime) -> bisections.BisectionView | None:
+        return bisections.one(session, request.path_params["bisection_id"], now)
 
-    def one(form: Callable[[Request, Any], Response]) -> Callable[[Request, str], Response]:
-        def endpoint(request: Request, bisection_id: str) -> Response:
-            with reading() as session:
-                view = bisections.one(session, bisection_id, now())
-            if view is None:
-                detail = f"There is no bisection {bisection_id}. It may have been on another server."
-                return refuse(request, 404, "No such bisection", detail)
-            return form(request, view)
-
-        return endpoint
-
-    for suffix, every, each in (
-        (".json", twin, twin),
-        ("", lambda request, view: page(request, "bisections.html", view), lambda request, view: page(request, "bisection.html", view)),
-    ):
-        router.add_api_route(urls.BISECTIONS + suffix, listing(every), methods=["GET"])
-        router.add_api_route(urls.BISECTIONS + "/{bisection_id}" + suffix, one(each), methods=["GET"])
+    site.add(urls.BISECTIONS, "bisections.html", listed)
+    site.add(urls.BISECTIONS + "/{bisection_id}", "bisection.html", one, noun="bisection")

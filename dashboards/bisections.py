@@ -72,6 +72,30 @@ class BuildLine:
 
 
 @dataclass(frozen=True)
+class Move:
+    """Where the search stood after so many runs: how likely each build was, [[place, probability], ...] of those that can be seen, and the
+    likeliest."""
+
+    runs: int
+    shares: tuple[tuple[int, float], ...]
+    build: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A run: which of all it is, the place of its build, what it said (None: in flight, or nothing)."""
+
+    number: int
+    place: int
+    build: str
+    seed: int
+    url: str
+    ended: bool
+    bad: bool | None
+
+
+@dataclass(frozen=True)
 class Search:
     """One of its searches: by numbers or by verdicts, of the whole series or of a part beside a change."""
 
@@ -87,6 +111,12 @@ class Search:
     probability: float
     before: float
     after: float
+    bad: str
+    """What a run is that speaks for a change."""
+    moves: tuple[Move, ...]
+    dots: tuple[Dot, ...]
+    moved: str
+    """The moves in words."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +211,15 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
                 place, found.builds[place], len(said), len(probes) - len(said), said.count(True), said.count(None), shares.get(place, 0.0)
             )
         )
+    moves = tuple(move for each in found.moves if (move := _move(found, each, track)) is not None)
+    dots = tuple(
+        Dot(
+            probe.number, probe.place, found.builds[probe.place], probe.seed, urls.job(probe.job), probe.ended,
+            probe.wrong if numbers else probe.red,
+        )
+        for probe in found.probes
+        if low <= probe.place <= high
+    )
     stage = Stage(track["stage"])
     culprit = track["build"] if stage is not Stage.gate and stage is not Stage.no_change else None
     bad = "unexplained" if numbers else "red"
@@ -189,8 +228,34 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
     return Search(
         track=track["track"], track_words=Signal(track["track"]).sentence, stage=stage.value, stage_words=stage.sentence, words=said_words,
         low=found.builds[low], high=found.builds[high], builds=tuple(lines), culprit=culprit, probability=float(track["probability"]),
-        before=float(track["before"]), after=float(track["after"]),
+        before=float(track["before"]), after=float(track["after"]), bad=bad, moves=moves, dots=dots, moved=_moved(moves),
     )  # fmt: skip
+
+
+def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
+    """One move of the search of a track and of a part of the series, or of the part that it was cut from; None where there was none yet."""
+    low, high = int(track["low"]), int(track["high"])
+    around = [each for each in move["tracks"] if each["track"] == track["track"] and each["low"] <= low and high <= each["high"]]
+    if not around:
+        return None
+    own = min(around, key=lambda each: each["high"] - each["low"])
+    inside = [(int(place), float(share)) for place, share in own["posterior"] if low <= place <= high]
+    if not inside:
+        return None
+    place, share = max(inside, key=lambda pair: (pair[1], -pair[0]))
+    return Move(int(move["runs"]), tuple(inside), found.builds[place], share)
+
+
+def _moved(moves: tuple[Move, ...]) -> str:
+    """How the likeliest build changed, in a sentence; "" before anything moved."""
+    told = [move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))]  # at first all are as likely
+    turns = [move for before, move in zip((None, *told), told, strict=False) if before is None or before.build != move.build]
+    if not turns:
+        return "No build is likelier than the others yet."
+    few = turns if len(turns) <= 4 else [turns[0], *turns[-3:]]
+    said = ", then ".join(f"{words.brief(move.build)} after {words.count(move.runs, 'run')}" for move in few)
+    last = moves[-1]
+    return f"Likeliest: {said}; now with a probability of {last.probability:.3f}."
 
 
 def _facts(found: Bisection) -> tuple[tuple[str, str], ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -12,12 +13,15 @@ from sqlalchemy.orm import Session
 from dashboards import urls, words
 from gonogo.flakiness.classes import Class, Finding, Ran
 from gonogo.flakiness.gating import Gate
-from storage import comparing
-from storage.comparing import Compared
+from storage import comparing, matrices
+from storage.comparing import Compared, Comparison
 from storage.encoding import timestamp
+from storage.matrices import BuildRecord
 from storage.sides import Told
 
 MOST_JOBS = 8
+MOST_CHOICES = 100
+MOST_LINES = 6
 GATES = {0: "may pass", 1: "may not pass", 3: "can't be said yet"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "no_information"}
 
@@ -69,6 +73,9 @@ class TestLine:
 
     name: str
     url: str
+    base_url: str | None
+    """The test's page on base's build, and on head's; None where that side has several builds, or it did not run there."""
+    head_url: str | None
     where: str
     kind: str
     said: tuple[SaidLine, ...]
@@ -77,6 +84,16 @@ class TestLine:
     base_jobs: tuple[str, ...]
     head_jobs: tuple[str, ...]
     check: str | None
+
+
+@dataclass(frozen=True)
+class PairLine:
+    """A build and the one before it."""
+
+    line: str
+    base: str
+    head: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -98,15 +115,25 @@ class ComparisonView:
     more_url: str | None
     swap_url: str | None
     api: str
+    choices: tuple[str, ...]
+    """Builds to choose from, the one that ran last first."""
+    pairs: tuple[PairLine, ...]
+    """Before anything is asked: the newest builds of each line against the ones before them."""
     at: str | None
 
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
     """The comparison, or the form alone while base or head is missing. Raises FieldError as storage.comparing.compare does."""
     base, head = base.strip(), head.strip()
+    builds = matrices.builds(session)
+    newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)
+    choices = tuple(each.name for each in newest[:MOST_CHOICES])
     if not (base and head):
-        empty = ("", "", 0, "", (), ())
-        return ComparisonView(False, _asked(base), _asked(head), True, "", *empty, 0, None, None, urls.COMPARE_API, timestamp(now))
+        return ComparisonView(
+            asked=False, base=_asked(base), head=_asked(head), complete=True, gate="", gate_verdict="", gate_words="", code=0, words="",
+            counts=(), tests=(), more=0, more_url=None, swap_url=None, api=urls.COMPARE_API, choices=choices, pairs=_pairs(builds),
+            at=timestamp(now),
+        )  # fmt: skip
     found = comparing.compare(session, base, head, now=now)
     gate: Gate = found.gate()
     more = max(len(found.tests) - limit, 0)
@@ -121,11 +148,13 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         code=gate.code,
         words=found.words,
         counts=tuple(_count(Class(kind), number) for kind, number in found.counts.items()),
-        tests=tuple(_line(each) for each in found.tests[:limit]),
+        tests=tuple(_line(each, found) for each in found.tests[:limit]),
         more=more,
         more_url=urls.compare(base, head, limit="200") if more and limit < 200 else None,
         swap_url=urls.compare(head, base),
         api=urls.COMPARE_API,
+        choices=choices,
+        pairs=(),
         at=timestamp(now),
     )
 
@@ -143,11 +172,32 @@ def _count(kind: Class, number: int) -> ClassCount:
     return ClassCount(kind.value, kind.counted(number), kind.sentence, words.CLASS_VERDICTS[kind], number)
 
 
-def _line(test: Compared) -> TestLine:
+def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
+    """Of each line the newest two pairs, the line that ran last first. builds: in their order."""
+    lines: dict[str, list[BuildRecord]] = {}
+    for build in builds:
+        lines.setdefault(build.line, []).append(build)
+    found = []
+    for line, own in sorted(lines.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True)[:MOST_LINES]:
+        for before, after in list(pairwise(each.name for each in own[-3:]))[::-1]:
+            found.append(PairLine(line, before, after, urls.compare(before, after)))
+    return tuple(found)
+
+
+def _line(test: Compared, found: Comparison) -> TestLine:
     place = test.place
+    where = {"arch": place.arch, "board": place.board}
+
+    def on(side: Told, ran: Ran | None) -> str | None:
+        known = ran is not None and len(side.builds) == 1
+        line = {"line": side.lines[place]} if place in side.lines else {}
+        return urls.history(place.test_key, {**line, **where, "build": side.builds[0]}) if known else None
+
     return TestLine(
         name=test.name,
-        url=urls.history(place.test_key),
+        url=urls.history(place.test_key, where),
+        base_url=on(found.base, test.base),
+        head_url=on(found.head, test.head),
         where=f"{place.arch} · {place.board}",
         kind=test.classification.kind.value,
         said=tuple(_said(each) for each in test.classification.findings),

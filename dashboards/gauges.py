@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, gauge_findings, urls, words
+from dashboards import commands, gauge_curves, gauge_findings, urls, words
+from dashboards.gauge_curves import Picture
 from dashboards.gauge_findings import Findings
 from gonogo.flakiness.grades import Sharpness
 from gonogo.verdicts import Verdict
@@ -78,6 +79,8 @@ class GaugeView:
     test_key: str
     facts: tuple[tuple[str, str], ...]
     found: Findings | None
+    picture: Picture | None
+    """Rates over the tolerance; None before the end, and where no comparator says anything."""
     links: Mapping[str, str]
     at: str | None
 
@@ -90,8 +93,8 @@ def listed(session: Session, filters: Mapping[str, str], cursor: str | None, lim
     return GaugesView(tuple(_line(each, now) for each in page.items), given, page.next, following, timestamp(now))
 
 
-def one(session: Session, gauge_id: str, now: datetime) -> GaugeView | None:
-    """A gauge's page; None when there is no such gauge."""
+def one(session: Session, gauge_id: str, query: Mapping[str, str], now: datetime) -> GaugeView | None:
+    """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there is no such gauge."""
     gauge = stored.get(session, gauge_id)
     if gauge is None:
         return None
@@ -103,9 +106,11 @@ def one(session: Session, gauge_id: str, now: datetime) -> GaugeView | None:
         test_key=gauge["test_key"],
         facts=_facts(gauge),
         found=None if gauge["report"] is None else gauge_findings.read(gauge["report"]),
+        picture=None if gauge["report"] is None else gauge_curves.read(session, gauge, query),
         links={
             "self": line.url,
-            "twin": urls.gauge(gauge_id, twin=True),
+            "twin": urls.gauge(gauge_id, {name: query.get(name) for name in gauge_curves.CHOICES}, twin=True),
+            "history": urls.history(gauge["test_key"]),
             "test": urls.gauges({"test": gauge["test_key"]}),
             "cancel": urls.cancel_gauge(gauge_id),
         },

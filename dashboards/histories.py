@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import curves, findings, kills, strips, suppressions, urls, words
+from dashboards import curves, findings, kills, strips, suppressions, tails, urls, words
 from dashboards.catalogues import Badge, badges
 from dashboards.curves import Curve
 from dashboards.findings import FindingLine
@@ -18,6 +18,7 @@ from dashboards.lines import Count, counts, noun_of, shape_of, tolerance_of
 from dashboards.proofs import percent, rate_words
 from dashboards.strips import Strip
 from dashboards.suppressions import OverrideLine
+from dashboards.tails import TailView
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
 from storage import flags, standing, test_specs, trends
@@ -97,6 +98,14 @@ class StepLine:
 
 
 @dataclass(frozen=True)
+class ChangeLine:
+    """A change point of an output's numbers; `url`: the page with the grade of the build it is at, None of a day."""
+
+    words: str
+    url: str | None
+
+
+@dataclass(frozen=True)
 class Choice:
     """Something that can be chosen on the page: another variant, output or statistic."""
 
@@ -134,12 +143,13 @@ class TestView:
     contexts: tuple[RowLine, ...]
     devices: tuple[RowLine, ...]
     strip: Strip | None
+    tail: TailView | None
     kills: KillMatrix | None
     curve: Curve | None
     outputs: tuple[Choice, ...]
     metrics: tuple[Choice, ...]
     overs: tuple[Choice, ...]
-    changes: tuple[str, ...]
+    changes: tuple[ChangeLine, ...]
     rate_changes: str
     steps: tuple[StepLine, ...]
     flags: tuple[FindingLine, ...]
@@ -173,7 +183,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
 _NOTHING: dict[str, Any] = {
     "variant": None, "variant_words": "", "badges": (), "build": None, "grade_words": (), "failures": Interval("", None, None, None),
     "assessed": "", "builds": (), "more_builds": 0, "cause": "", "cause_sentence": "", "cause_words": "", "factors": (), "contexts": (),
-    "devices": (), "strip": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
+    "devices": (), "strip": None, "tail": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
     "rate_changes": "", "steps": (), "flags": (),
 }  # fmt: skip
 
@@ -185,7 +195,7 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric)).to_json()
-    outputs = sorted(trend["numbers"])
+    outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
     output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
     killed = kills.read(session, variant, now)
@@ -218,13 +228,21 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "contexts": tuple(_row_line(each) for each in cause["contexts"]),
         "devices": tuple(_row_line(each) for each in cause["devices"]),
         "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
+        "tail": tails.read(session, found.grade["tail"], [job for job in jobs if job.build == found.build]),
         "kills": killed,
         "curve": curves.read(trend, output) if output else None,
         "outputs": choices("output", outputs, {}),
         "metrics": choices("metric", METRICS, {each: curves.label(each) for each in METRICS}),
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
-        "changes": tuple(f"{name}: {each['words']}" for name in outputs for each in trend["numbers"][name]["changes"]),
-        "rate_changes": trend["rates"]["words"],
+        "changes": tuple(
+            ChangeLine(
+                words.tamed(f"{name}: {each['words']}", names),
+                urls.history(variant.test_key, {**chosen, "output": name, "build": each["at"]}) if over == "builds" else None,
+            )
+            for name in outputs
+            for each in trend["numbers"][name]["changes"]
+        ),
+        "rate_changes": words.tamed(trend["rates"]["words"], names),
         "steps": tuple(_step_line(each) for each in reversed(trend["steps"])),
         "flags": tuple(findings.line(flag, canonical, now) for flag in of_variant),
         "links": {
@@ -279,7 +297,8 @@ def _row_line(row: Mapping[str, Any]) -> RowLine:
 def _step_line(step: Mapping[str, Any]) -> StepLine:
     change = Change(step["change"])
     looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
-    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, step["words"])
+    said = words.tamed(step["words"], (step["before"], step["after"]))
+    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, said)
 
 
 def _interval(rate: Mapping[str, Any]) -> Interval:

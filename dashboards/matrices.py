@@ -13,10 +13,10 @@ from dashboards.lines import Count, counts, shape_of, tolerance_of
 from gonogo.verdicts import WORST_FIRST, Verdict
 from storage import matrices as reads
 from storage.encoding import timestamp
-from storage.matrices import BuildRecord, CellPlace, RowRecord
+from storage.matrices import GRADES, BuildRecord, CellPlace, RowRecord
 from storage.paging import Page
 
-FILTERS = ("line", "arch", "board", "kernel", "verdict", "until")
+FILTERS = ("line", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MOST_BUILDS = 20, 60
 """Columns, unless asked for more, and at most."""
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
@@ -27,13 +27,14 @@ RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 @dataclass(frozen=True)
 class MatrixBuild:
-    """A column: a build, and how many of the rows shown are hollow or red on it."""
+    """A column: a build, how many of the rows shown are hollow or red on it, and the page that compares it with the build before it."""
 
     name: str
     url: str
     sequence: int
     hollow: int
     red: int
+    compare_url: str | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class MatrixView:
 
     line: str | None
     lines: tuple[str, ...]
+    suites: tuple[str, ...]
+    grades: tuple[str, ...]
     builds: tuple[MatrixBuild, ...]
     rows: tuple[MatrixRow, ...]
     columns: int
@@ -98,10 +101,13 @@ def read(session: Session, query: Mapping[str, str], cursor: str | None, limit: 
     where = {name: given.get(name) for name in ("arch", "board")}
     found = reads.cells(session, [each.key for each in page.items], names, line=line or "", **where) if page.items else {}
     made = tuple(row for each in page.items for row in _rows_of(each, names, line or "", found))
-    heads = tuple(_head(each, [row.cells[place] for row in made]) for place, each in enumerate(shown))
+    before = [*(each.name for each in ordered[first + 1 : first + columns + 1]), None]
+    heads = tuple(_head(each, [row.cells[place] for row in made], before[place]) for place, each in enumerate(shown))
     return MatrixView(
         line=line,
         lines=lines if line in lines or line is None else (*lines, line),
+        grades=GRADES,
+        suites=_with(given.get("suite"), reads.suites(session)),
         builds=heads,
         rows=made,
         columns=columns,
@@ -121,9 +127,10 @@ def _rows(
     session: Session, names: Sequence[str], line: str | None, given: Mapping[str, str], limit: int, cursor: str | None
 ) -> Page[RowRecord]:
     verdict = given.get("verdict")
-    if line is None or not names or (verdict is not None and verdict not in words.ordered(WORST_FIRST)):
+    known = (verdict is None or verdict in words.ordered(WORST_FIRST)) and given.get("grade", GRADES[0]) in GRADES
+    if line is None or not names or not known:
         return Page((), None)
-    only = {name: given.get(name) for name in ("arch", "board", "kernel", "verdict")}
+    only = {name: given.get(name) for name in ("arch", "board", "kernel", "verdict", "label", "suite", "grade")}
     return reads.rows(session, names, line=line, **only, limit=limit, cursor=cursor or None)
 
 
@@ -158,10 +165,15 @@ def verdict_of(told: Mapping[str, int]) -> str:
     return next((verdict for verdict in ordered if verdict not in LOST), ordered[0] if ordered else Verdict.absent)
 
 
-def _head(build: BuildRecord, cells: Sequence[MatrixCell | None]) -> MatrixBuild:
+def _with(asked: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    return tuple(known) if asked is None or asked in known else (*known, asked)
+
+
+def _head(build: BuildRecord, cells: Sequence[MatrixCell | None], before: str | None) -> MatrixBuild:
     hollow = sum(cell is not None and cell.hollow for cell in cells)
     red = sum(cell is not None and cell.verdict in RED for cell in cells)
-    return MatrixBuild(build.name, urls.jobs({"build": build.name}), build.sequence, hollow, red)
+    compared = None if before is None else urls.compare(before, build.name)
+    return MatrixBuild(build.name, urls.jobs({"build": build.name}), build.sequence, hollow, red, compared)
 
 
 def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], line: str | None) -> str:

@@ -25,12 +25,15 @@ from dashboards import (
     curves,
     devices,
     forms,
+    gauge_charts,
     gauge_pages,
     matrix_pages,
     posteriors,
+    routes,
     run_pages,
     strip_charts,
     suppressions,
+    tails,
     test_pages,
     urls,
     views,
@@ -74,7 +77,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts, suppressions=suppressions)
+    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, posteriors=posteriors)
+    made.globals.update(strip_charts=strip_charts, suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -194,13 +198,14 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
             return error_page(404, "No such device", f"There is no device {device_id}. It may have been on another server.")
         return page(request, "device.html", view)
 
-    gauge_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
-    bisection_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
+    site = routes.Site(router, page, twin, _refuse, context.reading, _limit, now)
+    gauge_pages.add(site)
+    bisection_pages.add(site)
     run_pages.add(
         router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
     )
-    compare_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
-    matrix_pages.add(router, page=page, twin=twin, refuse=_refuse, reading=context.reading, limit=_limit, now=now)
+    compare_pages.add(site)
+    matrix_pages.add(site)
     test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
 
     answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))

@@ -70,19 +70,32 @@ def _bands(plot: Strip, low: float) -> list[Options]:
             advised.append([*across, max(low, band.advised)])
         if band.declared is not None and plot.metric != TOLERANCE_RATIO:
             declared.append([*across, max(low, band.declared)])
-    ranges = [
-        [place - HALF, place + HALF, max(low, column.low or low), column.high, 0.5]
-        for place, column in enumerate(plot.columns)
-        if column.high and not plot.whole
-    ]
+    ranges, medians = _spread(plot, low)
     return [
         _drawn("what rounding explains", "box", budget, "$limit", 0),
         _drawn("gap", "box", gap, "$gap", 0),
         _drawn("range", "box", ranges, "$band", 1),
+        _drawn("median", "dash", medians, "$soft", 2),
         _drawn("limit", "dash", limits, "$limit", 2),
         _drawn("advised", "dots", advised, "$accent", 2),
         _drawn("declared", "dash", declared, "$tolerance", 2),
     ]
+
+
+def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float]]]:
+    """Where there are too many seeds for a mark each: boxes from the least to the largest, darker ones from the 10th to the 90th
+    percentile, and the medians."""
+    ranges: list[list[float]] = []
+    medians: list[list[float]] = []
+    for place, column in enumerate(plot.columns):
+        if plot.whole or not column.high:
+            continue
+        across = [place - HALF, place + HALF]
+        ranges.append([*across, max(low, column.low or low), column.high, 0.4])
+        if column.most_to and column.middle:
+            ranges.append([*across, max(low, column.most_from or low), max(low, column.most_to), 0.5])
+            medians.append([*across, max(low, column.middle)])
+    return ranges, medians
 
 
 def _drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:

@@ -3,8 +3,8 @@
 The axis is the tolerance ratio, so 1 is where green turns red; where no rtol and atol are declared it is error ÷ budget. Lines are found as
 in dashboards/plots.py: an error of a seed's form would be explained, or within another tolerance, if it were smaller by a factor that its
 stored statistics tell; so value / factor is that line on this axis. Seeds that are explained and seeds that are not have errors of
-different form: each build has a band for either, left and right. With more than MAX_MARKS seeds a column shows the range of all of them,
-from the roll-ups, and the worst ones as marks.
+different form: each build has a band for either, left and right. With more than MAX_MARKS seeds a column shows the spread of all of them,
+from the roll-ups, and the worst of each verdict as marks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from dashboards import urls, words
 from dashboards.lines import Count, counts
-from dashboards.plots import MAX_MARKS, TOLERANCE_RATIO, WORST_MARKS
+from dashboards.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo import verdicts
 from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
@@ -31,6 +31,8 @@ from storage.strips import StripSeed, Sums
 from storage.variants import JobFacts
 
 MOST_COLUMNS = 40
+WORST_MARKS = 1_200
+"""Of more than MAX_MARKS seeds so many are marks, beside the spread of all."""
 HALF = 0.43
 """Half the width of a column; the next one begins at .5."""
 _LEAST_SHARE = 0.3
@@ -38,6 +40,7 @@ _LEAST_SHARE = 0.3
 _ASKED = 6
 """Seeds of each form and build whose statistics say where the lines are: the median of so many."""
 MOST_NAMED = 12
+_SPREAD = {"low": 0.0, "most_from": 0.1, "middle": 0.5, "most_to": 0.9}
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 
 
@@ -72,7 +75,8 @@ class StripBand:
 
 @dataclass(frozen=True)
 class StripColumn:
-    """A build: all its seeds, shown or not. `low`, `middle`, `high`: least, median (within 2%) and largest value."""
+    """A build: all its seeds, shown or not. `low`, `most_from`, `middle`, `most_to`, `high`: least value, the 10th, 50th and 90th
+    percentile (within 2%), largest value."""
 
     build: str
     url: str
@@ -80,7 +84,9 @@ class StripColumn:
     shown: int
     counts: tuple[Count, ...]
     low: float | None
+    most_from: float | None
     middle: float | None
+    most_to: float | None
     high: float | None
     unnumbered: int
     """Seeds without a finite value."""
@@ -100,14 +106,13 @@ class StripWorst:
 
 @dataclass(frozen=True)
 class Strip:
-    """The picture of an output. `metric` is what `value` is; `whole`: every seed is a mark, else the worst of the `looked` newest are."""
+    """The picture of an output. `metric` is what `value` is; `whole`: every seed is a mark, else the worst of each verdict are."""
 
     output: str
     metric: str
     noun: str
     total: int
     whole: bool
-    looked: int
     older: int
     """Builds before the first column, which are not shown."""
     columns: tuple[StripColumn, ...]
@@ -138,23 +143,25 @@ def read(
     order = sorted(groups)
     kept = order[-MOST_COLUMNS:]
     columns = [groups[place] for place in kept]
-    total = sum(job.done for group in columns for job in group)
+    shown = [job for group in columns for job in group]
+    total = sum(job.done for job in shown)
     selected = is_selection(test)
     declared = None if selected else for_output(test.get("tolerance", {}), output)
     close = selected or (declared is not None and declared.allclose is not None)
+    whole = total <= MAX_MARKS
     for metric in (TOLERANCE_RATIO, "budget_ratio") if selected else (TOLERANCE_RATIO,) if close else ("budget_ratio",):
-        seeds, looked = _seeds(session, columns, output, metric, total)
+        told = {} if whole else reads.sums(session, [job.id for job in shown], output, metric)
+        seeds = _seeds(session, columns, output, metric, None if whole else told)
         if any(seed.value is not None for group in seeds for seed in group):
             break
     else:
         return None
-    told = reads.sums(session, [job.id for group in columns for job in group], output, metric) if total > MAX_MARKS else {}
     marks, bands = _placed(seeds)
     numbers = reads.statistics(session, _asked(marks, bands), output)
     allowed = {} if declared is None else declared.to_json()
     asked = for_output(advised, output) if advised else None
     lines = [_lined(band, marks, numbers, metric, allowed, {} if asked is None else asked.to_json()) for band in bands]
-    made = [_column(group, own, told, total <= MAX_MARKS, test, here) for group, own in zip(columns, seeds, strict=True)]
+    made = [_column(group, own, told, whole, here) for group, own in zip(columns, seeds, strict=True)]
     flat = [mark for group in marks for mark in group]
     noun = "iteration" if selected else "seed"
     worst = [_worst(mark, made[round(mark.x)].build) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
@@ -163,8 +170,7 @@ def read(
         metric=metric,
         noun=noun,
         total=total,
-        whole=total <= MAX_MARKS,
-        looked=looked,
+        whole=whole,
         older=len(order) - len(kept),
         columns=tuple(made),
         marks=tuple(flat),
@@ -176,18 +182,18 @@ def read(
 
 
 def _seeds(
-    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, total: int
-) -> tuple[list[list[StripSeed]], int]:
-    """The seeds that are marks, by column, and among how many they were looked for."""
+    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, told: Mapping[str, Sums] | None
+) -> list[list[StripSeed]]:
+    """The seeds that are marks, by column: all, or where `told` are the sums of too many the worst."""
     found: list[list[StripSeed]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
-    if total <= MAX_MARKS:
-        rows, looked = reads.marks(session, [job for group in columns for job in group], output, metric), total
+    if told is None:
+        rows = reads.marks(session, [job for group in columns for job in group], output, metric)
     else:
-        rows, looked = reads.worst(session, columns, output, metric, WORST_MARKS)
+        rows = reads.worst(session, columns, output, metric, WORST_MARKS, told)
     for row in rows:
         found[place[row.job]].append(row)
-    return found, looked
+    return found
 
 
 def _placed(columns: Sequence[Sequence[StripSeed]]) -> tuple[list[list[StripMark]], list[StripBand]]:
@@ -249,9 +255,8 @@ def _lined(
 
 
 def _column(
-    jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, test: Mapping[str, Any],
-    here: Mapping[str, str],
-) -> StripColumn:  # fmt: skip
+    jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, here: Mapping[str, str]
+) -> StripColumn:
     found = _own_sums(seeds) if whole else reads.together([told[job.id] for job in jobs if job.id in told])
     sketch = found.sketch
     seen = sketch.count - sketch.inf
@@ -262,8 +267,7 @@ def _column(
         seeds=sum(job.done for job in jobs),
         shown=len(seeds),
         counts=counts(found.counts, max(1, sum(found.counts.values()))),
-        low=_finite(sketch.quantile(0.0)) if seen else None,
-        middle=_finite(sketch.quantile(0.5)) if seen else None,
+        **{name: _finite(sketch.quantile(share)) if seen else None for name, share in _SPREAD.items()},
         high=sketch.largest,
         unnumbered=sketch.inf + sketch.nan + sketch.missing,
     )
@@ -312,8 +316,8 @@ def summary(strip: Strip) -> str:
     else:
         said += " No green seed is beyond what rounding explains."
     if not strip.whole:
-        marks = f"the {len(strip.marks):,} worst of the {strip.looked:,} newest {strip.noun}s, each build's share"
-        said += f" The bars are the range of all; the marks are {marks}."
+        said += f" The bars are the range of all, darker from the 10th to the 90th percentile; the {len(strip.marks):,} marks are"
+        said += f" the worst {strip.noun}s of each verdict, each build's share."
     return said
 
 

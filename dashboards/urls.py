@@ -47,14 +47,19 @@ def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
     return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
 
 
+def new_job(given: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+    """The form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins with."""
+    return (f"{NEW_JOB}.json" if twin else NEW_JOB) + _query(given or {})
+
+
 def gauges(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
     """The list of gauges, such as those of one test: {"test": its key}."""
     return (f"{GAUGES}.json" if twin else GAUGES) + _query({**(filters or {}), "cursor": cursor})
 
 
-def gauge(gauge_id: str, *, twin: bool = False) -> str:
-    """A gauge's page."""
-    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}"
+def gauge(gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+    """A gauge's page, its curves of a comparator and an output."""
+    return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}" + _query(chosen or {})
 
 
 def cancel_gauge(gauge_id: str) -> str:

@@ -279,6 +279,14 @@ def brief(name: str, longest: int = 40) -> str:
     return short if all(bidirectional(each) not in _TURNS for each in short) else f"\u2068{short}\u2069"
 
 
+def tamed(text: str, names: Iterable[str]) -> str:
+    """A sentence with these names in it, each as `brief` has it."""
+    for name in sorted(set(names), key=len, reverse=True):
+        if name and brief(name) != name:
+            text = text.replace(name, brief(name))
+    return text
+
+
 _TURNS = frozenset({"R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"})
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, defer
 
 from gonogo.flakiness.outcomes import Outcome, outcome_of
 from gonogo.verdicts import Explanation
@@ -27,6 +27,10 @@ from storage.tables import AttemptRow, BisectionRow, JobRow, ProbeRow, SeedResul
 FINISHED = "bisection.finished"
 LABEL = "bisection"
 """Of a probe's job: the id of its bisection."""
+MOST_MOVES = 120
+"""How many moves of the posterior are kept; when there are more every second of the older ones goes."""
+_SEEN = 0.004
+"""Smaller probabilities can't be seen in a picture, and are not kept."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class Bisection:
     created_at: datetime
     finished_at: datetime | None
     probes: tuple[Probe, ...] = field(default=())
+    moves: tuple[Mapping[str, Any], ...] = field(default=())
+    """How the searches stood after so many ended runs, the first first; with `get` only."""
 
     def to_json(self) -> dict[str, Any]:
         """The bisection as lists show it (links are the API's)."""
@@ -128,14 +134,14 @@ def get(session: Session, bisection_id: str) -> Bisection | None:
     if not is_id(bisection_id):
         return None
     found = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
-    return None if found is None else _bisection(found[0], found[1], _probes(session, bisection_id))
+    return None if found is None else _bisection(found[0], found[1], _probes(session, bisection_id), tuple(found[0].moves or ()))
 
 
 def list_(
     session: Session, *, test: str | None = None, state: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page[Bisection]:
     """Bisections without their probes, newest first. Raises BadCursor."""
-    query = _joined().order_by(BisectionRow.id.desc()).limit(limit + 1)
+    query = _joined().options(defer(BisectionRow.moves)).order_by(BisectionRow.id.desc()).limit(limit + 1)
     for column, value in ((BisectionRow.test_key, test), (BisectionRow.state, state)):
         if value is not None:
             query = query.where(column == value)
@@ -212,8 +218,21 @@ def tell(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]
     """How the searches stand now; whoever watches is told."""
     row = session.get_one(BisectionRow, bisection_id)
     row.tracks = [dict(track) for track in tracks]
+    ended = select(func.count()).select_from(ProbeRow).where(ProbeRow.bisection_id == bisection_id, ProbeRow.ended)
+    row.moves = moved(row.moves or [], session.scalar(ended) or 0, tracks)
     row.version += 1
     session.flush()
+
+
+def moved(before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The moves with one more: {"runs": how many had ended, "tracks": [{"track", "low", "high", "posterior", "build", "probability"}]}."""
+    kept = ("track", "low", "high", "build", "probability")
+    told = []
+    for track in tracks:
+        shares = [[place, round(share, 3)] for place, share in track["posterior"] if share > _SEEN]
+        told.append({**{name: track[name] for name in kept}, "posterior": shares})
+    older = list(before) if len(before) < MOST_MOVES else [*before[: MOST_MOVES // 2 : 2], *before[MOST_MOVES // 2 :]]
+    return [*older, {"runs": runs, "tracks": told}]
 
 
 def finish(
@@ -275,7 +294,9 @@ def _joined() -> Any:
     return select(BisectionRow, TestSpecRow.canonical).join(TestSpecRow, TestSpecRow.key == BisectionRow.test_key)
 
 
-def _bisection(row: BisectionRow, canonical: dict[str, Any], probes: tuple[Probe, ...] = ()) -> Bisection:
-    own = {"state", "canonical", "probes"}
+def _bisection(
+    row: BisectionRow, canonical: dict[str, Any], probes: tuple[Probe, ...] = (), moves: tuple[Mapping[str, Any], ...] = ()
+) -> Bisection:
+    own = {"state", "canonical", "probes", "moves"}
     same = {name: getattr(row, name) for name in Bisection.__dataclass_fields__ if name not in own}
-    return Bisection(state=BisectionState(row.state), canonical=canonical, probes=probes, **same)
+    return Bisection(state=BisectionState(row.state), canonical=canonical, probes=probes, moves=moves, **same)

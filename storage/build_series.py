@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import case, null, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
@@ -82,7 +82,8 @@ def records(
 ) -> tuple[Record, ...]:
     """The newest `most` builds among these jobs as gonogo.flakiness.masking takes them, in order of their sequence.
 
-    Of each build the newest jobs' seeds (repeat 0) up to `seeds`, and the terms of its newest diagnosis that could tell any.
+    Of each build the newest jobs' seeds (repeat 0) up to `seeds`, with the statistics of those that are unexplained, and the terms of its
+    newest diagnosis that could tell any.
     """
     groups: dict[tuple[float, str], list[JobFacts]] = {}
     for job in jobs:
@@ -153,12 +154,12 @@ def _by_number(budget: Mapping[str, int]) -> dict[int, list[str]]:
 
 def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
     table = SeedResultRow
-    columns = [getattr(table, name) for name in (
-        "job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", "outcome", "statistics", *_EXPLAIN,
-    )]  # fmt: skip
+    columns = [getattr(table, name) for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
+    # explained statistics are noise, which masking does not look at: to parse them would take the longest
+    told = case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()).label("statistics")
     parts: dict[tuple[str, int], list[Any]] = {}
     for number, ids in _by_number(budget).items():
-        query = select(*columns).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
+        query = select(*columns, told).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
         for row in session.execute(query.order_by(table.job_id, table.seed, table.output)):
             parts.setdefault((row.job_id, row.seed), []).append(row)
     found: dict[str, dict[int, Seed]] = {}
@@ -171,14 +172,15 @@ def _seed(rows: Sequence[Any]) -> Seed:
     head = rows[0]
     outcome = outcome_of(head.seed_verdict)
     green = {Outcome.passed: True, Outcome.failed: False}.get(outcome)
+    explanation = Explanation(head.seed_explanation or Explanation.unjudged)
     statistics = {
         row.output: {name: getattr(row, name) for name in _EXPLAIN}
         | {name: value for name, value in (row.statistics or {}).items() if name.endswith("_z") and isinstance(value, int | float)}
         for row in rows
-        if row.output
+        if row.output and explanation is Explanation.unexplained
     }
     digests = {row.output: row.digest for row in rows if row.digest is not None}
-    return Seed(green, Explanation(head.seed_explanation or Explanation.unjudged), digests, statistics)
+    return Seed(green, explanation, digests, statistics)
 
 
 def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coefficients]]:

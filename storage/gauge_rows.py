@@ -54,14 +54,25 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
     return found if row.get("message") is None else {**found, "message": storable(str(row["message"]))}
 
 
-def read(session: Session, gauge: GaugeRow) -> list[dict[str, Any]]:
-    """Every row so far as gonogo.gauge.report takes it, by seed and part, with "where" (null: the test's own inputs) and "device".
+def own(session: Session, gauge_id: str) -> list[dict[str, Any]]:
+    """The rows on the test's own inputs, as `read` gives them: at most GONOGO_MAX_GAUGE_RUNS. None of a gauge that doesn't exist."""
+    gauge = session.get(GaugeRow, gauge_id)
+    if gauge is None:
+        return []
+    return read(session, gauge, parts=[number for number, part in enumerate(gauge.parts) if part["where"] is None])
+
+
+def read(session: Session, gauge: GaugeRow, *, parts: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """Every row so far (of some parts) as gonogo.gauge.report takes it, by seed and part, with "where" (null: the test's own inputs) and
+    "device".
 
     Parts that the test doesn't have are left out.
     """
     table = GaugeResultRow
     columns = (table.seed, table.part, table.device, table.row)
     query = select(*columns).where(table.gauge_id == gauge.id).order_by(table.seed, table.part)
+    if parts is not None:
+        query = query.where(table.part.in_(parts))
     return [
         {**row, "part": part["name"], "kind": part["kind"], "where": part["where"], "seed": seed, "device": device}
         for seed, number, device, row in session.execute(query)

@@ -9,10 +9,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.flakiness.grades import Sharpness, Stability
 from storage.paging import BadCursor, Page
 from storage.states import JobKind
-from storage.tables import DayRollupRow, JobRow, TestSpecRow
+from storage.tables import AssessmentRow, DayRollupRow, JobLabelRow, JobRow, RunJobRow, RunRow, TestSpecRow
 from storage.tallies import WHOLE
+
+HOLLOW = "hollow"
+GRADES = (*(each.value for each in (*Stability, *Sharpness)), HOLLOW)
+"""What tests may be asked for by: a word of either axis, or that the newest build assessed is green and unexplained."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,17 @@ def rows(
     board: str | None = None,
     kernel: str | None = None,
     verdict: str | None = None,
+    label: str | None = None,
+    suite: str | None = None,
+    grade: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[RowRecord]:
     """The tests that have a seed on any of the builds (with that verdict, if one is named), those submitted first last; the cursor is a
-    key. Raises BadCursor."""
+    key. Raises BadCursor.
+
+    label: "name" or "name=value", of a job of the test on one of the builds; suite: that such a job was submitted with; grade: GRADES.
+    """
     table = TestSpecRow
     seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, line, arch, board)]
     if verdict is not None:
@@ -77,6 +88,7 @@ def rows(
     query = select(table.key, table.kernel, table.canonical).where(exists().where(*seeds))
     if kernel is not None:
         query = query.where(table.kernel == kernel)
+    query = query.where(*_asked(build_names, line, arch, board, label, suite, grade))
     if cursor is not None:
         after = session.get(table, cursor)
         if after is None:
@@ -85,6 +97,36 @@ def rows(
         query = query.where(or_(table.created_at < after.created_at, older))
     found = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1))
     return Page.cut([RowRecord(*row) for row in found], limit, lambda item: item.key)
+
+
+def _asked(
+    build_names: Sequence[str], line: str, arch: str | None, board: str | None, label: str | None, suite: str | None, grade: str | None
+) -> list[ColumnElement[bool]]:
+    """What a test's jobs, and what its assessment must say."""
+    found: list[ColumnElement[bool]] = []
+    kinds = (("arch", arch), ("board", board))
+    of_test = [JobRow.test_key == TestSpecRow.key, JobRow.build.in_(list(build_names)), JobRow.build_line == line]
+    of_test += [getattr(JobRow, name) == value for name, value in kinds if value is not None]
+    if label is not None:
+        name, equals, value = label.partition("=")
+        labelled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
+        found.append(exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else [])))
+    if suite is not None:
+        found.append(exists().where(*of_test, RunJobRow.job_id == JobRow.id, RunRow.id == RunJobRow.run_id, RunRow.name == suite))
+    if grade is not None:
+        table = AssessmentRow
+        said = table.hollow if grade == HOLLOW else or_(table.stability == grade, table.sharpness == grade)
+        of_variant = [getattr(table, name) == value for name, value in kinds if value is not None]
+        found.append(exists().where(table.test_key == TestSpecRow.key, table.build_line == line, *of_variant, said))
+    return found
+
+
+def suites(session: Session, limit: int = 100) -> list[str]:
+    """The names of suites that runs were submitted of, in order; one step into their index each."""
+    runs = aliased(RunRow)
+    ran = select(func.min(RunRow.name).label("name")).cte("suite_names", recursive=True)
+    ran = ran.union_all(select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(ran.c.name.is_not(None)))
+    return list(session.scalars(select(ran.c.name).where(ran.c.name.is_not(None)).limit(limit)))
 
 
 def cells(

@@ -1,21 +1,23 @@
 """What the strip plot of a test reads: the seeds of one output over many jobs as marks, and the sums of those that aren't marks.
 
-Everything is of jobs that the caller has chosen (storage.variants.jobs_of), newest first: what it costs is bounded by LOOKED and RARE,
-however many seeds there are.
+Everything is of jobs that the caller has chosen (storage.variants.jobs_of), newest first. Few seeds are read whole; of many the worst of
+each verdict by an index, so that what is read is what is shown, however many seeds there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, or_, select
+from sqlalchemy import and_, bindparam, or_, select, text
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
 from gonogo.verdicts import WORST_FIRST, Verdict
+from storage.columns import IdType
 from storage.results import COLUMNS
 from storage.tables import JobTallyRow, SeedResultRow
 from storage.tallies import WHOLE
@@ -23,15 +25,22 @@ from storage.variants import JobFacts
 
 METRICS = ("tolerance_ratio", "budget_ratio")
 """What may be the axis: statistics that have a column and a sketch."""
-LOOKED = 8_000
-"""(seed, repeat) among which the worst are looked for: the newest ones of each build. Ranges and counts are of all, from the roll-ups."""
-RARE = 120_000
-"""(seed, repeat) of jobs that are read for the few seeds of a verdict that the newest ones may not have."""
+_NUMBERED: Mapping[str, str] = {
+    "tolerance_ratio": "tolerance_ratio IS NOT NULL ORDER BY tolerance_ratio DESC",
+    "budget_ratio": "tolerance_ratio IS NULL AND budget_ratio IS NOT NULL ORDER BY budget_ratio DESC",
+}
+"""The rows of a verdict from the worst on, in the words of their index."""
+_SILENT: Mapping[str, str] = {
+    "tolerance_ratio": "tolerance_ratio IS NULL LIMIT :most",
+    "budget_ratio": "tolerance_ratio IS NULL AND budget_ratio IS NULL LIMIT :most",
+}
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-_NUMBERED = (Verdict.pass_, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect)
-"""A seed of such a verdict has numbers; one of another may be a hang, or NaN."""
-_SILENT = 8
+_LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+"""Seeds without numbers: their row has no output."""
+_FEW_SILENT = 8
 """Of the marks of a column at most one in so many has no number: a hang must not hide what the others look like."""
+_AT_ONCE = 100
+"""Parts of one statement; SQLite takes 500."""
 
 
 class StripSeed(NamedTuple):
@@ -67,38 +76,63 @@ def outputs(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, int
 
 def marks(session: Session, jobs: Sequence[JobFacts], output: str, metric: str) -> list[StripSeed]:
     """Every (seed, repeat) of the jobs for the output, those without any numbers too. Raises ValueError for another metric."""
-    return _read(session, _of(jobs, output), metric)
+    return _read(session, [_Part(job.id, name, "TRUE") for job in jobs for name in (output, WHOLE)], _known(metric))
 
 
 def worst(
-    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, limit: int
-) -> tuple[list[StripSeed], int]:
-    """The worst seeds of each column (jobs of a build, newest first), by verdict, then by size, about `limit` over all columns; and among
-    how many they were looked for: of each column its newest share of LOOKED. Verdicts that few seeds of a job have are looked for in all
-    of it, as far as RARE goes, the newest columns first."""
-    sizes = [sum(job.done for job in jobs) for jobs in columns]
-    looked, rooms, rare = shares(sizes, LOOKED), shares(sizes, limit), RARE
-    found: list[StripSeed] = []
-    value = _value(metric)
-    rank = case(_RANK, value=SeedResultRow.verdict, else_=len(_RANK))
-    for place in reversed(range(len(columns))):
-        jobs, left, most = columns[place], looked[place], rooms[place]
-        parts: list[ColumnElement[bool]] = []
-        for job in jobs:
-            if left > 0:
-                newest = SeedResultRow.arrival > max(0, job.done - left)
-                parts.append(and_(*_of([job], output), newest))
-            unseen, few = job.done - max(0, left), _few(job)
-            if unseen > 0 and few and job.done <= rare:
-                rare -= job.done
-                parts.append(and_(*_of([job], output), SeedResultRow.verdict.in_(few)))
-            left -= job.done
-        places = SeedResultRow.job_id, SeedResultRow.seed, SeedResultRow.repeat
-        found += _read(session, [or_(*parts), value.is_not(None)], metric, order=(rank, value.desc(), *places), limit=most)
-        if any(verdict not in _NUMBERED for job in jobs for verdict in job.counts):
-            silent = max(1, most // _SILENT)
-            found += _read(session, [or_(*parts), value.is_(None)], metric, order=(rank, *places), limit=silent)
-    return found, sum(looked)
+    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, limit: int, told: Mapping[str, Sums]
+) -> list[StripSeed]:
+    """The worst seeds of each column (jobs of a build), about `limit` over all columns: each verdict has its share of a column's marks,
+    and in it the largest values come first.
+
+    told: the jobs' sums (`sums`); of a job that has none yet every verdict is looked for.
+    """
+    rooms = shares([sum(job.done for job in jobs) for jobs in columns], limit)
+    parts = [part for jobs, room in zip(columns, rooms, strict=True) for part in _worst_of(jobs, output, _known(metric), room, told)]
+    place = {job.id: number for number, jobs in enumerate(columns) for job in jobs}
+    found: list[list[StripSeed]] = [[] for _ in columns]
+    for seed in _read(session, parts, metric):
+        found[place[seed.job]].append(seed)
+    return [seed for own, room in zip(found, rooms, strict=True) for seed in _kept(own, room)]
+
+
+def _worst_of(jobs: Sequence[JobFacts], output: str, metric: str, room: int, told: Mapping[str, Sums]) -> Iterator[_Part]:
+    """What to ask for a column: of each job and verdict as many as could be shown."""
+    for job in jobs:
+        own = told.get(job.id)
+        for verdict, number in (dict.fromkeys(_RANK, job.done) if own is None else own.counts).items():
+            if number and verdict not in _LOST:
+                yield _Part(job.id, output, f"verdict = :verdict AND {_NUMBERED[metric]} LIMIT :most", verdict, min(number, room))
+                if own is None or _unnumbered(own.sketch):
+                    yield _Part(job.id, output, f"verdict = :verdict AND {_SILENT[metric]}", verdict, _few(room))
+        for verdict in _LOST:
+            if job.counts.get(verdict):
+                yield _Part(job.id, WHOLE, f"verdict = :verdict AND {_SILENT[metric]}", verdict, _few(room))
+
+
+def _kept(seeds: Sequence[StripSeed], room: int) -> list[StripSeed]:
+    """A column's marks: its room shared by the verdicts, the largest values of each; beside them a few without numbers."""
+    groups: dict[str, list[StripSeed]] = {}
+    silent = []
+    for seed in sorted(seeds, key=_severity):
+        if seed.value is None:
+            silent.append(seed)
+        else:
+            groups.setdefault(seed.verdict, []).append(seed)
+    own = shares([len(group) for group in groups.values()], room)
+    return [*silent[: _few(room)], *(seed for group, most in zip(groups.values(), own, strict=True) for seed in group[:most])]
+
+
+def _severity(seed: StripSeed) -> tuple[Any, ...]:
+    return _RANK.get(seed.verdict, len(_RANK)), -(seed.value or 0.0), seed.job, seed.seed, seed.repeat
+
+
+def _few(room: int) -> int:
+    return max(1, room // _FEW_SILENT)
+
+
+def _unnumbered(sketch: Sketch) -> int:
+    return sketch.inf + sketch.nan + sketch.missing
 
 
 def shares(sizes: Sequence[int], budget: int) -> list[int]:
@@ -109,11 +143,6 @@ def shares(sizes: Sequence[int], budget: int) -> list[int]:
         found[place] = max(1, min(sizes[place], left // (len(sizes) - done)))
         left -= found[place]
     return found
-
-
-def _few(job: JobFacts) -> list[str]:
-    """The verdicts that at most a tenth of the seeds of a job have: a sample may miss them. None of them is a plain pass."""
-    return [verdict for verdict, number in job.counts.items() if verdict != Verdict.pass_ and 0 < number <= job.done / 10]
 
 
 def sums(session: Session, job_ids: Sequence[str], output: str, metric: str) -> dict[str, Sums]:
@@ -150,19 +179,38 @@ def statistics(
     return found
 
 
-def _of(jobs: Sequence[JobFacts], output: str) -> tuple[ColumnElement[bool], ...]:
-    return SeedResultRow.job_id.in_([job.id for job in jobs]), SeedResultRow.output.in_({output, WHOLE})
+class _Part(NamedTuple):
+    """A part of a statement: some rows of one job and output."""
+
+    job: str
+    output: str
+    where: str
+    verdict: str = ""
+    most: int = 0
 
 
-def _value(metric: str) -> Any:
+def _read(session: Session, parts: Sequence[_Part], metric: str) -> list[StripSeed]:
+    """The rows of all parts. Each tells its place among the parts and not its job, as to parse thousands of ids would take the longest."""
+    rest, found = iter(enumerate(parts)), []
+    while own := list(islice(rest, _AT_ONCE)):
+        statement = " UNION ALL ".join(_spelt(place, part, metric) for place, part in own)
+        values: dict[str, Any] = {}
+        for place, part in own:
+            values |= {f"job{place}": part.job, f"output{place}": part.output}
+            values |= {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
+        query = text(statement).bindparams(*(bindparam(f"job{place}", type_=IdType) for place, _ in own))
+        found += [StripSeed(parts[place].job, *row) for place, *row in session.execute(query, values)]
+    return found
+
+
+def _spelt(place: int, part: _Part, metric: str) -> str:
+    where = part.where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
+    columns = f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value"
+    of_job = f"job_id = :job{place} AND output = :output{place}"
+    return f"SELECT * FROM (SELECT {columns} FROM seed_results WHERE {of_job} AND {where}) AS part{place}"
+
+
+def _known(metric: str) -> str:
     if metric not in METRICS:
         raise ValueError(f"no strip of {metric!r}; there are {', '.join(METRICS)}")
-    return getattr(SeedResultRow, metric)
-
-
-def _read(
-    session: Session, where: Sequence[ColumnElement[bool]], metric: str, *, order: Sequence[Any] = (), limit: int | None = None
-) -> list[StripSeed]:
-    table = SeedResultRow
-    query = select(table.job_id, table.seed, table.repeat, table.verdict, table.explanation, _value(metric)).where(*where)
-    return [StripSeed(*row) for row in session.execute(query.order_by(*order).limit(limit))]
+    return metric

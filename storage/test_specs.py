@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.selections import Selection, is_selection
+from gonogo.selections import FIELD, KERNEL, Selection, is_selection
 from storage import rollups
 from storage.dialect import insert_once
 from storage.encoding import timestamp
@@ -51,6 +51,12 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None, kerne
     if kernel is not None:
         query = query.where(TestSpecRow.kernel == kernel)
     return Page.cut([_spec(row) for row in session.scalars(query)], limit, lambda item: str(item["key"]))
+
+
+def suites(session: Session, limit: int = 50) -> list[str]:
+    """Suites that selections named, in order, as far as the newest selections do."""
+    newest = select(TestSpecRow.canonical).where(TestSpecRow.kernel == KERNEL).order_by(TestSpecRow.created_at.desc()).limit(limit)
+    return sorted({str(suite) for test in session.scalars(newest) if (suite := test[FIELD].get("suite"))})
 
 
 def builds_of(session: Session, key: str) -> list[dict[str, Any]]:

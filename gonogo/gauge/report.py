@@ -119,7 +119,7 @@ def _sum(rates: Mapping[str, Rate]) -> Rate:
 
 def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
     """The gauge of a test from the rows of gonogo.gauge.measure; any number of them, also none."""
-    useful = [row for row in rows if row.get("outputs") and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "no_information")]
+    useful = with_numbers(rows)
     go = [row for row in useful if row["kind"] == "go"]
     no_go = [row for row in useful if row["kind"] == "no_go"]
     able = [row for row in no_go if row.get("able")]
@@ -154,6 +154,11 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
             if (not gate.kernels or test.kernel in gate.kernels) and (gated := [output for output in gate.outputs if output in given])
         },
     )
+
+
+def with_numbers(rows: Sequence[Row]) -> list[Row]:
+    """The runs that count into rates: those that gave outputs and were judged."""
+    return [row for row in rows if row.get("outputs") and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "no_information")]
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:

@@ -33,6 +33,7 @@ class BisectionRow(Base):
     runs: Mapped[int]  # probes so far, those in flight included
     version: Mapped[int]
     tracks: Mapped[list[Any]]  # how each search stands: what the page draws
+    moves: Mapped[list[Any] | None]  # how the searches stood before: storage.bisections.moved
     findings: Mapped[list[Any]]
     conclusion: Mapped[str | None]
     words: Mapped[str | None]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.columns import IdType
 from storage.tables.base import Base
+
+_GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS NULL")
 
 
 class SeedResultRow(Base):
@@ -51,7 +53,15 @@ class SeedResultRow(Base):
     outcome: Mapped[str | None]  # of a test that exists already: what it says of itself, green or red
     nonfinite: Mapped[dict[str, Any] | None]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
     statistics: Mapped[dict[str, Any] | None]  # the others, as they came
-    __table_args__ = (Index("ix_seed_results_arrival", "job_id", "arrival"), {"postgresql_partition_by": "RANGE (job_id)"})
+    __table_args__ = (
+        Index("ix_seed_results_arrival", "job_id", "arrival"),
+        # the worst of a verdict, of however many: a row is in one of the two, by the number that is the axis of its test
+        Index(
+            "ix_seed_results_tolerance", "job_id", "output", "verdict", "tolerance_ratio", sqlite_where=_GATED, postgresql_where=_GATED
+        ),
+        Index("ix_seed_results_budget", "job_id", "output", "verdict", "budget_ratio", sqlite_where=_UNGATED, postgresql_where=_UNGATED),
+        {"postgresql_partition_by": "RANGE (job_id)"},
+    )
 
 
 class RollupRow(Base):

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from service.auth import issue_token
-from storage import jobs
+from storage import builds, jobs
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:
@@ -75,3 +75,42 @@ def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     answer = httpx.post(f"{guarded.url}/api/v1/jobs", json={}, cookies=cookies)
     assert answer.json()["type"].endswith("csrf")
     watch.problems = [problem for problem in watch.problems if "403" not in problem]
+
+
+def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(server, page: Page, watch) -> None:
+    with server.writing() as session:
+        builds.add(session, name="suites-1", executor="gtest", line="suites", sequence=1)
+    asked = {
+        "test": {"kernel": "layernorm_bw", "shape": [32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999}},
+        "build": "tt-train-2025", "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+        "reference": {"build": "correct"}, "seeds": [3, 1, 8], "repeats": 2, "priority": 7, "queue_deadline_s": 3600,
+        "labels": {"suite": "nightly"}, "context": {"name": "after", "before": [{"kernel": "layernorm_bw", "shape": [32, 64]}]},
+        "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
+    }  # fmt: skip
+    job = httpx.post(f"{server.url}/api/v1/jobs", json=asked).json()["id"]
+    page.goto(f"{server.url}/jobs/{job}")
+    page.get_by_role("link", name="start from this job").click()
+    expect(page.locator("#estimate")).to_contain_text("6 results")
+    assert json.loads(page.locator("#body").text_content() or "") == asked
+    # a field's own error stands beside it
+    page.get_by_label("commit", exact=True).fill("nonsense")
+    expect(page.locator("#e-sha")).to_contain_text("commit.sha")
+    page.get_by_label("commit", exact=True).fill("0123abc")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_label("of", exact=True).select_option("selection")
+    expect(page.get_by_label("executor")).to_have_value("gtest")
+    expect(page.get_by_label("kernel", exact=True)).to_be_hidden()
+    page.get_by_label("build", exact=True).fill("suites-1")
+    page.get_by_label("suite", exact=True).fill("nightly")
+    page.get_by_label("shuffle").fill("yes")
+    page.get_by_label("stages").fill("one, two")
+    expect(page.locator("#e-stages")).to_contain_text("stages")  # a gtest suite has none
+    page.get_by_label("stages").fill("")
+    expect(page.locator("#estimate")).to_contain_text("6 results")
+    body = json.loads(page.locator("#body").text_content() or "")
+    assert body["test"] == {"selection": {"suite": "nightly", "shuffle": True}}
+    assert not {"context", "reference"} & set(body)  # a selection has neither
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.reload()
+    expect(page.get_by_label("suite", exact=True)).to_have_value("nightly")
+    watch.problems = [problem for problem in watch.problems if "422" not in problem]

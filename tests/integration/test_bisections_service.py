@@ -14,7 +14,7 @@ from bisections import answer, jobs_in_flight, run, serve, step
 from histories import row
 
 from service.background import bisecting
-from storage import outbox
+from storage import bisections, outbox
 from storage.encoding import utcnow
 
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
@@ -155,3 +155,31 @@ def test_the_page_draws_the_posterior_and_the_stream_ends_with_the_answer(api: A
     assert api.client.get(f"/api/v1/bisections/{bisection}/events?after={found['version']}").status_code == 204
     missing = "01890000-0000-7000-8000-000000000000"
     assert api.client.get(f"/bisections/{missing}").status_code == api.client.get(f"/api/v1/bisections/{missing}").status_code == 404
+
+
+def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
+    begun = begin(api)
+    run(api, begun, lambda place, seed: row(seed, wrong=place >= 11))
+    search, *_ = api.client.get(f"/bisections/{begun}.json").json()["searches"]
+    moves = search["moves"]
+    assert [move["runs"] for move in moves] == sorted({move["runs"] for move in moves})
+    assert (moves[0]["runs"], len({share for _, share in moves[0]["shares"]})) == (0, 1)  # nothing is known yet
+    assert moves[-1]["shares"] == [[11, pytest.approx(search["probability"], abs=1e-3)]]
+    assert search["moved"] == f"Likeliest: correct after {moves[-1]['runs']} runs; now with a probability of 0.996."
+    dots = {dot["number"]: (dot["place"], dot["bad"]) for dot in search["dots"]}
+    assert all(bad is (place >= 11) for place, bad in dots.values())
+    page = api.client.get(f"/bisections/{begun}").text
+    assert 'id="moves-1"' in page
+    assert "The likeliest build after so many runs" in page
+    assert api.client.get(f"/bisections/{begun[:-1]}0").status_code == 404
+
+
+def test_of_many_moves_the_older_ones_are_thinned() -> None:
+    told: list[Any] = []
+    for runs in range(1000):
+        track = {"track": "verdicts", "low": 0, "high": 3, "build": None, "probability": 0.5, "stage": "search"}
+        told = bisections.moved(told, runs, [{**track, "posterior": [[1, 0.5], [2, 0.499], [3, 0.001]]}])
+    assert len(told) <= bisections.MOST_MOVES + 1
+    assert [move["runs"] for move in told] == sorted(move["runs"] for move in told)
+    assert (told[0]["runs"], told[-1]["runs"]) == (0, 999)
+    assert told[-1]["tracks"][0]["posterior"] == [[1, 0.5], [2, 0.499]]

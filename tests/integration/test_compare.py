@@ -75,6 +75,17 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         twin = api.client.get(f"/compare.json?base={BASE}&head={HEAD}").json()
         assert {each["kind"]: each["tests"] for each in twin["counts"]} == COUNTS
         assert [line["kind"] for line in twin["tests"]] == [each["class"] for each in found["items"]]
+        # a line leads to the test's page on either build where it ran there, and to the jobs
+        line = next(each for each in twin["tests"] if each["kind"] == "new_hollow_pass")
+        assert line["head_url"].endswith(f"&build={HEAD}")
+        assert line["base_url"].endswith(f"&build={BASE}")
+        for url in (line["head_url"], line["base_url"], *line["head_jobs"]):
+            assert api.client.get(url).status_code == 200
+        # before anything is asked the newest builds are offered, as pairs too
+        start = api.client.get("/compare.json").json()
+        assert {BASE, HEAD} <= set(start["choices"])
+        assert {"base": BASE, "head": HEAD} in [{name: pair[name] for name in ("base", "head")} for pair in start["pairs"]]
+        assert 'list="builds"' in api.client.get("/compare").text
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from api import JOB, Api, in_process
-from gauging import FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
+from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from sqlalchemy import func, select
 
 from gonogo.gauge.rates import Rate
@@ -302,3 +302,25 @@ def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
             assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
             assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(0, 2)
         assert len(api.get("/gauges?state=finished&limit=1")["items"]) == 1
+
+
+def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api) -> None:
+    gauge = measured(api, MISSED)["id"]
+    shown = api.client.get(f"/gauges/{gauge}.json").json()["picture"]
+    assert (shown["comparator"], shown["needed"], shown["window"]) == ("allclose rtol 0.001", EDGE, [EDGE, PASSES])
+    assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
+    assert {each["name"]: each["tolerance"] for each in shown["turns"]}["double-subtract"] == PASSES
+    at_today = next(row for row in shown["table"] if row["note"] == "today")
+    assert (at_today["alarms"], at_today["misses"]) == (0, 4)
+    other = api.client.get(f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}).json()["picture"]
+    assert (other["comparator"], other["of"], other["today"]) == ("ulp", "all outputs", [])
+    page = api.client.get(f"/gauges/{gauge}", params={"comparator": "<b>"}).text
+    assert 'id="chart-curves"' in page
+    assert "<b>" not in page
+    # where nothing works it says so, and what does instead
+    blind = measured(api, {"double-subtract": UNSEEN}, search=False)
+    picture = api.client.get(f"/gauges/{blind['id']}.json").json()["picture"]
+    assert (picture["window"], picture["instead"]) == (None, [])
+    assert "No window here." in api.client.get(f"/gauges/{blind['id']}").text
+    assert api.client.get("/gauges/nothing").status_code == 404
+    assert api.client.get("/gauges.json?cursor=x").json()["detail"] == "cursor: not one that this list gave"

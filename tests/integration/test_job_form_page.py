@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from api import Api, in_process
+import json
+
+from api import JOB, Api, in_process
 
 from gonogo.kernels import KERNELS
 from storage import builds
@@ -43,7 +45,7 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(mig
         with api.context.session() as session:
             builds.add(session, name="main-0001", executor="ttnn", line="main", sequence=1, commit=None, profile=None, outputs=None)
         twin = api.client.get("/jobs/new.json").json()
-        assert twin["builds"][0] == "main-0001"
+        assert twin["builds"][0] == {"name": "main-0001", "words": "ttnn, main"}
         assert "ttnn" in twin["executors"]
         values = twin["values"]
         job = {
@@ -56,3 +58,53 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(mig
         }
         assert api.client.post(twin["validate_url"], json=job).status_code == 200
         assert api.client.post(twin["submit_url"], json=job).status_code == 202
+
+
+def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> None:
+    test = {
+        "kernel": "layernorm_bw", "shape": [32, 64], "epsilon": 1e-5, "inputs": {"regime": "normal", "mean": 0.0, "std": 2.0},
+        "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999},
+    }  # fmt: skip
+    asked = {
+        "test": test, "build": "tt-train-2025", "reference": {"build": "correct"}, "seeds": [3, 1, 8], "repeats": 2, "priority": 7,
+        "queue_deadline_s": 3600, "labels": {"suite": "nightly", "team": STRANGE}, "context": {"name": "after", "before": [JOB["test"]]},
+        "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 7},
+    }  # fmt: skip
+    with in_process(migrated_sqlite_url) as api:
+        job = api.submit(**asked)
+        begun = api.client.get("/jobs/new.json", params={"from": job, "priority": "9"}).json()
+        values = begun["values"]
+        typed = tuple(values[name] for name in ("kind", "shape", "epsilon", "rtol", "atol"))
+        assert typed == ("kernel", "32, 64", "1e-05", "0.001", "0.5")
+        assert json.loads(values["rest"]) == {"inputs": test["inputs"], "tolerance": {"pcc": 0.999}}
+        assert (values["policy"], values["these"], values["repeats"], values["priority"]) == ("list", "3, 1, 8", "2", "9")
+        assert (values["reference"], values["queue_deadline"]) == ("correct", "3600")
+        assert (values["repository"], values["sha"], values["pull_request"]) == ("org/name", "0123abc", "7")
+        assert json.loads(values["context"])["name"] == "after"
+        assert begun["begun_url"] == f"/jobs/{job}"
+        page = text(api, **{"from": job})
+        assert "<script>alert" not in page
+        assert f'<a href="/jobs/{job}">the job</a>' in page
+        assert f"/jobs/new?from={job}" in api.client.get(f"/jobs/{job}").text
+        # a test on the build and the target where it ran last; a job that stops early; a selection
+        key = api.get(f"/jobs/{job}")["test_key"]
+        of_test = api.client.get("/jobs/new.json", params={"test": key}).json()["values"]
+        assert (of_test["shape"], of_test["policy"], of_test["count"]) == ("32, 64", "range", "8")
+        rate = api.submit(seeds={"policy": "sequential", "max": 40, "stop_on_finding": False})
+        assert api.client.get("/jobs/new.json", params={"from": rate}).json()["values"]["policy"] == "rate"
+        chosen = {"selection": {"suite": "nightly", "filter": "a and not b", "shuffle": True, "stages": ["one", "two"]}}
+        with api.context.session() as session:
+            builds.add(session, name="suites-1", executor="pytest", line="suites", sequence=1)
+        suite = api.submit(test=chosen, build="suites-1", target={"executor": "pytest"})
+        twin = api.client.get("/jobs/new.json", params={"from": suite}).json()
+        named = {name: twin["values"][name] for name in ("kind", "suite", "filter", "stages", "shuffle", "executor")}
+        assert named == {
+            "kind": "selection", "suite": "nightly", "filter": "a and not b", "stages": "one, two", "shuffle": "yes", "executor": "pytest",
+        }  # fmt: skip
+        assert (twin["suites"], twin["reporters"]) == (["nightly"], ["gtest", "pytest"])
+        # what is not there is said
+        for name in ("from", "test"):
+            answer = api.client.get("/jobs/new", params={name: STRANGE})
+            assert answer.status_code == 200
+            assert "own beginning" in answer.text
+            assert "<script>alert" not in answer.text

@@ -9,18 +9,20 @@ import nights
 import pytest
 import seeded
 from api import in_process
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from dashboards import histories, matrices, strips
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
+from storage import assessing, assessments, gauges
 from storage import engine as engines
-from storage import gauges
 from storage import matrices as matrix_reads
 from storage import strips as strip_reads
 from storage.encoding import utcnow
+from storage.ids import new_id
 from storage.paging import BadCursor
+from storage.tables import JobLabelRow, JobRow, RunJobRow, RunRow
 from storage.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
@@ -34,6 +36,16 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         lost = nights.submit(session, [0, 1], test=TIGHT, build="b0304ff7a5", sequence=3)
         seeded.report(session, lost.id, [nights.row(0, wrong=True, within=True, bits="b"), seeded.unwell(1, "error", "no device")])
         nights.submit(session, [0], build="elsewhere", sequence=1, line="other")
+        job = session.scalars(select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")).one()
+        session.add(JobLabelRow(job_id=job.id, name="team", value="norms"))
+        about = {"state": "finished", "owner": "ada", "builds": [], "labels": {}, "job_count": 1, "total": 2}
+        about |= {"counts": {}, "job_counts": {}}
+        session.add(RunRow(id=(run := new_id()), name="nightly", created_at=utcnow(), **about))
+        session.flush()
+        session.add(RunJobRow(run_id=run, number=0, job_id=job.id, name="tight"))
+        found = assessing.assess(session, job.id)
+        assert found is not None
+        assessments.put(session, found, now=utcnow())
     later = utcnow() + timedelta(minutes=1)
 
     def read(cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str) -> matrices.MatrixView:
@@ -60,6 +72,15 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}
     assert read(verdict="fail'\"$").rows == read(kernel="softmax").rows == ()
+    for asked in ({"label": "team"}, {"label": "team=norms"}, {"suite": "nightly"}, {"grade": found.grade.stability.value}):
+        assert {row.test for row in read(**asked).rows} == {other}, asked
+    for none in ({"label": "team=none"}, {"suite": "x' OR 1"}, {"grade": "blunt"}, {"grade": "x"}, {"suite": "nightly", "board": "n150"}):
+        assert not read(**none).rows, none
+    assert (view.suites, read(suite="weekly").suites) == (("nightly",), ("nightly", "weekly"))
+    # a column leads to what it did to the one before, a column of older builds too
+    assert view.builds[0].compare_url == "/compare?base=b0304ff7a5&head=fixed-4c1e"
+    assert [build.compare_url for build in view.builds][-1] is None
+    assert read(columns=2).builds[-1].compare_url == "/compare?base=b747edd158&head=b0304ff7a5"
     two = read(columns=2)
     assert (len(two.builds), two.older) == (2, 2)
     assert two.older_url == "/matrix?line=main&builds=2&until=b747edd158"
@@ -130,7 +151,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
 
 
 def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in ((strips, "MAX_MARKS", 40), (strips, "WORST_MARKS", 24), (strip_reads, "LOOKED", 30)):
+    for module, name, value in ((strips, "MAX_MARKS", 40), (strips, "WORST_MARKS", 24)):
         monkeypatch.setattr(module, name, value)
     with engines.session(engine) as session:
         key = nights.night(session, "old", 1, range(20), wrong=True).test_key
@@ -142,18 +163,39 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: E
     with engines.reading(engine) as session:
         strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
     assert strip is not None
-    assert (strip.total, strip.whole, strip.looked) == (60, False, 30)
+    assert (strip.total, strip.whole) == (60, False)
     old, fresh = strip.columns
     assert (old.shown, fresh.shown, fresh.seeds) == (12, 13, 40)
     new_marks = [mark for mark in strip.marks if round(mark.x) == 1]
-    # arrival 4 of 40 is not among the newest 15; its verdict is rare, so it is found
+    # each verdict has its share: the one hollow seed, the crash, and of those that pass the largest
+    largest = sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows if row["verdict"] == "pass"), reverse=True)[:11]
+    assert sorted((mark.value for mark in new_marks if mark.verdict == "pass"), reverse=True) == pytest.approx(largest)
     assert [mark.seed for mark in new_marks if mark.verdict == "pass_by_tolerance"] == [3]
     assert [mark.seed for mark in new_marks if mark.verdict == "crash"] == [39]
     values = sorted(row["outputs"]["dx"]["tolerance_ratio"] for row in rows)
     assert (fresh.low, fresh.high) == (pytest.approx(values[0]), pytest.approx(values[-1]))
     assert fresh.middle == pytest.approx(values[19], rel=0.02)
     assert {each.verdict: each.count for each in fresh.counts} == {"pass": 38, "pass_by_tolerance": 1}
+    assert fresh.most_to == pytest.approx(values[35], rel=0.02)
     assert len(strip.marks) <= 24 + 2 * 2
+    with engines.reading(engine) as session:
+        view = histories.one(session, key, {"build": "new"}, utcnow())
+    assert view is not None
+    assert view.tail is not None
+    assert view.tail.curve[0] == (pytest.approx(0.5, rel=0.15), 1.0)  # of the worst output, dgamma: half of the tolerance
+    assert [share for _, share in view.tail.curve] == sorted((share for _, share in view.tail.curve), reverse=True)
+    # what has a number that is no number is looked for beside those that have one
+    with engines.session(engine) as session:
+        strange = nights.submit(session, range(50), build="strange", sequence=3)
+        odd = nights.row(49, wrong=True, within=False, bits="s")
+        odd["outputs"]["dx"] |= {"tolerance_ratio": None, "budget_ratio": None, "nonfinite_statistics": {"tolerance_ratio": "nan"}}
+        seeded.report(session, strange.id, [*(nights.row(seed, wrong=False, within=True, bits="s") for seed in range(49)), odd])
+        seeded.finish(session, strange.id)
+    with engines.reading(engine) as session:
+        strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
+    assert strip is not None
+    odd_ones = [mark for mark in strip.marks if round(mark.x) == 2 and mark.verdict != "pass"]
+    assert [(mark.seed, mark.verdict, mark.value) for mark in odd_ones] == [(49, "fail", None)]
 
 
 def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(migrated_sqlite_url: str) -> None:

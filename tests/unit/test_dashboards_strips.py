@@ -22,10 +22,10 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Str
 def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
     marks, bands = strips._placed(groups)
     lined = [replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05) for band in bands]
-    spread: dict[str, Any] = {"low": 0.01, "middle": 0.03, "high": 0.1, "unnumbered": 0}
+    spread: dict[str, Any] = {"low": 0.01, "most_from": 0.02, "middle": 0.03, "most_to": 0.05, "high": 0.1, "unnumbered": 0}
     columns = [StripColumn(f"b{place}", "/", len(group), len(group), (), **spread) for place, group in enumerate(groups)]
     flat = tuple(mark for group in marks for mark in group)
-    return Strip("dx", metric, "seed", len(flat), whole, len(flat), 0, tuple(columns), flat, tuple(lined), (), "")
+    return Strip("dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), "")
 
 
 def drawn(options: dict[str, Any], name: str) -> list[list[Any]]:
@@ -63,7 +63,8 @@ def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_
     assert drawn(options, "range") == []
     assert [line["yAxis"] for line in options["series"][-1]["markLine"]["data"]] == [1]
     many = strip_charts.strip(plot([seed(0)], metric="budget_ratio", whole=False))
-    assert [row[2:4] for row in drawn(many, "range")] == [[0.01, 0.1]]
+    assert [row[2:4] for row in drawn(many, "range")] == [[0.01, 0.1], [0.02, 0.05]]
+    assert [row[2] for row in drawn(many, "median")] == [0.03]
     assert many["series"][-1]["markLine"]["data"] == []  # the declared tolerance is no straight line on this axis
     assert len(drawn(many, "declared")) == 1
 

@@ -2,6 +2,7 @@
 import { send } from './actions.js';
 
 const PAUSE_MS = 300;
+const DAY_S = 86_400;
 
 class Unreadable extends Error {
   constructor(control, message) {
@@ -22,6 +23,12 @@ const READ = {
         .filter(Boolean)
         .map((each) => [each.split('=')[0].trim(), each.split('=').slice(1).join('=').trim()]),
     ),
+  words: (text) =>
+    text
+      .split(',')
+      .map((each) => each.trim())
+      .filter(Boolean),
+  shuffle: (text) => (/^(yes|true)$/i.test(text) ? true : READ.number(text)),
   json: (text, control) => {
     let value;
     try {
@@ -52,17 +59,35 @@ function joined(old, value) {
   return both;
 }
 
+/** Shows the fields that go with what is chosen: `data-for` names the kinds of test, or of seeds, that a part is for. */
+function suit(form) {
+  const chosen = new Set([form.elements.kind.value, form.elements.policy.value]);
+  for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.split(' ').some((each) => chosen.has(each));
+}
+
+/** A change of the kind of test brings an executor along that runs such tests. */
+function follow(form) {
+  const { kind, executor } = form.elements;
+  const reporters = executor.dataset.reporters.split(' ');
+  if ((kind.value === 'selection') !== reporters.includes(executor.value)) executor.value = kind.value === 'selection' ? reporters[0] : 'emulator';
+}
+
+const shown = (control) => !control.closest('[data-for][hidden]');
+
 /** The job as the API takes it. Raises Unreadable. */
 function job(form) {
-  const body = {};
+  const selection = form.elements.kind.value === 'selection';
+  const body = selection ? { test: { selection: {} } } : {};
   for (const control of form.querySelectorAll('[data-field]:not([data-field=""])')) {
+    if (!shown(control)) continue;
     const text = control.value.trim();
     if (text !== '') put(body, control.dataset.field, (READ[control.dataset.kind] ?? ((each) => each))(text, control));
   }
   body.seeds ??= {};
-  if (form.elements.policy.value === 'sequential') {
+  const policy = form.elements.policy.value;
+  if (policy === 'sequential' || policy === 'rate') {
     const { count, ...others } = body.seeds;
-    body.seeds = { policy: 'sequential', ...(count === undefined ? {} : { max: count }), ...others };
+    body.seeds = { policy: 'sequential', ...(count === undefined ? {} : { max: count }), ...others, ...(policy === 'rate' ? { stop_on_finding: false } : {}) };
   }
   return body;
 }
@@ -77,14 +102,14 @@ function time(seconds) {
 const many = (count, word) => `${count.toLocaleString('en')} ${word}${count === 1 ? '' : 's'}`;
 
 /** What the estimate says, a sentence a line: [text, class]. */
-function words(told) {
+function words(told, deadline) {
   const most = told.expected ? 'at most ' : '';
   const lines = [[`${most}${many(told.results, 'result')} in ${many(told.chunks, 'chunk')}: ${most}${time(told.device_s)} on one device, ${time(told.seed_s)} a seed`, 'strong']];
   if (told.expected) {
     const means = Object.entries(told.expected).filter(([, each]) => each);
     lines.push([`in the mean ${means.map(([kind, each]) => `${many(Math.round(each.seeds), 'seed')} if it is ${kind} (${time(each.device_s)})`).join(', ')}`, '']);
   }
-  if (told.workers === 0) lines.push([`No live worker serves ${told.queue}: it would wait until its queue deadline, a day.`, 'over']);
+  if (told.workers === 0) lines.push([`No live worker serves ${told.queue}: it would wait until its queue deadline, ${time(deadline)}.`, 'over']);
   else lines.push([`${many(told.workers, 'worker')} on ${told.queue}, ${many(told.queue_chunks, 'chunk')} before it: starts ${told.wait_s < 1 ? 'at once' : `within ${time(told.wait_s)}`}`, '']);
   return lines;
 }
@@ -120,6 +145,7 @@ export function fill(form) {
     let found = null;
     let length = -1;
     for (const control of form.querySelectorAll('[data-field]')) {
+      if (!shown(control)) continue;
       for (const path of [control.dataset.field, control.dataset.also]) {
         if (path && path.length > length && (field === path || field.startsWith(`${path}.`))) [found, length] = [control, path.length];
       }
@@ -175,7 +201,7 @@ export function fill(form) {
       const told = await send('POST', form.dataset.validate, body, mine.signal);
       if (mine !== asked) return;
       blame([]);
-      show(words(told));
+      show(words(told, body.queue_deadline_s ?? DAY_S));
     } catch (error) {
       if (mine === asked && error.name !== 'AbortError') refused(error);
     }
@@ -204,7 +230,9 @@ export function fill(form) {
     history.replaceState(null, '', `?${values}`); // the form as it stands is an address that can be pasted
   }
 
-  form.addEventListener('input', () => {
+  form.addEventListener('input', ({ target }) => {
+    if (target === form.elements.kind) follow(form);
+    suit(form);
     clearTimeout(timer);
     timer = setTimeout(() => {
       address();
@@ -215,5 +243,6 @@ export function fill(form) {
     event.preventDefault();
     submit();
   });
+  suit(form);
   check();
 }

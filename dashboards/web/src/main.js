@@ -1,6 +1,7 @@
 // Every page's script: charts where there are any, the live parts, the buttons.
 import './style.css';
 import './flags.css';
+import './measures.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { follow } from './live.js';

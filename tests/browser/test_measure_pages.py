@@ -1,0 +1,76 @@
+"""Gauges, bisections and comparisons in a real browser: the curves, the posterior as it moves without a reload, two builds compared."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import gauging
+import histories
+import httpx
+import nights
+from bisections import answer
+from playwright.sync_api import Page, expect
+
+from service.background import bisecting
+from storage.encoding import utcnow
+
+SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
+
+
+def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page) -> None:
+    made = httpx.post(f"{server.url}/api/v1/gauges", json={"test": gauging.TEST, "seeds": {"count": 2}, "search": False}).json()
+    with server.writing() as session:
+        list(gauging.played(session, {"double-subtract": gauging.PASSES}))
+    page.goto(f"{server.url}/gauges/{made['id']}")
+    figure = page.locator("figure[data-chart=chart-curves]")
+    turns = httpx.get(f"{server.url}/gauges/{made['id']}.json").json()["picture"]["turns"]
+    expect(figure).to_have_attribute("data-marks", str(sum(each["tolerance"] is not None for each in turns)))
+    expect(figure).to_contain_text("The window is 0.01 to 0.1. Today's, 0.5, fails 0 of")
+    figure.get_by_text("kernel by kernel").click()
+    expect(page.get_by_role("row", name=re.compile("^double-subtract wrong"))).to_contain_text("0.1")
+    page.get_by_role("navigation", name="comparator").get_by_role("link", name="ulp").click()
+    expect(figure).to_contain_text("One distance in ulps for all outputs")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
+    begun = httpx.post(f"{server.url}/api/v1/bisections", json=SERIES).json()["id"]
+    settings = server.app.state.context.settings
+
+    def go_on() -> None:
+        with server.writing() as session:
+            bisecting.step(session, begun, settings, utcnow() + timedelta(seconds=1))
+        with server.writing() as session:
+            answer(session, begun, lambda place, seed: histories.row(seed, wrong=place >= 5))
+
+    go_on()
+    page.goto(f"{server.url}/bisections/{begun}")
+    expect(page.locator("#runs")).to_have_text("1 run")
+    page.evaluate("window.here = true")
+    for _ in range(10):
+        go_on()
+    moved = page.locator("figure[data-chart=moves-1]")
+    expect(moved).to_contain_text("Likeliest: correct after")
+    expect(page.locator("#found")).to_contain_text("broken at correct")
+    runs = httpx.get(f"{server.url}/api/v1/bisections/{begun}").json()["runs"]
+    expect(moved).to_have_attribute("data-marks", str(runs))
+    assert page.evaluate("window.here")  # not loaded anew
+
+
+def test_two_builds_of_the_matrix_are_compared_by_keyboard(server, page: Page) -> None:
+    with server.writing() as session:
+        nights.masked(session)
+    page.goto(f"{server.url}/matrix")
+    form = page.get_by_role("form", name="compare two of these builds")
+    form.get_by_label("compare").focus()
+    page.keyboard.press("Tab")
+    expect(form.get_by_label("with")).to_be_focused()
+    page.keyboard.type("9ca")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/compare?head=fixed-4c1e&base=9ca166977b")
+    expect(page.locator("#tests")).to_contain_text("FIXED")
+    page.locator("#tests").get_by_role("link", name="base").click()
+    expect(page.locator("#grade")).to_contain_text("of 9ca166977b")
