@@ -26,9 +26,12 @@ from dashboards import (
     devices,
     forms,
     gauge_pages,
+    grids,
+    map_charts,
     matrix_pages,
     posteriors,
     run_pages,
+    seed_details,
     strip_charts,
     test_pages,
     urls,
@@ -74,6 +77,7 @@ def environment() -> Environment:
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
     made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts)
+    made.globals.update(grids=grids, map_charts=map_charts, seed_details=seed_details)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -125,9 +129,9 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         with context.reading() as session:
             return views.jobs(session, query, query.get("cursor"), _limit(query.get("limit")), now())
 
-    def read_job(job_id: str, output: str | None) -> views.JobView | None:
+    def read_job(request: Request, job_id: str, output: str | None) -> views.JobView | None:
         with context.reading() as session:
-            return views.job(session, job_id, output, now())
+            return views.job(session, job_id, output, now(), seed_details.wanted(request.query_params))
 
     @router.get("/overview.json")
     def overview_twin(request: Request) -> Response:
@@ -155,12 +159,12 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
     @router.get("/jobs/{job_id}.json")
     def job_twin(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(job_id, output)
+        view = read_job(request, job_id, output)
         return _problem(404, "No such job", f"job {job_id} does not exist") if view is None else twin(request, view)
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(job_id, output)
+        view = read_job(request, job_id, output)
         if view is None:
             return error_page(404, "No such job", f"There is no job {job_id}. It may have been on another server.")
         return page(request, "job.html", view)

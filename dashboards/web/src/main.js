@@ -1,7 +1,9 @@
 // Every page's script: charts where there are any, the live parts, the buttons.
 import './style.css';
+import './job.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
+import { drawGrids } from './grid.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
 import { paced } from './refresh.js';
@@ -15,6 +17,7 @@ walk();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {
+  drawGrids();
   if (!document.querySelector('[data-chart]')) return;
   const { drawAll } = await import('./charts.js'); // ECharts is fetched on pages with charts only
   drawAll();
