@@ -92,7 +92,8 @@ def _residual(output: str, found: Mapping[str, float | None]) -> ResidualView:
     along.sort(key=lambda each: -each[1])
     said = ""
     if before is not None and after is not None:
-        said = f"The error of {output} is {words.number(before)} times its rounding (rms), and {words.number(after)} times without the terms found."
+        said = f"The error of {output} is {words.number(before)} times its rounding (rms), "
+        said += f"and {words.number(after)} times without the terms found."
         if along and along[0][1] >= 0.01:
             said += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
     return ResidualView(output, before, after, tuple(along), said)

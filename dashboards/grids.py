@@ -1,8 +1,9 @@
-"""The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for so many neighbours that 5,000 cells are enough."""
+"""The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for several neighbours, at most 5,000 cells."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +94,7 @@ def view(job: Job, letters: str, noun: str) -> GridView:
 
 
 def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str, Any]:
-    """What the browser draws the grid from (web/src/grid.js). page: the address that a seed is added to; chosen: the (seed, repeat) shown."""
+    """What the browser draws the grid from (web/src/grid.js). page: the address to add a seed to; chosen: the one shown."""
     marks = {letter: (verdict, words.mark(verdict).label, words.mark(verdict).path) for letter, verdict in grid.verdicts.items()}
     names = ("noun", "cells", "width", "repeats", "seeds", "start", "worst", "waiting")
     return {**{name: getattr(grid, name) for name in names}, "marks": marks, "page": page, "chosen": chosen}
@@ -101,7 +102,7 @@ def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str
 
 def _width(length: int) -> int:
     """How many (seed, repeat) share a cell: 1, or a round number."""
-    steps = (size * 10**power for power in range(9) for size in (1, 2, 5))
+    steps: Iterator[int] = (size * 10**power for power in range(9) for size in (1, 2, 5))
     return next(step for step in steps if length <= step * MOST_CELLS)
 
 

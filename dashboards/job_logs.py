@@ -1,4 +1,4 @@
-"""What a job's workers printed and told: the kernel host's log of a seed that failed, attempts that went wrong, telemetry of the devices."""
+"""What a job's workers printed and told: the log of a seed that failed, attempts that went wrong, telemetry of their devices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dashboards import urls, words
 from storage import artifacts, job_attempts
 
 KIND = "log"
+OF_A_HANG = ("watcher", "triage")
+"""Kinds of artifacts that hold what was found out about a hang."""
 KEPT_BYTES = 64 * 1024
 """What a worker keeps of a log: its end."""
 UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
@@ -39,6 +41,8 @@ class LogView:
     text: str
     cut: bool
     url: str
+    more: tuple[tuple[str, str], ...]
+    """Kind and address of what else was found out about the seed: of a hang, under the watcher and by triage."""
     others: tuple[LogChoice, ...]
 
 
@@ -88,22 +92,27 @@ def log(session: Session, job_id: str, heads: Sequence[Mapping[str, Any]], wante
     logs = [head for head in heads if head["kind"] == KIND]
     if not logs:
         return None
-    chosen = next((head for head in logs if (head["seed"], head["repeat"]) == wanted), logs[0])
+    chosen = next((head for head in logs if _pair(head) == wanted), logs[0])
     found = artifacts.get(session, job_id, chosen["id"])
     if found is None:
         return None
-    text = str(found["content"].get("text") or "")
+    text, pair = str(found["content"].get("text") or ""), _pair(chosen)
     return LogView(
         chosen["seed"],
         chosen["repeat"],
         text,
         len(text.encode()) >= KEPT_BYTES,
         urls.artifact(job_id, chosen["id"]),
+        tuple((head["kind"], urls.artifact(job_id, head["id"])) for head in heads if head["kind"] in OF_A_HANG and _pair(head) == pair),
         tuple(
-            LogChoice(head["seed"], head["repeat"], urls.job(job_id, seed=(head["seed"], head["repeat"])), head is chosen)
+            LogChoice(head["seed"], head["repeat"], urls.job(job_id, seed=_pair(head)), head is chosen)
             for head in logs[:MOST_LOGS]
         ),
     )
+
+
+def _pair(head: Mapping[str, Any]) -> tuple[int, int]:
+    return head["seed"], head["repeat"]
 
 
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:

@@ -96,7 +96,7 @@ def read(session: Session, job: Job, pair: tuple[int, int], output: str | None) 
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
         outputs=tuple(outputs[:_MOST_OUTPUTS]),
         left_out=max(0, len(outputs) - _MOST_OUTPUTS),
-        check=_check(job, seed, outputs[0].output if outputs else ""),
+        check=check(job, seed, outputs[0].output if outputs else ""),
         before=before,
         after=after,
     )
@@ -137,7 +137,8 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _check(job: Job, seed: int, output: str) -> str | None:
+def check(job: Job, seed: int, output: str) -> str | None:
+    """The command that runs a seed of the job again on the reader's own machine; None of what was imported: nothing here can run it."""
     if imported.read(job) is not None:
         return None
     return check_line(

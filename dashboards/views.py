@@ -9,7 +9,22 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, comparisons, deciding, diagnoses, error_maps, grids, imported, job_logs, plots, reports, seed_details, urls, words
+from dashboards import (
+    commands,
+    comparisons,
+    deciding,
+    diagnoses,
+    error_maps,
+    grids,
+    imported,
+    job_logs,
+    plots,
+    reports,
+    seed_details,
+    urls,
+    words,
+    worst_seeds,
+)
 from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
 from dashboards.error_maps import MapView
@@ -20,15 +35,13 @@ from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
 from dashboards.reports import TestsView
 from dashboards.seed_details import SeedDetails
+from dashboards.worst_seeds import SeedLine
 from storage import artifacts as stored_artifacts
-from storage import job_attempts
+from storage import job_attempts, report_reads
 from storage import jobs as stored_jobs
 from storage import overview as reads
-from storage import report_reads
 from storage.encoding import timestamp
-from storage.evidence import check_line
 from storage.jobs import Job, JobFilter
-from storage.overview import MarkRecord, SeedRecord
 
 WORST_SEEDS = 12
 MOST_TABS = 12
@@ -59,33 +72,6 @@ class JobsView:
     next_url: str | None
     start: str
     at: str | None
-
-
-@dataclass(frozen=True)
-class OutputLine:
-    """One output in a table of seeds: its verdict and the numbers that people look at; evidence over 1 is not explained."""
-
-    output: str
-    verdict: str
-    explanation: str | None
-    tolerance_ratio: float | None
-    budget_ratio: float | None
-    evidence: float | None
-    max_abs: float | None
-    nonfinite: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class SeedLine:
-    """A (seed, repeat) in the table of the worst; its worst output comes first."""
-
-    seed: int
-    repeat: int
-    verdict: str
-    device: str | None
-    duration_ms: float | None
-    message: str | None
-    outputs: tuple[OutputLine, ...]
 
 
 @dataclass(frozen=True)
@@ -213,7 +199,7 @@ def job(
         seed=None if pair is None else seed_details.read(session, found, pair, output),
         map=error_maps.read(session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]),
         diagnosis=diagnoses.read(session, found),
-        worst=tuple(_seed(seed) for seed in worst) if tests is None else (),
+        worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
         reference=found.reference,
         comparison=comparisons.lines(worst) if tests is None else (),
         artifacts=tuple(
@@ -224,7 +210,7 @@ def job(
         log=job_logs.log(session, job_id, heads, pair),
         telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(found),
-        check=_check(found, seed, chosen),
+        check=seed_details.check(found, seed, chosen),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={
@@ -237,37 +223,6 @@ def job(
             "diagnosis": urls.diagnosis(job_id),
         },
         at=timestamp(now),
-    )
-
-
-def _check(job: Job, seed: int, output: str) -> str | None:
-    if imported.read(job) is not None:
-        return None
-    return check_line(
-        job.canonical, build=job.build, executor=job.executor, seed=seed, output=output, reference=job.reference,
-        context=job.context,
-    )
-
-
-def _seed(seed: SeedRecord) -> SeedLine:
-    order = words.ordered({mark.verdict for mark in seed.outputs.values()})
-    lines = tuple(
-        sorted((_output(mark) for mark in seed.outputs.values()), key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)))
-    )
-    return SeedLine(seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines)
-
-
-def _output(mark: MarkRecord) -> OutputLine:
-    numbers = mark.statistics
-    return OutputLine(
-        mark.output,
-        mark.verdict,
-        mark.explanation,
-        numbers.get("tolerance_ratio"),
-        numbers.get("budget_ratio"),
-        plots.evidence(mark),
-        numbers.get("max_abs"),
-        mark.nonfinite,
     )
 
 

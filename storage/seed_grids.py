@@ -1,4 +1,4 @@
-"""A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page reads one row however many seeds there are."""
+"""A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page reads one row."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(session: Session, job: Job) -> str:
 def _from_rows(session: Session, job_id: str, order: SeedOrder) -> str:
     table = SeedResultRow
     query = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id).distinct()
-    return _with("", order, (tuple(row) for row in session.execute(query)))
+    return _with("", order, ((seed, repeat, verdict) for seed, repeat, verdict in session.execute(query)))
 
 
 def _with(letters: str, order: SeedOrder, told: Iterable[Told]) -> str:
