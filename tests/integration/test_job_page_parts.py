@@ -103,6 +103,8 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(migrat
         assert api.client.get(view["log"]["more"][0][1]).json()["content"] == {"log": "stuck"}
         (device,) = view["telemetry"]["devices"]
         assert device["summary"] == "lab-1/wormhole:0: temperature 45 to 61.5 °C, power 30 W."
+        assert device["quantities"][0]["last"] == 61.5
+        assert [each["values"] for each in view["telemetry"]["readings"]] == [[61.5, 30.0], [45.0, 30.0]]
         assert [each["log_tail"] for each in view["attempts"] if each["state"] == "error"] == [EVIL]
         page = api.client.get(f"/jobs/{job.id}", params={"seed": "5"}).text
         assert "<img src=x" not in page
