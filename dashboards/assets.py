@@ -51,7 +51,8 @@ def entry(name: str, folder: Path = FOLDER) -> Entry:
     except FileNotFoundError:
         raise NotBuilt(folder) from None
     chunk = chunks[f"src/{name}.js"]
-    styles = [style for key in (f"src/{name}.js", *_imports(chunks, f"src/{name}.js")) for style in chunks[key].get("css", ())]
+    # what a page's own script adds comes after what it shares, so that it may say otherwise
+    styles = [style for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js") for style in chunks[key].get("css", ())]
     return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in dict.fromkeys(styles)))
 
 

@@ -8,12 +8,19 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import stages
+from dashboards import stages, words
 from dashboards.stages import StagesView
 from storage import evidence
 from storage.jobs import Job
 
 MAX_TERMS = 12
+DIRECTIONS = {
+    "along_1": "a constant in each row (s1, the mean)",
+    "along_xhat": "x̂ in each row (s2, the variance)",
+    "along_p": "dy·γ in each row (its scale)",
+    "along_gamma": "γ in each row (the mean)",
+}
+"""What an error lies along, by the names of the forensics."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,20 @@ class TermView:
 
 
 @dataclass(frozen=True)
+class ResidualView:
+    """The error of an output before and after the terms that were found are taken out, in units of rounding (rms); null = not known.
+
+    `along`: what the error before lies along, and the share of its energy that does.
+    """
+
+    output: str
+    before: float | None
+    after: float | None
+    along: tuple[tuple[str, float], ...]
+    words: str
+
+
+@dataclass(frozen=True)
 class DiagnosisView:
     """The diagnosis of a job, from its worst seed that has one."""
 
@@ -40,6 +61,7 @@ class DiagnosisView:
     can_tell: bool
     seed: int | None
     terms: tuple[TermView, ...]
+    residuals: tuple[ResidualView, ...]
     stages: StagesView | None = None
 
 
@@ -59,8 +81,22 @@ def view(content: Mapping[str, Any]) -> DiagnosisView:
         bool(content.get("can_tell", True)),
         seed if isinstance(seed, int) else None,
         tuple(ordered[:MAX_TERMS]),
+        tuple(_residual(output, found) for output, found in list((content.get("residuals") or {}).items())[:MAX_TERMS]),
         stages.view(content.get("stages")),
     )
+
+
+def _residual(output: str, found: Mapping[str, float | None]) -> ResidualView:
+    before, after = found.get("before"), found.get("after")
+    along = [(DIRECTIONS.get(name, name), float(share)) for name, share in found.items() if name.startswith("along_") and share is not None]
+    along.sort(key=lambda each: -each[1])
+    said = ""
+    if before is not None and after is not None:
+        said = f"The error of {output} is {words.number(before)} times its rounding (rms), "
+        said += f"and {words.number(after)} times without the terms found."
+        if along and along[0][1] >= 0.01:
+            said += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
+    return ResidualView(output, before, after, tuple(along), said)
 
 
 def _term(term: Mapping[str, Any]) -> TermView:

@@ -27,10 +27,13 @@ from dashboards import (
     forms,
     gauge_charts,
     gauge_pages,
+    grids,
+    map_charts,
     matrix_pages,
     posteriors,
     routes,
     run_pages,
+    seed_details,
     strip_charts,
     suppressions,
     tails,
@@ -77,8 +80,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, posteriors=posteriors)
-    made.globals.update(strip_charts=strip_charts, suppressions=suppressions, tails=tails)
+    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, grids=grids, map_charts=map_charts, posteriors=posteriors)
+    made.globals.update(seed_details=seed_details, strip_charts=strip_charts, suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -130,9 +133,9 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         with context.reading() as session:
             return views.jobs(session, query, query.get("cursor"), _limit(query.get("limit")), now())
 
-    def read_job(job_id: str, output: str | None) -> views.JobView | None:
+    def read_job(request: Request, job_id: str, output: str | None) -> views.JobView | None:
         with context.reading() as session:
-            return views.job(session, job_id, output, now())
+            return views.job(session, job_id, output, now(), seed_details.wanted(request.query_params))
 
     @router.get("/overview.json")
     def overview_twin(request: Request) -> Response:
@@ -160,12 +163,12 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
     @router.get("/jobs/{job_id}.json")
     def job_twin(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(job_id, output)
+        view = read_job(request, job_id, output)
         return _problem(404, "No such job", f"job {job_id} does not exist") if view is None else twin(request, view)
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(job_id, output)
+        view = read_job(request, job_id, output)
         if view is None:
             return error_page(404, "No such job", f"There is no job {job_id}. It may have been on another server.")
         return page(request, "job.html", view)

@@ -42,9 +42,10 @@ def jobs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None 
     return (f"{JOBS}.json" if twin else JOBS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def job(job_id: str, *, output: str | None = None, twin: bool = False) -> str:
-    """A job's page, for one of its outputs."""
-    return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output})
+def job(job_id: str, *, output: str | None = None, seed: tuple[int, int] | None = None, twin: bool = False) -> str:
+    """A job's page, for one of its outputs, with the details of a (seed, repeat)."""
+    chosen = {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
+    return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output, **chosen})
 
 
 def new_job(given: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:

@@ -9,21 +9,39 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import commands, comparisons, deciding, diagnoses, imported, plots, reports, urls, words
+from dashboards import (
+    commands,
+    comparisons,
+    deciding,
+    diagnoses,
+    error_maps,
+    grids,
+    imported,
+    job_logs,
+    plots,
+    reports,
+    seed_details,
+    urls,
+    words,
+    worst_seeds,
+)
 from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
+from dashboards.error_maps import MapView
+from dashboards.grids import GridView
 from dashboards.imported import ImportedView
+from dashboards.job_logs import LogView, TelemetryView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
 from dashboards.reports import TestsView
+from dashboards.seed_details import SeedDetails
+from dashboards.worst_seeds import SeedLine
 from storage import artifacts as stored_artifacts
+from storage import job_attempts, report_reads
 from storage import jobs as stored_jobs
 from storage import overview as reads
-from storage import report_reads
 from storage.encoding import timestamp
-from storage.evidence import check_line
 from storage.jobs import Job, JobFilter
-from storage.overview import MarkRecord, SeedRecord
 
 WORST_SEEDS = 12
 MOST_TABS = 12
@@ -54,33 +72,6 @@ class JobsView:
     next_url: str | None
     start: str
     at: str | None
-
-
-@dataclass(frozen=True)
-class OutputLine:
-    """One output in a table of seeds: its verdict and the numbers that people look at; evidence over 1 is not explained."""
-
-    output: str
-    verdict: str
-    explanation: str | None
-    tolerance_ratio: float | None
-    budget_ratio: float | None
-    evidence: float | None
-    max_abs: float | None
-    nonfinite: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class SeedLine:
-    """A (seed, repeat) in the table of the worst; its worst output comes first."""
-
-    seed: int
-    repeat: int
-    verdict: str
-    device: str | None
-    duration_ms: float | None
-    message: str | None
-    outputs: tuple[OutputLine, ...]
 
 
 @dataclass(frozen=True)
@@ -116,13 +107,19 @@ class JobView:
     outputs: tuple[str, ...]
     tests: TestsView | None
     """Of a selection; its plot and its worst seeds are those of arrays that tests handed over."""
+    grid: GridView
+    seed: SeedDetails | None
+    """Of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
+    map: MapView | None
     diagnosis: DiagnosisView | None
     worst: tuple[SeedLine, ...]
     reference: str | None
     comparison: tuple[ComparisonLine, ...]
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[Mapping[str, Any], ...]
+    log: LogView | None
+    telemetry: TelemetryView | None
     imported: ImportedView | None
     check: str | None
     """None of what was imported: nothing here can run it."""
@@ -161,8 +158,10 @@ def jobs(session: Session, filters: Mapping[str, str], cursor: str | None, limit
     )
 
 
-def job(session: Session, job_id: str, output: str | None, now: datetime) -> JobView | None:
-    """A job's page, its plot for one output (without one: the worst); None when there is no such job."""
+def job(
+    session: Session, job_id: str, output: str | None, now: datetime, pair: tuple[int, int] | None = None
+) -> JobView | None:
+    """A job's page, its plot for one output (without one: the worst), the details of a (seed, repeat); None when there is no such job."""
     found = stored_jobs.get(session, job_id)
     if found is None:
         return None
@@ -179,6 +178,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
     verdict = found.verdict if found.state.final else so_far
     worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
+    heads = stored_artifacts.list_(session, job_id)
     return JobView(
         job=line,
         verdict=verdict,
@@ -195,17 +195,22 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         outputs=tuple(each.output for each in outputs),
         tests=tests,
         plot=plots.read(session, found, chosen, line.noun) if found.done and (tests is None or chosen) else None,
+        grid=grids.read(session, found, line.noun),
+        seed=None if pair is None else seed_details.read(session, found, pair, output),
+        map=error_maps.read(session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]),
         diagnosis=diagnoses.read(session, found),
-        worst=tuple(_seed(seed) for seed in worst) if tests is None else (),
+        worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
         reference=found.reference,
         comparison=comparisons.lines(worst) if tests is None else (),
         artifacts=tuple(
             ArtifactLine(url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT})
-            for each in stored_artifacts.list_(session, job_id)
+            for each in heads
         ),
-        attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
+        attempts=tuple(job_attempts.shown(session, job_id)),
+        log=job_logs.log(session, job_id, heads, pair),
+        telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(found),
-        check=_check(found, seed, chosen),
+        check=seed_details.check(found, seed, chosen),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={
@@ -219,43 +224,6 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         },
         at=timestamp(now),
     )
-
-
-def _check(job: Job, seed: int, output: str) -> str | None:
-    if imported.read(job) is not None:
-        return None
-    return check_line(
-        job.canonical, build=job.build, executor=job.executor, seed=seed, output=output, reference=job.reference,
-        context=job.context,
-    )
-
-
-def _seed(seed: SeedRecord) -> SeedLine:
-    order = words.ordered({mark.verdict for mark in seed.outputs.values()})
-    lines = tuple(
-        sorted((_output(mark) for mark in seed.outputs.values()), key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)))
-    )
-    return SeedLine(seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines)
-
-
-def _output(mark: MarkRecord) -> OutputLine:
-    numbers = mark.statistics
-    return OutputLine(
-        mark.output,
-        mark.verdict,
-        mark.explanation,
-        numbers.get("tolerance_ratio"),
-        numbers.get("budget_ratio"),
-        plots.evidence(mark),
-        numbers.get("max_abs"),
-        mark.nonfinite,
-    )
-
-
-def _attempts(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that run, and the last few that went wrong: the others say nothing to a reader."""
-    wrong = [each for each in attempts if not each["open"] and each["state"] in {"error", "lost", "handed_back"}]
-    return [each for each in attempts if each["open"]] + wrong[-5:]
 
 
 def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:

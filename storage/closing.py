@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.selections import KERNEL, sample
 from gonogo.verdicts import Verdict
 from gonogo.verdicts import worst as worst_verdict
-from storage import cutting, events, evidence, flags, gauge_ends, gauge_rows, outbox, results, rollups, sequential, suspects
+from storage import cutting, events, evidence, flags, gauge_ends, gauge_rows, outbox, results, rollups, seed_grids, sequential, suspects
 from storage.dialect import insert_once
 from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
@@ -73,6 +73,7 @@ def record(session: Session, job: JobRow, attempt_id: str, rows: list[dict[str, 
         return
     first = job.done + 1
     parts = results.add(session, job.id, attempt_id, rows, arrival=job.done)
+    seed_grids.fill(session, job, rows)
     before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     counts = dict(job.counts)
     for row in rows:

@@ -330,7 +330,7 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
 
 
 def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
-    """The attempts of a job in order, for its page: who runs it, since when, how far, what went wrong."""
+    """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page reads storage.job_attempts, bounded."""
     if not is_id(job_id):
         return []
     query = select(AttemptRow, ChunkRow.number).join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)

@@ -97,7 +97,8 @@ def of_seed(test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outpu
         for name, array in outputs.items():
             golden = np.atleast_1d(wanted[name])
             shape = golden.shape if golden.ndim == 2 else (1, golden.size)
-            artifacts.append(_artifact("error_map", work, name, plain(error_map(array.reshape(shape), golden.reshape(shape)).to_json())))
+            found = error_map(array.reshape(shape), golden.reshape(shape), test.numerics.output)
+            artifacts.append(_artifact("error_map", work, name, plain(found.to_json())))
     except Exception:  # a Bug of ours, logged with its trace
         log.exception("no evidence for seed %s: %s", work[0], test.key)
     return artifacts

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics.forensics.model import number
+from gonogo.numerics.formats import ulp
 
 TILE = 32
 MAX_TILE_ROWS = 128
@@ -20,7 +21,8 @@ class ErrorMap:
     """Errors e = actual - reference of a (rows, features) matrix, one cell per block of `group` (rows, columns) of 32x32 tiles.
 
     `max_abs` is the largest |e| and `signed_mean` the mean e of a cell's finite errors (NaN where it has none), `nonfinite`
-    counts the others. The last row and column of cells may be narrower than the rest.
+    counts the others. The last row and column of cells may be narrower than the rest. `max_ulp`: max_abs in units in the last place that
+    `format` has at the cell's largest |reference|, so that it means the same in every cell; None without a format.
     """
 
     rows: int
@@ -29,23 +31,31 @@ class ErrorMap:
     max_abs: NDArray[np.float64]
     signed_mean: NDArray[np.float64]
     nonfinite: NDArray[np.int64]
+    max_ulp: NDArray[np.float64] | None = None
+    format: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types: numbers of six digits, null for a cell without a finite error."""
+        ulps = {} if self.max_ulp is None else {"format": self.format, "max_ulp": _numbers(self.max_ulp)}
         return {
             "rows": self.rows,
             "features": self.features,
             "tile": TILE,
             "group": list(self.group),
             "cells": list(self.max_abs.shape),
-            "max_abs": [[number(value) for value in line] for line in self.max_abs.tolist()],
-            "signed_mean": [[number(value) for value in line] for line in self.signed_mean.tolist()],
+            "max_abs": _numbers(self.max_abs),
+            "signed_mean": _numbers(self.signed_mean),
             "nonfinite": self.nonfinite.tolist(),
+            **ulps,
         }
 
 
-def error_map(actual: NDArray[np.floating], reference: NDArray[np.floating]) -> ErrorMap:
-    """The map of `actual` (rows, features) against `reference`; vectors (features,) count as one row.
+def _numbers(cells: NDArray[np.float64]) -> list[list[float | None]]:
+    return [[number(value) for value in line] for line in cells.tolist()]
+
+
+def error_map(actual: NDArray[np.floating], reference: NDArray[np.floating], output_format: str | None = None) -> ErrorMap:
+    """The map of `actual` (rows, features) against `reference`; vectors (features,) count as one row. `output_format`: for max_ulp.
 
     More than 128 x 512 tiles are grouped, by whole tiles, until they fit. Raises ValueError where the shapes differ.
     """
@@ -59,6 +69,7 @@ def error_map(actual: NDArray[np.floating], reference: NDArray[np.floating]) -> 
     shape = (-(-rows // height), len(columns))
     max_abs, signed_mean = np.full(shape, np.nan), np.full(shape, np.nan)
     nonfinite = np.zeros(shape, np.int64)
+    scale = np.zeros(shape)
     if not rows or not features:
         return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
     for cell in range(shape[0]):
@@ -79,10 +90,18 @@ def error_map(actual: NDArray[np.floating], reference: NDArray[np.floating]) -> 
                 count += np.add.reduceat(finite.sum(axis=0), columns)
                 np.abs(error, out=error)
                 np.maximum(largest, np.maximum.reduceat(error.max(axis=0), columns), out=largest)
+                if output_format is not None:
+                    np.abs(reference[strip], out=error)
+                    np.fmax(scale[cell], np.fmax.reduceat(np.fmax.reduce(error, axis=0), columns), out=scale[cell])
         seen = count > 0
         max_abs[cell, seen] = largest[seen]
         signed_mean[cell, seen] = total[seen] / count[seen]
-    return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
+    if output_format is None:
+        return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
+    # an axis of one: of the formats whose values share exponents each cell is a block of its own
+    steps = ulp(scale[..., None], output_format)[..., 0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite, max_abs / steps, output_format)
 
 
 def _group(extent: int, limit: int) -> int:

@@ -11,6 +11,7 @@ from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, Golden
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
+from storage.tables.grids import SeedGridRow
 from storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
 from storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
 from storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
@@ -58,6 +59,7 @@ __all__ = [
     "RunJobRow",
     "RunRow",
     "ScheduleRow",
+    "SeedGridRow",
     "SeedResultRow",
     "SessionRow",
     "SuiteRow",

@@ -67,8 +67,8 @@ def test_nothing_else_is_served(folder: Path, name: str) -> None:
     assert get(folder, name).status_code == 404
 
 
-def test_an_entry_brings_the_styles_of_what_it_imports(folder: Path) -> None:
-    assert assets.entry("main", folder) == assets.Entry("/static/main-AbCd_-12.js", ("/static/main.css", "/static/shared.css"))
+def test_an_entry_brings_the_styles_of_what_it_imports_before_its_own(folder: Path) -> None:
+    assert assets.entry("main", folder) == assets.Entry("/static/main-AbCd_-12.js", ("/static/shared.css", "/static/main.css"))
 
 
 def test_a_missing_bundle_says_what_to_run(tmp_path: Path) -> None:

@@ -69,3 +69,19 @@ def test_a_vector_counts_as_one_row_and_the_json_is_plain() -> None:
 def test_differing_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="equal shapes"):
         error_map(np.zeros((2, 3)), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(("output_format", "step"), [("bf16", 2.0**-5), ("bfp8_b", 2.0**-4), ("fp32", 2.0**-21)])
+def test_the_largest_error_is_told_in_ulp_of_the_tiles_largest_reference(output_format: str, step: float) -> None:
+    reference = np.zeros((32, 64))
+    reference[3, 4], reference[5, 40] = -5.0, 80.0  # 5 lies in [4, 8)
+    actual = reference.copy()
+    actual[0, 0] = 0.5
+    actual[31, 63] = np.nan
+    found = error_map(actual, reference, output_format)
+    assert found.max_ulp is not None
+    assert found.max_ulp.tolist() == [[0.5 / step, 0.0]]
+    told = json.loads(json.dumps(found.to_json()))
+    assert told["format"] == output_format
+    assert told["max_ulp"][0] == pytest.approx([0.5 / step, 0.0], rel=1e-5)
+    assert "max_ulp" not in error_map(actual, reference).to_json()

@@ -1,13 +1,31 @@
 // Draws the page's charts: options come as JSON from dashboards/charts.py, functions and colours are put in here.
-import { init, use } from 'echarts/core';
-import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
-import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent } from 'echarts/components';
+import { connect, init, use } from 'echarts/core';
+import { BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart } from 'echarts/charts';
+import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent } from 'echarts/components';
 import { CanvasRenderer } from 'echarts/renderers';
+import { listenToMaps, withCells } from './maps.js';
 import { colour, onThemeChange, painted } from './theme.js';
 
-use([BarChart, CustomChart, LineChart, ScatterChart, DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, CanvasRenderer]);
+use([BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart, CanvasRenderer]);
+use([DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent]);
 
 const drawn = new Map(); // element -> { chart, text }
+const contents = new Map(); // address -> what lies there, or its promise: an artifact never changes
+
+/** Of a figure with `data-source`: what lies at that address once it is there, until then undefined; it is drawn then. */
+function content(address) {
+  const found = contents.get(address);
+  if (found !== undefined) return found instanceof Promise ? undefined : found;
+  const coming = fetch(address, { headers: { Accept: 'application/json' } })
+    .then(async (answer) => {
+      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      contents.set(address, (await answer.json()).content);
+      drawAll();
+    })
+    .catch(() => contents.delete(address)); // the next refresh asks again
+  contents.set(address, coming);
+  return undefined;
+}
 
 /** Draws, or brings up to date, every `[data-chart]` figure from the JSON block whose id it names. */
 export function drawAll() {
@@ -15,8 +33,16 @@ export function drawAll() {
     const text = document.getElementById(figure.dataset.chart)?.textContent ?? '';
     const old = drawn.get(figure);
     if (!text || old?.text === text || !figure.checkVisibility()) continue; // in a closed <details>: drawn when it opens
+    const { source, group } = figure.dataset;
+    const cells = source ? content(source) : null;
+    if (cells === undefined) continue; // on its way
+    const options = JSON.parse(text);
     const chart = old?.chart ?? start(figure.querySelector('.canvas'));
-    chart.setOption(finished(JSON.parse(text)), { notMerge: true, lazyUpdate: false });
+    chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
+    if (group) {
+      chart.group = group; // they zoom together
+      connect(group);
+    }
     figure.dataset.marks = String(marks(chart));
     drawn.set(figure, { chart, text });
   }
@@ -35,7 +61,8 @@ function start(element) {
 }
 
 function marks(chart) {
-  return (chart.getOption().series ?? []).filter((series) => series.type === 'scatter' && series.dimensions).reduce((sum, series) => sum + series.data.length, 0);
+  const counted = new Set(['scatter', 'heatmap']);
+  return (chart.getOption().series ?? []).filter((series) => counted.has(series.type) && series.dimensions).reduce((sum, series) => sum + series.data.length, 0);
 }
 
 const number = (value) => {
@@ -141,3 +168,5 @@ onThemeChange(() => {
   for (const entry of drawn.values()) entry.text = '';
   drawAll();
 });
+
+listenToMaps((figure) => drawn.get(figure)?.chart);

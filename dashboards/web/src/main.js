@@ -2,8 +2,10 @@
 import './style.css';
 import './flags.css';
 import './measures.css';
+import './job.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
+import { drawGrids } from './grid.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
 import { paced } from './refresh.js';
@@ -19,6 +21,7 @@ triage();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {
+  drawGrids();
   if (!document.querySelector('[data-chart]')) return;
   const { drawAll } = await import('./charts.js'); // ECharts is fetched on pages with charts only
   drawAll();

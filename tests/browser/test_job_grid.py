@@ -1,0 +1,123 @@
+"""The grid of seeds and the error map in a real browser: filled in live, walked by keys, and what is wrong is seen in the picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import seeded
+from playwright.sync_api import Locator, Page, expect
+from sqlalchemy.orm import Session
+
+from gonogo import tensix
+from gonogo.inputs import generate, quantise
+from gonogo.numerics.layernorm import reference
+from gonogo.numerics.maps import error_map
+from gonogo.tests import TestSpec
+from storage import artifacts
+from storage.encoding import utcnow
+from storage.ids import new_id
+from storage.jobs import Job
+from workers.rows import plain
+
+SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 256, 500], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+DOWN, ACROSS = 8, 16
+"""Tiles of it."""
+
+# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those of dashboards/map_charts.py)
+LIGHTNESS = """(figure, [down, across]) => {
+    const canvas = figure.querySelector('canvas'), copy = document.createElement('canvas');
+    Object.assign(copy, { width: canvas.width, height: canvas.height });
+    const pen = copy.getContext('2d', { willReadFrequently: true });
+    for (const layer of figure.querySelectorAll('canvas')) pen.drawImage(layer, 0, 0);
+    const scale = canvas.width / canvas.clientWidth;
+    const left = 52, top = 8, width = canvas.clientWidth - 52 - 14, height = canvas.clientHeight - 8 - 84;
+    return Array.from({ length: down }, (_, row) => Array.from({ length: across }, (_, column) => {
+        const x = left + width * (column + 0.5) / across, y = top + height * (row + 0.5) / down;
+        const [red, green, blue] = pen.getImageData(Math.round(x * scale), Math.round(y * scale), 1, 1).data;
+        return red - blue + 0.01 * green;
+    }));
+}"""
+
+
+def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False) -> None:
+    """The error map of the faulty kernel of 2025, as a worker makes it; or of a right one whose last tile is not masked."""
+    test = TestSpec.parse(job.canonical)
+    given = quantise(test, generate(test, seed))
+    dx = tensix.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
+    if mask_missing:
+        dx[:, 480:] += np.float32(0.25)
+    content = plain(error_map(dx, reference(test, given)["dx"], test.numerics.output).to_json())
+    items = [{"kind": "error_map", "seed": seed, "repeat": 0, "output": "dx", "content": content}]
+    artifacts.add(session, job.id, new_id(), items, now=utcnow())
+
+
+def tiles(figure: Locator) -> np.ndarray[Any, Any]:
+    return np.asarray(figure.evaluate(LIGHTNESS, [DOWN, ACROSS]))
+
+
+def striped(seen: np.ndarray[Any, Any]) -> bool:
+    return bool(seen.mean(axis=1).std() > 3 * seen.std(axis=1).mean())
+
+
+def stands_out(seen: np.ndarray[Any, Any]) -> bool:
+    rest = seen[:, :-1]
+    return bool((np.abs(seen[:, -1] - rest.mean()) > max(20.0, 5 * rest.std())).all())
+
+
+def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=40)
+    page.goto(f"{server.url}/jobs/{job.id}")
+    page.evaluate("window.opened = 1")
+    grid = page.locator("[data-grid]")
+    expect(grid).to_have_attribute("data-cells", "40")
+    expect(grid).to_have_attribute("data-marks", "0")
+    with server.writing() as session:
+        rows = [seeded.row(seed, wrong=seed == 3) for seed in range(12)]
+        seeded.report(session, job.id, [*rows, seeded.unwell(20, "hang", "no answer within 600 s")])
+    expect(grid).to_have_attribute("data-marks", "13")
+    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()["items"]
+    assert len(results) == 13
+
+    grid.locator(".cells").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(grid.locator("output")).to_have_text("seed 3: pass by tolerance")
+    page.keyboard.press("Enter")
+    expect(page.locator("#seed-title")).to_be_focused()
+    expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dx&seed=3")
+    expect(page.locator("#check-seed")).to_contain_text("--seeds 1 --seed-start 3")
+    with server.writing() as session:  # the details stay while the job goes on
+        seeded.report(session, job.id, [seeded.row(30, wrong=False)])
+    expect(grid).to_have_attribute("data-marks", "14")
+    expect(page.locator("#seed-title")).to_have_text("Seed 3")
+    page.go_back()
+    expect(page.locator("#seed")).to_be_hidden()
+    assert page.evaluate("window.opened") == 1, "the page was loaded again"
+
+
+def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(server, page: Page, wait) -> None:
+    with server.writing() as session:
+        wrong = seeded.submit(session, test=SMALL, seeds=1)
+        unmasked = seeded.submit(session, test=SMALL, seeds=1)
+        for job in (wrong, unmasked):
+            seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+            planted(session, job, 0, mask_missing=job is unmasked)
+    page.goto(f"{server.url}/jobs/{wrong.id}")
+    signed, largest = (page.locator(f"[data-chart=chart-map-{name}]") for name in ("signed", "largest"))
+    expect(signed).to_have_attribute("data-marks", str(DOWN * ACROSS))
+    expect(page.locator("#map-words")).to_contain_text("level stripes")
+    wait(lambda: striped(tiles(signed)), "no stripes")
+    before = tiles(largest)
+    signed.locator(".canvas").focus()
+    for key in ("+", "+", "ArrowDown"):
+        page.keyboard.press(key)
+    wait(lambda: not np.allclose(tiles(largest), before), "the keys do not zoom both maps")
+    page.keyboard.press("0")
+    wait(lambda: np.allclose(tiles(largest), before), "the whole map does not come back")
+
+    page.goto(f"{server.url}/jobs/{unmasked.id}?output=dx")
+    expect(largest).to_have_attribute("data-marks", str(DOWN * ACROSS))
+    expect(page.locator("#map-words")).to_contain_text("The last column of tiles holds 100% of the error")
+    wait(lambda: stands_out(tiles(largest)), "the last column does not stand out")

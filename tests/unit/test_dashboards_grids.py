@@ -1,0 +1,84 @@
+"""The grid of a job's seeds: the order of its cells, the bands of large jobs, and what it says in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dashboards import grids
+from gonogo.verdicts import Verdict
+from storage.jobs import Job
+from storage.seed_grids import LETTERS, NONE_YET
+from storage.seed_order import SeedOrder
+from storage.states import JobKind, JobState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Job:
+    """A job as stored; only what the grid reads matters."""
+    values: dict[str, Any] = dict.fromkeys(Job.__dataclass_fields__)
+    values |= {"kind": JobKind.seeds, "state": state, "request": {"seeds": seeds, "repeats": repeats}, "created_at": NOW}
+    return Job(**{**values, **changes})
+
+
+def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
+    assert set(LETTERS) == set(Verdict)
+    assert len(set(LETTERS.values()) | {NONE_YET}) == len(Verdict) + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "pairs"),
+    [
+        (SeedOrder.of({"seeds": {"start": 5, "count": 2}, "repeats": 2}, None), [(5, 0), (5, 1), (6, 0), (6, 1)]),
+        (SeedOrder.of({"seeds": [9, 2, 5]}, {"added": [10, 11]}), [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)]),
+        (SeedOrder.of({"seeds": {"start": 0, "max": 3}}, None), [(0, 0), (1, 0), (2, 0)]),
+    ],
+)
+def test_places_and_seeds_are_each_others_inverse(order: SeedOrder, pairs: list[tuple[int, int]]) -> None:
+    assert [order.at(place) for place in range(len(order))] == pairs
+    assert [order.place(*pair) for pair in pairs] == list(range(len(order)))
+    assert order.place(999, 0) is order.place(pairs[0][0], 7) is None
+
+
+def test_a_cell_waits_until_its_seed_has_come() -> None:
+    grid = grids.view(job({"start": 0, "count": 6}), "p.f", "seed")
+    assert (grid.cells, grid.come, grid.total, grid.width, grid.seeds) == ("p.f...", 2, 6, 1, ())
+    assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 still to come."
+    assert list(grid.verdicts.values()) == ["fail", "pass"]
+    assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
+    over = grids.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
+    assert (over.waiting, over.summary) == ("never ran", "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.")
+    assert grids.view(job({"start": 0, "count": 6}), "", "seed").cells == "......"
+    assert grids.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary == "No seed ever ran."
+
+
+def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
+    assert grids.view(job([9, 2, 5]), "pp", "seed").seeds == (2, 5, 9)
+    assert grids.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (3, 3, 4, 4)
+    added = grids.view(job({"start": 0, "count": 2}, suspects={"added": [70]}), "sp", "seed")
+    assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
+
+
+def test_a_sequential_job_has_cells_for_what_ran_only() -> None:
+    grid = grids.view(job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp", "seed")
+    assert (grid.cells, grid.width) == ("pp", 1)
+
+
+def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
+    letters = "p" * 60_013 + "t" + "p" * 6 + "f"
+    grid = grids.view(job({"start": 7, "count": 100_000}), letters, "seed")
+    assert (grid.width, len(grid.cells)) == (20, 5_000)
+    assert grid.cells[3000] == "t"
+    assert grid.cells[3001] == "f"
+    assert grid.cells[3002] == NONE_YET
+    assert (grid.worst[3000], grid.worst[3001]) == ((7 + 60_013, 0), (7 + 60_020, 0))
+    assert [(cell.first, cell.last, cell.come, cell.of, cell.seed) for cell in grid.table] == [
+        (60_027, 60_046, 1, 20, 60_027),
+        (60_007, 60_026, 20, 20, 60_020),
+    ]
+    assert grid.summary.endswith("Each mark is 20 seeds in a row and shows the worst of them.")
+    drawn = grids.drawn(grid, "/jobs/1", None)
+    assert {mark[0] for mark in drawn["marks"].values()} == {"fail", "pass_by_tolerance", "pass"}
