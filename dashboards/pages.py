@@ -23,10 +23,12 @@ from dashboards import (
     charts,
     compare_pages,
     curves,
+    device_charts,
     devices,
     forms,
     gauge_pages,
     matrix_pages,
+    overview,
     posteriors,
     run_pages,
     strip_charts,
@@ -37,6 +39,7 @@ from dashboards import (
     words,
 )
 from settings import Settings
+from storage import day_totals
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
 
@@ -73,7 +76,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, posteriors=posteriors, strip_charts=strip_charts)
+    made.globals.update(charts=charts, curves=curves, device_charts=device_charts, posteriors=posteriors, strip_charts=strip_charts)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -117,9 +120,11 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     def twin(request: Request, view: Any) -> Response:
         return _packed(request, Response(encode(asdict(view)), media_type="application/json", headers={"Cache-Control": "no-store"}))
 
-    def read_overview() -> views.OverviewView:
+    days = day_totals.Memory()
+
+    def read_overview() -> overview.OverviewView:
         with context.reading() as session:
-            return views.overview(session, now())
+            return overview.overview(session, days, now(), context.settings.heartbeat_timeout_s)
 
     def read_jobs(query: Mapping[str, str]) -> views.JobsView:
         with context.reading() as session:
@@ -134,7 +139,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         return twin(request, read_overview())
 
     @router.get(urls.OVERVIEW)
-    def overview(request: Request) -> Response:
+    def front(request: Request) -> Response:
         return page(request, "overview.html", read_overview())
 
     @router.get("/jobs.json")
