@@ -130,4 +130,4 @@ def _milliseconds(moment: str) -> float:
 
 
 def _digits(value: float) -> float:
-    return float(f"{value:.5g}")
+    return round(value, 2)

@@ -18,7 +18,7 @@ from storage import devices as stored
 from storage import jobs as stored_jobs
 from storage.encoding import encode, timestamp
 from storage.jobs import Job
-from storage.periods import Load
+from storage.periods import Load, Pulse
 from storage.states import DeviceHealth, DeviceState
 
 _TELEMETRY = (("temperature_c", "°C"), ("clock_mhz", "MHz"), ("power_w", "W"), ("voltage_v", "V"), ("current_a", "A"))
@@ -141,11 +141,15 @@ class DeviceView:
 
 def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
     """All devices; one not heard of for `timeout_s` is offline."""
+    found = lines(session, periods.pulse(session, now=now), now, timeout_s)
+    return DevicesView(found, "gonogo worker --executor emulator", timestamp(now))
+
+
+def lines(session: Session, pulse: Pulse, now: datetime, timeout_s: float) -> tuple[DeviceLine, ...]:
+    """The same, of a pulse that was taken already."""
     found = stored.list_(session, now=now, timeout_s=timeout_s)
     jobs = stored_jobs.many(session, [each["job"] for each in found if each["job"]])
-    loads = periods.loads(session, now=now)
-    lines = tuple(_line(each, jobs, loads, now) for each in found)
-    return DevicesView(lines, "gonogo worker --executor emulator", timestamp(now))
+    return tuple(_line(each, jobs, pulse, now) for each in found)
 
 
 def device(session: Session, device_id: str, now: datetime, timeout_s: float) -> DeviceView | None:
@@ -154,7 +158,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     if found is None:
         return None
     jobs = stored_jobs.many(session, [found["job"]] if found["job"] else [])
-    line = _line(found, jobs, periods.loads(session, now=now), now)
+    line = _line(found, jobs, periods.pulse(session, now=now), now)
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
     facts += [(label, str(found[name])) for name, label in _FACTS if found[name]]
     for name, value in sorted(found["firmware"].items()):
@@ -189,7 +193,7 @@ def _climb(entry: HistoryLine) -> Climb:
     return Climb(entry.at, entry.age, entry.before, entry.after, entry.reason, rungs)
 
 
-def _line(found: Mapping[str, Any], jobs: Mapping[str, Job], loads: Mapping[str, Load], now: datetime) -> DeviceLine:
+def _line(found: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime) -> DeviceLine:
     state, health = DeviceState(found["state"]), DeviceHealth(found["health"])
     job = jobs.get(found["job"]) if state is DeviceState.busy else None
     firmware = found["firmware"].get(BUNDLE) or (found["telemetry"] or {}).get("firmware")
@@ -208,7 +212,7 @@ def _line(found: Mapping[str, Any], jobs: Mapping[str, Job], loads: Mapping[str,
         job=None if job is None else job_line(job, now),
         canary=_canary(found["canary"], now),
         telemetry=_telemetry(found["telemetry"] or {}),
-        load=loads.get(found["device"], Load(0.0, 0.0)),
+        load=pulse.load(found["device"]),
     )
 
 

@@ -134,7 +134,8 @@ def overview(session: Session, memory: day_totals.Memory, now: datetime, timeout
     flags = tuple(_kind(found, now) for found in unseen)
     night = _night(needs.night(session, now=now))
     queues = tuple(_queue(found, now) for found in queue_reads.standing(session, timeout_s=timeout_s, now=now))
-    strip = fleet.fleet(devices.devices(session, now, timeout_s).items, now)
+    pulse = periods.pulse(session, now=now)
+    strip = fleet.fleet(devices.lines(session, pulse, now, timeout_s), now)
     wanted = _needs(flags, night, strip, queues)
     return OverviewView(
         needs=wanted,
@@ -144,7 +145,7 @@ def overview(session: Session, memory: day_totals.Memory, now: datetime, timeout
         night=night,
         queues=queues,
         fleet=strip,
-        rates=tuple(_rate(name, found) for name, found in periods.rates(session, now=now).items()),
+        rates=tuple(_rate(name, found) for name, found in pulse.rates.items()),
         days=days.days(day_totals.read(session, memory, days=DAYS, now=now)),
         running=running,
         recent=recent,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from storage import jobs
@@ -13,7 +14,7 @@ from storage.jobs import Job
 from storage.tables import AttemptRow, DeviceHealthRow
 
 MOST_CHANGES = 1000
-MOST_ATTEMPTS = 400
+MOST_ATTEMPTS = 200
 """The newest attempts of a device among which its latest jobs are looked for."""
 
 
@@ -58,10 +59,11 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
 def recent_jobs(session: Session, device: str, *, limit: int) -> list[RanJob]:
     """The jobs that ran on a device ("host/name") last, newest first; runs of gauges are no jobs."""
     table = AttemptRow
-    latest = select(table.id, table.job_id, table.started_at).where(table.device == device).order_by(table.id.desc()).limit(MOST_ATTEMPTS)
-    each = latest.subquery()
-    grouped = select(each.c.job_id, func.count(), func.max(each.c.started_at), func.max(each.c.id)).group_by(each.c.job_id)
-    # more than asked for: those of gauges fall out
-    rows = session.execute(grouped.order_by(func.max(each.c.id).desc()).limit(3 * limit)).all()
-    known = jobs.many(session, [row[0] for row in rows])
-    return [RanJob(known[job_id], number, at) for job_id, number, at, _ in rows if job_id in known][:limit]
+    latest = select(table.job_id, table.started_at).where(table.device == device).order_by(table.id.desc()).limit(MOST_ATTEMPTS)
+    numbers: Counter[str] = Counter()
+    began: dict[str, datetime | None] = {}
+    for job_id, started_at in session.execute(latest):
+        numbers[job_id] += 1
+        began.setdefault(job_id, started_at)
+    known = jobs.many(session, list(began)[: 3 * limit])  # more than asked for: those of gauges fall out
+    return [RanJob(known[job_id], numbers[job_id], at) for job_id, at in began.items() if job_id in known][:limit]

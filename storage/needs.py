@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.verdicts import WORST_FIRST, Verdict
@@ -70,27 +71,36 @@ class Night:
 def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
     """(Unseen findings by kind, hollow tests first, with the latest `each` of every kind; how many others someone has taken on)."""
     counted = select(FlagRow.kind, FlagRow.state, func.count()).where(FlagRow.state.in_((*UNSEEN, FlagState.acknowledged)))
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    there: list[tuple[str, str]] = []
     taken = 0
     for kind, state, number in session.execute(counted.group_by(FlagRow.kind, FlagRow.state)):
         if state == FlagState.acknowledged:
             taken += number
         else:
-            counts[kind] = counts.get(kind, 0) + number
+            counts[kind] += number
+            there.append((kind, state))
     known = [kind for kind in dict.fromkeys(HOLLOW_FIRST) if kind in counts]
     order = [*known, *sorted(kind for kind in counts if kind not in known)]
-    return [KindOfFlag(str(kind), counts[kind], _latest(session, kind, each)) for kind in order], taken
+    latest = _latest(session, there, each)
+    return [KindOfFlag(str(kind), counts[kind], tuple(latest[kind][:each])) for kind in order], taken
 
 
-def _latest(session: Session, kind: str, number: int) -> tuple[FlagRecord, ...]:
-    """The latest of a kind: of each state by its id, for which there is an index, then by the time of the evidence."""
+def _latest(session: Session, there: Sequence[tuple[str, str]], each: int) -> dict[str, list[FlagRecord]]:
+    """By kind, the latest evidence first: of each kind and state the latest by their ids, for which there is an index."""
+    found: dict[str, list[FlagRecord]] = {}
+    if not there:
+        return found
+    parts = [
+        select(FlagRow.id).where(FlagRow.state == state, FlagRow.kind == kind).order_by(FlagRow.id.desc()).limit(each).subquery()
+        for kind, state in there
+    ]
+    ids = union_all(*(select(part.c.id) for part in parts))
     names = [name for name in FlagRecord.__dataclass_fields__ if name != "test"]
-    found = []
-    for state in UNSEEN:
-        query = select(FlagRow, TestSpecRow.canonical).join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
-        query = query.where(FlagRow.state == state, FlagRow.kind == kind).order_by(FlagRow.id.desc()).limit(number)
-        found += [FlagRecord(**{name: getattr(row, name) for name in names}, test=test) for row, test in session.execute(query)]
-    return tuple(sorted(found, key=lambda flag: (flag.updated_at, flag.id), reverse=True)[:number])
+    query = select(FlagRow, TestSpecRow.canonical).join(TestSpecRow, TestSpecRow.key == FlagRow.test_key).where(FlagRow.id.in_(ids))
+    for row, test in session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())):
+        found.setdefault(row.kind, []).append(FlagRecord(**{name: getattr(row, name) for name in names}, test=test))
+    return found
 
 
 def night(session: Session, *, now: datetime) -> Night:
@@ -127,15 +137,16 @@ def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:
     rank: Any = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=JobRow.verdict, else_=len(WORST_FIRST))
     query = (
         select(JobRow.id, RunJobRow.run_id, RunRow.name.label("suite"), RunJobRow.name, JobRow.build, JobRow.verdict, JobRow.error)
-        .add_columns(JobRow.diagnosis["words"].as_string().label("said"), before.label("before"))
+        .add_columns(JobRow.state, JobRow.diagnosis["words"].as_string().label("said"), before.label("before"))
         .join(RunJobRow, RunJobRow.job_id == JobRow.id)
         .join(RunRow, RunRow.id == RunJobRow.run_id)
-        .where(RunJobRow.run_id.in_(runs), JobRow.verdict.in_(RED), JobRow.state == JobState.finished)
+        .where(RunJobRow.run_id.in_(runs), JobRow.verdict.in_(RED))  # not by state: its index would be taken, and leads to every job
         .order_by(rank, JobRow.id.desc())
         .limit(MOST_RED + 1)
     )
     found = [
         RedJob(row.id, row.run_id, row.suite, row.name, row.build, row.verdict, row.before, row.said or row.error)
         for row in session.execute(query)
+        if row.state == JobState.finished
     ]
     return sorted(found, key=lambda job: not job.new)

@@ -103,46 +103,56 @@ def measured(session: Session, device: str, telemetry: Mapping[str, Any], *, now
     session.execute(update(DevicePeriodRow).where(*row).values(telemetry=kept).execution_options(synchronize_session=False))
 
 
-def rates(session: Session, *, now: datetime) -> dict[str, Rate]:
-    """Seeds of all devices: "now" (the last minute or two), "hour", "day"."""
-    windows = {"now": (MINUTE, 1), "hour": (MINUTE, 59), "day": (HOUR, 23)}
-    found = {}
-    for name, (size, before) in windows.items():
-        since = _start(now, size) - timedelta(seconds=before * size)
-        query = select(func.coalesce(func.sum(DevicePeriodRow.seeds), 0)).where(*_from(size, since))
-        found[name] = Rate(int(session.scalar(query) or 0), (now - since).total_seconds())
-    return found
+@dataclass(frozen=True)
+class Pulse:
+    """How fast all devices together store seeds ("now": the last minute or two, "hour", "day"), and how busy each one is.
+
+    Devices that did nothing in the last day are not in `loads`.
+    """
+
+    rates: Mapping[str, Rate]
+    loads: Mapping[str, Load]
+
+    def load(self, device: str) -> Load:
+        """Of one device, "host/name"."""
+        return self.loads.get(device, Load(0.0, 0.0))
 
 
-def loads(session: Session, *, now: datetime) -> dict[str, Load]:
-    """By device, "host/name"; those that did nothing in the last day are left out. Attempts that still run count up to now."""
-    windows = {size: _start(now, size) - timedelta(seconds=before * size) for size, before in ((MINUTE, 59), (HOUR, 23))}
+def pulse(session: Session, *, now: datetime) -> Pulse:
+    """Of this moment; attempts that still run count up to now."""
     running = select(AttemptRow.device, AttemptRow.started_at).where(AttemptRow.state == AttemptState.running)
     at_work = [(device, began) for device, began in session.execute(running) if device and began]
-    shares: dict[str, dict[int, float]] = {}
-    for size, since in windows.items():
-        query = select(DevicePeriodRow.device, func.sum(DevicePeriodRow.busy_us)).where(*_from(size, since))
-        busy = {device: int(total) / 1e6 for device, total in session.execute(query.group_by(DevicePeriodRow.device))}
+    rates: dict[str, Rate] = {}
+    shares: dict[str, dict[str, float]] = {}
+    for name, (size, before) in {"now": (MINUTE, 1), "hour": (MINUTE, 59), "day": (HOUR, 23)}.items():
+        since = _start(now, size) - timedelta(seconds=before * size)
+        window_s = (now - since).total_seconds()
+        query = select(DevicePeriodRow.device, func.sum(DevicePeriodRow.seeds), func.sum(DevicePeriodRow.busy_us))
+        found = session.execute(query.where(*_from(size, since)).group_by(DevicePeriodRow.device)).all()
+        rates[name] = Rate(sum(int(seeds) for _, seeds, _ in found), window_s)
+        busy = {device: int(busy_us) / 1e6 for device, _, busy_us in found}
         for device, began in at_work:
             busy[device] = busy.get(device, 0.0) + max(0.0, (now - max(began, since)).total_seconds())
         for device, seconds in busy.items():
-            shares.setdefault(device, {})[size] = min(1.0, seconds / (now - since).total_seconds())
-    return {device: Load(share.get(MINUTE, 0.0), share.get(HOUR, 0.0)) for device, share in shares.items()}
+            shares.setdefault(device, {})[name] = min(1.0, seconds / window_s)
+    return Pulse(rates, {device: Load(share.get("hour", 0.0), share.get("day", 0.0)) for device, share in shares.items()})
 
 
 def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
     """The hours of a device in order; those in which nothing happened are left out."""
-    query = select(DevicePeriodRow).where(DevicePeriodRow.device == device, *_from(HOUR, _start(since, HOUR)))
+    names = ("start", "seeds", "busy_us", "attempts", *(outcome.value for outcome in CanaryOutcome), "telemetry")
+    query = select(*(getattr(DevicePeriodRow, name) for name in names))
+    query = query.where(DevicePeriodRow.device == device, *_from(HOUR, _start(since, HOUR))).order_by(DevicePeriodRow.start)
     return [
         Hour(
-            row.start,
-            row.seeds,
-            row.busy_us / 1e6,
-            row.attempts,
-            {outcome.value: getattr(row, outcome.value) for outcome in CanaryOutcome},
-            {name: (least, total / number, most) for name, (number, least, total, most) in row.telemetry.items()},
+            start,
+            seeds,
+            busy_us / 1e6,
+            attempts,
+            dict(zip(CanaryOutcome, sung, strict=True)),
+            {name: (least, total / number, most) for name, (number, least, total, most) in telemetry.items()},
         )
-        for row in session.scalars(query.order_by(DevicePeriodRow.start))
+        for start, seeds, busy_us, attempts, *sung, telemetry in session.execute(query)
     ]
 
 
