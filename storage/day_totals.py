@@ -37,7 +37,7 @@ def read(session: Session, memory: Memory, *, days: int, now: datetime) -> list[
     remembered = memory.days  # another thread may put a fresh one in its place
     settled = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
     first = next((day for day in wanted if day not in remembered), today)
-    found = _counted(session, min(first, settled))
+    found = _counted(session, first)
     remembered.update({day: found.get(day, Counter()) for day in wanted if first <= day < settled})
     return [(day, found[day] if day in found else remembered.get(day, Counter())) for day in wanted]
 
