@@ -56,13 +56,15 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
     """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in both."""
     line: list[list[Any]] = []
     bands: list[list[float]] = []
+    half = int(HOUR_S * 500)
     for each in series.readings:
         start = _milliseconds(each.start)
-        middle = start + HOUR_S * 500
-        if line and start - line[-1][0] > HOUR_S * 500 + 1:
-            line.append([start - 1, None, "", None, None])  # nothing is drawn through an outage
-        line.append([middle, _digits(each.mean), each.start[:16].replace("T", " "), _digits(each.low), _digits(each.high)])
-        bands.append([start, start + HOUR_S * 1000, _digits(each.low), _digits(each.high)])
+        low, mean, high = round(each.low, 2), round(each.mean, 2), round(each.high, 2)
+        if line and start - line[-1][0] > half:
+            line.append([start, None])  # nothing is drawn through an outage
+        line.append([start + half, mean, each.start[5:16].replace("T", " "), low, high])
+        if low < high:
+            bands.append([start, start + 2 * half, low, high])
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -125,9 +127,5 @@ def _short(day: str) -> str:
     return f"{datetime.fromisoformat(day):%d %b}"
 
 
-def _milliseconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp() * 1000
-
-
-def _digits(value: float) -> float:
-    return round(value, 2)
+def _milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)

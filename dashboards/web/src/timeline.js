@@ -2,11 +2,11 @@
 
 const STEPS = { ArrowLeft: -1, ArrowRight: 1 };
 
-const spanOf = (event) => (event.target instanceof Element ? event.target.closest('.timeline [data-say]') : null);
+const spanOf = (event) => (event.target instanceof Element ? event.target.closest('svg.health a') : null);
 
 function say(span) {
   const line = span.closest('.timeline').querySelector('.told');
-  if (line) line.textContent = span.dataset.say;
+  if (line) line.textContent = span.getAttribute('aria-label');
 }
 
 /** Makes every `.timeline` talk, also one that a refresh brings in later. */
@@ -24,7 +24,7 @@ export function talk() {
   document.addEventListener('keydown', (event) => {
     const here = spanOf(event);
     if (!here || event.ctrlKey || event.altKey || event.metaKey) return;
-    const all = [...here.closest('.timeline').querySelectorAll('[data-say]')];
+    const all = [...here.closest('.timeline').querySelectorAll('svg.health a')];
     const to = event.key === 'Home' ? all[0] : event.key === 'End' ? all.at(-1) : event.key in STEPS ? all[all.indexOf(here) + STEPS[event.key]] : null;
     if (!to) return;
     event.preventDefault();
