@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import urls, words
+from dashboards import device_days, timelines, urls, words
+from dashboards.device_days import DeviceDays
 from dashboards.lines import JobLine, job_line
+from dashboards.timelines import Timeline
+from storage import device_reads, periods
 from storage import devices as stored
 from storage import jobs as stored_jobs
 from storage.encoding import encode, timestamp
+from storage.jobs import Job
+from storage.periods import Load, Pulse
 from storage.states import DeviceHealth, DeviceState
 
 _TELEMETRY = (("temperature_c", "°C"), ("clock_mhz", "MHz"), ("power_w", "W"), ("voltage_v", "V"), ("current_a", "A"))
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "told by"))
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
+BACK = timedelta(days=30)
+"""How far a device's page looks back."""
+RECENT_JOBS = 12
 MOST_DIGITS = 12
 """Hex digits of a digest on a page; all of them are in the JSON twin."""
 
@@ -64,6 +72,8 @@ class DeviceLine:
     job: JobLine | None
     canary: CanaryLine | None
     telemetry: tuple[str, ...]
+    load: Load
+    """Which share of the last hour and of the last day it was at work."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +101,38 @@ class HistoryLine:
 
 
 @dataclass(frozen=True)
+class RanLine:
+    """A job that ran here lately, with how many attempts this device made for it."""
+
+    job: JobLine
+    attempts: int
+    last_at: str | None
+    age: str
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One climb of the recovery ladder: what it began as, what each rung said, what it came to."""
+
+    at: str
+    age: str
+    before: str | None
+    after: str
+    reason: str | None
+    rungs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class DeviceView:
-    """A device's page: its facts, and what happened to it, newest first."""
+    """A device's page: its facts, how it was in the last weeks, what it ran, and what happened to it, newest first."""
 
     device: DeviceLine
     facts: tuple[tuple[str, str], ...]
+    timeline: Timeline
+    days: DeviceDays
+    jobs: tuple[RanLine, ...]
+    climbs: tuple[Climb, ...]
+    """Of those in the history."""
     history: tuple[HistoryLine, ...]
     whole: bool
     """Whether the history goes back to the device's first day."""
@@ -104,8 +141,15 @@ class DeviceView:
 
 def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
     """All devices; one not heard of for `timeout_s` is offline."""
-    lines = tuple(_line(session, each, now) for each in stored.list_(session, now=now, timeout_s=timeout_s))
-    return DevicesView(lines, "gonogo worker --executor emulator", timestamp(now))
+    found = lines(session, periods.pulse(session, now=now), now, timeout_s)
+    return DevicesView(found, "gonogo worker --executor emulator", timestamp(now))
+
+
+def lines(session: Session, pulse: Pulse, now: datetime, timeout_s: float) -> tuple[DeviceLine, ...]:
+    """The same, of a pulse that was taken already."""
+    found = stored.list_(session, now=now, timeout_s=timeout_s)
+    jobs = stored_jobs.many(session, [each["job"] for each in found if each["job"]])
+    return tuple(_line(each, jobs, pulse, now) for each in found)
 
 
 def device(session: Session, device_id: str, now: datetime, timeout_s: float) -> DeviceView | None:
@@ -113,7 +157,8 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     found = stored.look(session, device_id, now=now, timeout_s=timeout_s)
     if found is None:
         return None
-    line = _line(session, found, now)
+    jobs = stored_jobs.many(session, [found["job"]] if found["job"] else [])
+    line = _line(found, jobs, periods.pulse(session, now=now), now)
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
     facts += [(label, str(found[name])) for name, label in _FACTS if found[name]]
     for name, value in sorted(found["firmware"].items()):
@@ -121,12 +166,36 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     facts += [("queues", ", ".join(found["queues"])), ("worker", found["worker"] or "none")]
     facts += [("first heard of", _at(found["first_heard_at"]))]
     history = tuple(_history(each, now) for each in found["history"])
-    return DeviceView(line, tuple(facts), history, len(history) < stored.HISTORY, timestamp(now))
+    since = (now - BACK).replace(minute=0, second=0, microsecond=0)  # an hour long the same: pictures and places of keys stay
+    changes, all_of_them = device_reads.changes(session, device_id, since=since)
+    silent = datetime.fromisoformat(found["heard_at"]) if line.state == DeviceState.offline else None
+    began = max(since, datetime.fromisoformat(found["first_heard_at"]))
+    return DeviceView(
+        device=line,
+        facts=tuple(facts),
+        timeline=timelines.timeline(changes, since, now, silent_since=silent, whole=all_of_them),
+        days=device_days.days(periods.hours(session, line.device, since=since), since, now, began=began),
+        jobs=tuple(_ran(each, now) for each in device_reads.recent_jobs(session, line.device, limit=RECENT_JOBS)),
+        climbs=tuple(_climb(each) for each in history if each.steps),
+        history=history,
+        whole=len(history) < stored.HISTORY,
+        at=timestamp(now),
+    )
 
 
-def _line(session: Session, found: Mapping[str, Any], now: datetime) -> DeviceLine:
+def _ran(found: device_reads.RanJob, now: datetime) -> RanLine:
+    last_at = timestamp(found.last_at)
+    return RanLine(job_line(found.job, now), found.attempts, last_at, words.since(last_at, now))
+
+
+def _climb(entry: HistoryLine) -> Climb:
+    rungs = tuple((str(step.get("rung", "?")), str(step.get("outcome", ""))) for step in entry.steps)
+    return Climb(entry.at, entry.age, entry.before, entry.after, entry.reason, rungs)
+
+
+def _line(found: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime) -> DeviceLine:
     state, health = DeviceState(found["state"]), DeviceHealth(found["health"])
-    job = stored_jobs.get(session, found["job"]) if found["job"] and state is DeviceState.busy else None
+    job = jobs.get(found["job"]) if state is DeviceState.busy else None
     firmware = found["firmware"].get(BUNDLE) or (found["telemetry"] or {}).get("firmware")
     return DeviceLine(
         id=found["id"],
@@ -143,6 +212,7 @@ def _line(session: Session, found: Mapping[str, Any], now: datetime) -> DeviceLi
         job=None if job is None else job_line(job, now),
         canary=_canary(found["canary"], now),
         telemetry=_telemetry(found["telemetry"] or {}),
+        load=pulse.load(found["device"]),
     )
 
 

@@ -23,6 +23,7 @@ from dashboards import (
     charts,
     compare_pages,
     curves,
+    device_charts,
     devices,
     forms,
     gauge_charts,
@@ -30,6 +31,7 @@ from dashboards import (
     grids,
     map_charts,
     matrix_pages,
+    overview,
     posteriors,
     routes,
     run_pages,
@@ -44,6 +46,7 @@ from dashboards import (
     words,
 )
 from settings import Settings
+from storage import day_totals
 from storage.encoding import encode, utcnow
 from storage.paging import BadCursor
 
@@ -80,8 +83,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, gauge_charts=gauge_charts, grids=grids, map_charts=map_charts, posteriors=posteriors)
-    made.globals.update(seed_details=seed_details, strip_charts=strip_charts, suppressions=suppressions, tails=tails)
+    made.globals.update(charts=charts, curves=curves, device_charts=device_charts, gauge_charts=gauge_charts, grids=grids)
+    made.globals.update(map_charts=map_charts, posteriors=posteriors, seed_details=seed_details, strip_charts=strip_charts)
+    made.globals.update(suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
@@ -125,9 +129,11 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     def twin(request: Request, view: Any) -> Response:
         return _packed(request, Response(encode(asdict(view)), media_type="application/json", headers={"Cache-Control": "no-store"}))
 
-    def read_overview() -> views.OverviewView:
+    days = day_totals.Memory()
+
+    def read_overview() -> overview.OverviewView:
         with context.reading() as session:
-            return views.overview(session, now())
+            return overview.overview(session, days, now(), context.settings.heartbeat_timeout_s)
 
     def read_jobs(query: Mapping[str, str]) -> views.JobsView:
         with context.reading() as session:
@@ -142,7 +148,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         return twin(request, read_overview())
 
     @router.get(urls.OVERVIEW)
-    def overview(request: Request) -> Response:
+    def front(request: Request) -> Response:
         return page(request, "overview.html", read_overview())
 
     @router.get("/jobs.json")

@@ -1,4 +1,4 @@
-"""Read models of the pages: what a page shows, as frozen dataclasses made from stored rows. A page and its JSON twin share them."""
+"""Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows. A page and its JSON twin share them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dashboards.error_maps import MapView
 from dashboards.grids import GridView
 from dashboards.imported import ImportedView
 from dashboards.job_logs import LogView, TelemetryView
-from dashboards.lines import FlagLine, JobLine, flag_line, job_line
+from dashboards.lines import JobLine, job_line
 from dashboards.plots import SeedPlot
 from dashboards.reports import TestsView
 from dashboards.seed_details import SeedDetails
@@ -48,18 +48,6 @@ MOST_TABS = 12
 """Outputs that can be chosen on the page; of more, the worst."""
 _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
 FILTERS = ("state", "verdict", "build", "test", "label")
-
-
-@dataclass(frozen=True)
-class OverviewView:
-    """The overview: what runs, what came out, what needs someone."""
-
-    running: tuple[JobLine, ...]
-    recent: tuple[JobLine, ...]
-    flagged: tuple[FlagLine, ...]
-    empty: bool
-    start: str
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -127,21 +115,6 @@ class JobView:
     last_event: int
     links: Mapping[str, str]
     at: str | None
-
-
-def overview(session: Session, now: datetime) -> OverviewView:
-    """The overview at a moment."""
-    running = reads.latest_jobs(session, reads.OPEN_STATES, 20)
-    recent = reads.latest_jobs(session, reads.FINAL_STATES, 15)
-    flagged = reads.open_flags(session)
-    return OverviewView(
-        running=tuple(job_line(job, now) for job in running),
-        recent=tuple(job_line(job, now) for job in recent),
-        flagged=tuple(flag_line(flag, now) for flag in flagged),
-        empty=not (running or recent or flagged),
-        start=commands.START,
-        at=timestamp(now),
-    )
 
 
 def jobs(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> JobsView:

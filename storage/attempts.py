@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from storage import artifacts, closing, events, gauge_work, results
+from storage import artifacts, closing, events, gauge_work, periods, results
 from storage.encoding import storable
 from storage.ids import is_id
-from storage.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobState
+from storage.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobKind, JobState
 from storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
 
 _OUTCOMES = {
@@ -153,7 +153,8 @@ def store(session: Session, attempt_id: str, body: Mapping[str, Any], *, now: da
         if pair in asked and (row.get("outputs") or current):
             rows.setdefault(pair, row)
     stored = results.present(session, job.id, list(rows))
-    closing.record(session, job, attempt.id, [row for pair, row in rows.items() if pair not in stored], now=now)
+    fresh = [row for pair, row in rows.items() if pair not in stored]
+    closing.record(session, job, attempt.id, fresh, now=now)
     artifacts.add(session, job.id, attempt.id, body.get("artifacts") or (), now=now)
     if attempt.state in OPEN_ATTEMPT:
         attempt.heard_at = now
@@ -167,6 +168,8 @@ def store(session: Session, attempt_id: str, body: Mapping[str, Any], *, now: da
     elif not current and chunk.state == ChunkState.waiting and not _missing(session, job.id, chunk.work):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
+    if fresh and job.kind == JobKind.seeds:
+        periods.stored(session, attempt.device or fresh[0].get("device"), len(fresh), now=now)
     return job.id
 
 
@@ -191,6 +194,7 @@ def finished(session: Session, attempt_id: str, body: Mapping[str, Any], *, now:
     session.flush()
     _conclude(session, job, chunk, attempt, now=now)
     session.flush()
+    periods.ran(session, attempt, now=now)
     return job.id
 
 
@@ -215,6 +219,8 @@ def lose(session: Session, attempt_id: str, why: str, *, before: datetime, now: 
         session.flush()
         if chunk.attempt_id == attempt.id:
             closing.settle(session, job, chunk, why, now=now)
+        session.flush()
+        periods.ran(session, attempt, now=now)
     session.flush()
     return job.id
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from storage import audit, outbox
+from storage import audit, outbox, periods
 from storage.encoding import storable, timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.states import DeviceHealth, DeviceState, JobKind
@@ -110,11 +110,12 @@ def sung_at(body: Mapping[str, Any], now: datetime) -> datetime:
         return now
 
 
-def measured(session: Session, identity: str | None, telemetry: Mapping[str, Any]) -> None:
-    """The latest temperature, clock, power and firmware of a device."""
+def measured(session: Session, identity: str | None, telemetry: Mapping[str, Any], *, now: datetime | None = None) -> None:
+    """The latest temperature, clock, power and firmware of a device; the numbers go into the hour that they are of, too."""
     row = None if identity is None else _locked(session, identity)
     if row is not None:
         row.telemetry = dict(telemetry)
+        periods.measured(session, row.identity, telemetry, now=now or utcnow())
 
 
 def suspect(session: Session, identity: str, reason: str, evidence: Mapping[str, Any], *, now: datetime) -> bool:

@@ -38,6 +38,17 @@ def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) 
     session.execute(insert.on_conflict_do_update(index_elements=keys, set_=rest), rows)
 
 
+def increase(session: Session, table: type[Base], rows: Sequence[dict[str, Any]], counts: Sequence[str]) -> None:
+    """Insert rows in bulk; of those whose key is taken the `counts` are added to what is there, the other columns stay. Needs no lock."""
+    if not rows:
+        return
+    target = cast(Table, table.__table__)
+    keys = [column.name for column in target.primary_key.columns]
+    insert = postgresql.insert(target) if is_postgres(session) else sqlite.insert(target)
+    more = {name: target.c[name] + insert.excluded[name] for name in counts}
+    session.execute(insert.on_conflict_do_update(index_elements=keys, set_=more), rows)
+
+
 def lock(session: Session, room: int, name: str) -> None:
     """Hold a name of a room until the transaction ends; others who want it wait. (SQLite: a write transaction holds everything.)
 

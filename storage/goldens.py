@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from gonogo import golden
 from gonogo.golden import Change, Finding, Golden, Sung
-from storage import audit, devices
-from storage.states import DeviceHealth
+from storage import audit, devices, periods
+from storage.states import CanaryOutcome, DeviceHealth
 from storage.tables import CanaryRow, DeviceRow, GoldenRow
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
@@ -53,7 +53,10 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
     arch = session.scalar(select(DeviceRow.arch).where(DeviceRow.identity == str(body.get("device"))))
     sang = arch is not None and body.get("health") == DeviceHealth.good and evidence.get("canary") and digests
     if not sang:
-        return Told(devices.report(session, body, now=now))
+        changed = devices.report(session, body, now=now)
+        if arch is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
+            periods.sang(session, str(body["device"]), CanaryOutcome.failed, now=now)
+        return Told(changed)
     key = _Key(str(evidence.get("executor") or ""), str(evidence["canary"]), str(arch))
     held = session.get(GoldenRow, (key.executor, key.build, key.arch), with_for_update=True, populate_existing=True)  # before any device
     changed = devices.report(session, body, now=now)
@@ -67,6 +70,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
     assert finding.golden is not None
     if finding.change is not None:
         _settle(session, key, held, finding, now)
+    periods.sang(session, row.identity, _outcome(finding.golden, digests), now=now)
     strays = fresh and finding.golden.digest != _digest(digests)
     if strays:
         words = _difference(finding.golden, digests)
@@ -79,6 +83,12 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Told:
 
 def _digest(outputs: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(outputs.items()))
+
+
+def _outcome(held: Golden, outputs: Mapping[str, str]) -> CanaryOutcome:
+    if held.digest != _digest(outputs):
+        return CanaryOutcome.differs
+    return CanaryOutcome.first if held.second is None else CanaryOutcome.golden
 
 
 def _keep(session: Session, device: DeviceRow, key: _Key, outputs: Mapping[str, str], at: datetime) -> bool | None:

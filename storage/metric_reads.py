@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.verdicts import Verdict
-from storage import leases, settled, workers
+from storage import leases, queue_reads, settled, workers
 from storage.encoding import utcnow
 from storage.settled import Memory
 from storage.states import (
@@ -25,7 +25,7 @@ from storage.states import (
     WebhookState,
     WorkerState,
 )
-from storage.tables import AttemptRow, ChunkRow, DeliveryRow, DeviceRow, FlagRow, JobRow, OutboxRow, WebhookRow, WorkerRow
+from storage.tables import AttemptRow, ChunkRow, DeliveryRow, DeviceRow, FlagRow, OutboxRow, WebhookRow, WorkerRow
 
 PRESENCE = "presence/"
 """Leases of this name are held by one background process each; the others by whichever does that duty."""
@@ -76,6 +76,10 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | No
     chunks = {(queue, state): number for queue, state, number in grouped}
     served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
     queues = sorted({queue for queue, _ in chunks} | set(served))
+
+    def waits_since(queue: str) -> datetime | None:
+        return queue_reads.oldest(session, queue) if (queue, ChunkState.waiting) in chunks else None
+
     states: Counter[str] = Counter()
     for heard_at, attempt in session.execute(select(WorkerRow.heard_at, WorkerRow.attempt_id)):
         late = now - heard_at > timedelta(seconds=heartbeat_timeout_s)
@@ -95,7 +99,7 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | No
         jobs=_filled(JobState, jobs),
         seeds=_filled(Verdict, seeds),
         chunks=chunks,
-        queue_age_s={queue: _age(_oldest(session, queue) if (queue, ChunkState.waiting) in chunks else None, now) for queue in queues},
+        queue_age_s={queue: _age(waits_since(queue), now) for queue in queues},
         queue_workers={queue: served[queue] for queue in queues},
         workers=_filled(WorkerState, states),
         devices=_devices(session, now - timedelta(seconds=heartbeat_timeout_s)),
@@ -119,13 +123,6 @@ def _age(moment: datetime | None, now: datetime) -> float:
 def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
     """The counts, 0 for every known name without one: a series that is there from the first look has no beginning to miss."""
     return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
-
-
-def _oldest(session: Session, queue: str) -> datetime | None:
-    """When the oldest job with a waiting chunk in the queue was made: ids are in the order of time, so the index has it first."""
-    waiting = (ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue)
-    first = select(ChunkRow.job_id).where(*waiting).order_by(ChunkRow.job_id).limit(1).scalar_subquery()
-    return session.scalar(select(JobRow.created_at).where(JobRow.id == first))
 
 
 def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:

@@ -1,4 +1,4 @@
-"""What the pages read beside the nouns' own queries: open flags, and a job's seeds as marks, bands and worst rows. Reads only."""
+"""What the pages read beside the nouns' own queries: the latest jobs, and a job's seeds as marks, bands and worst rows. Reads only."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, case, func, select
+from sqlalchemy import ColumnElement, Row, case, func, select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo.verdicts import POLICY, WORST_FIRST
 from storage import jobs, rollups
 from storage.jobs import Job
 from storage.results import COLUMNS
-from storage.states import FlagState, JobState
-from storage.tables import FlagRow, SeedResultRow, TestSpecRow
+from storage.states import TOLD_KINDS, FlagState, JobState
+from storage.tables import JobRow, SeedResultRow
 from storage.tallies import WHOLE
 
 OPEN_STATES = tuple(state for state in JobState if not state.final)
@@ -97,23 +97,12 @@ class SeedRecord:
 
 
 def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
-    """The latest jobs in any of the states, newest first."""
-    found = [job for state in states for job in jobs.list_(session, jobs.JobFilter(state=state.value), limit=limit).items]
-    return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
-
-
-def open_flags(session: Session, limit: int = 20) -> list[FlagRecord]:
-    """Findings that aren't resolved: hollow tests first, then the latest."""
-    hollow = case((FlagRow.kind == "passes_by_tolerance", 0), else_=1)
-    query = (
-        select(FlagRow, TestSpecRow.canonical)
-        .join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
-        .where(FlagRow.state.in_(OPEN_FLAGS))
-        .order_by(hollow, FlagRow.updated_at.desc(), FlagRow.id)
-        .limit(limit)
-    )
-    names = [name for name in FlagRecord.__dataclass_fields__ if name != "test"]
-    return [FlagRecord(**{name: getattr(flag, name) for name in names}, test=test) for flag, test in session.execute(query)]
+    """The latest jobs in any of the states, newest first: of each state the latest by their ids, for which there is an index."""
+    told = JobRow.kind.in_(TOLD_KINDS)
+    parts = [select(JobRow.id).where(JobRow.state == each, told).order_by(JobRow.id.desc()).limit(limit).subquery() for each in states]
+    ids = union_all(*(select(part.c.id) for part in parts))
+    found = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
+    return [found[job_id] for job_id in sorted(found, reverse=True)]
 
 
 def outputs(session: Session, job_id: str) -> list[OutputRecord]:

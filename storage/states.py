@@ -126,6 +126,15 @@ class DeviceHealth(StrEnum):
     maintenance = "maintenance"  # a person has it
 
 
+class CanaryOutcome(StrEnum):
+    """What a canary said of its device, and its bits beside those of the others."""
+
+    golden = "golden"  # passed, with the bits that two devices gave
+    first = "first"  # passed, with bits that nobody has confirmed yet
+    differs = "differs"  # passed, with other bits than the golden ones
+    failed = "failed"  # did not pass, or gave no answer
+
+
 class FlagState(StrEnum):
     """The life of a finding."""
 

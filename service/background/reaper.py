@@ -10,7 +10,7 @@ from functools import partial
 from service.background import sickness
 from service.background.core import Core, log
 from service.background.dispatcher import CANCEL_KEY_S
-from storage import attempts, devices, leases, outbox, partitions, queues, workers
+from storage import attempts, devices, leases, outbox, partitions, periods, queues, workers
 from storage.encoding import utcnow
 from storage.states import AttemptState
 from workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
@@ -127,6 +127,7 @@ class Reaper:
         core.session(lambda session: partitions.ensure(session.connection(), now=now))
         core.session(partial(outbox.purge, now=now))
         core.session(partial(workers.forget, now=now))
+        core.session(partial(periods.forget, now=now))
         core.session(leases.forget)
 
 

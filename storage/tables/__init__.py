@@ -7,7 +7,7 @@ from storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
 from storage.tables.answers import AnswerRow, CommentRow
 from storage.tables.base import Base
 from storage.tables.bisections import BisectionRow, ProbeRow
-from storage.tables.devices import CanaryRow, DeviceHealthRow, DeviceRow, GoldenRow, WorkerRow
+from storage.tables.devices import CanaryRow, DeviceHealthRow, DevicePeriodRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
 from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
@@ -36,6 +36,7 @@ __all__ = [
     "DeliveryRow",
     "DeliveryTryRow",
     "DeviceHealthRow",
+    "DevicePeriodRow",
     "DeviceRow",
     "DueRow",
     "EventRow",

@@ -102,3 +102,21 @@ class DeviceHealthRow(Base):
     reason: Mapped[str | None]
     evidence: Mapped[dict[str, Any] | None]
     __table_args__ = (Index("ix_device_health_device", "device_id", "id"),)
+
+
+class DevicePeriodRow(Base):
+    """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something to add (storage/periods.py)."""
+
+    __tablename__ = "device_periods"
+    device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
+    size_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # 60 or 3600
+    start: Mapped[datetime] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat) of jobs that were stored
+    busy_us: Mapped[int] = mapped_column(BigInteger)  # of attempts that ended
+    attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
+    golden: Mapped[int] = mapped_column(BigInteger)  # canaries by their bits, as storage.states.CanaryOutcome names them
+    first: Mapped[int] = mapped_column(BigInteger)
+    differs: Mapped[int] = mapped_column(BigInteger)
+    failed: Mapped[int] = mapped_column(BigInteger)
+    telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [how often told, least, sum, largest]
+    __table_args__ = (Index("ix_device_periods_start", "size_s", "start"),)

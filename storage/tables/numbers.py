@@ -115,7 +115,7 @@ class DayRollupRow(Base):
     explanations: Mapped[dict[str, Any]]  # explanation -> n
     outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
     sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
-    __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"),)
+    __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"), Index("ix_day_rollups_day", "day", "output"))
 
 
 class JobTallyRow(Base):

@@ -149,4 +149,4 @@ class AttemptRow(Base):
     started_at: Mapped[datetime | None]
     heard_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    __table_args__ = (Index("ix_attempts_state", "state", "queue"),)
+    __table_args__ = (Index("ix_attempts_state", "state", "queue"), Index("ix_attempts_device", "device", "id"))

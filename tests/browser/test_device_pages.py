@@ -17,7 +17,7 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
         job = seeded.submit(session)
         seeded.fleet(session, job)
     page.goto(server.url)
-    page.get_by_role("link", name="Devices").click()
+    page.get_by_role("navigation", name="main").get_by_role("link", name="Devices").click()
     expect(page).to_have_url(f"{server.url}/devices")
     rows = page.locator("table.devices tbody tr")
     expect(rows).to_have_count(4)

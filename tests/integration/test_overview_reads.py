@@ -1,9 +1,8 @@
-"""What the pages read of the database, on SQLite and on PostgreSQL."""
+"""What the pages of jobs read of the database, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 import seeded
@@ -22,23 +21,6 @@ def engine(database_url: str) -> Iterator[Engine]:
     schema.upgrade(made)
     yield made
     made.dispose()
-
-
-def test_the_overview_shows_what_runs_what_ended_and_hollow_findings_first(engine: Engine) -> None:
-    with engines.session(engine) as session:
-        tight = seeded.submit(session, build="correct", seeds=1)
-        seeded.report(session, tight.id, [seeded.row(0, wrong=False, within=False)])
-        seeded.finish(session, tight.id)
-        hollow = seeded.finished(session, seeds=2, test={**seeded.NIGHTLY, "epsilon": 1e-5})
-        waits = seeded.submit(session)
-    with engines.reading(engine) as session:
-        view = views.overview(session, utcnow() + timedelta(minutes=5))
-    assert [line.id for line in view.running] == [waits.id]
-    assert [line.id for line in view.recent] == [hollow.id, tight.id]
-    assert [flag.kind for flag in view.flagged] == ["passes_by_tolerance", "tolerance_too_tight"]
-    assert view.flagged[0].diagnosis == "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
-    assert view.flagged[0].age == "5 min ago"
-    assert not view.empty
 
 
 def test_marks_are_the_worst_in_order_of_seed_and_bands_hold_all(engine: Engine) -> None:

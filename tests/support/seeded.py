@@ -38,11 +38,11 @@ _DX = {
 _DGAMMA = {"tolerance_ratio": 0.5, "budget_ratio": 0.61, "chi": 0.8, "scale_z": 0.9, "max_abs": 0.27, "rms": 0.05, "pcc_deficit": 3e-6}
 
 
-def submit(session: Session, *, test: Mapping[str, Any] = NIGHTLY, build: str = "tt-train-2025", seeds: int = 8, **changes: Any) -> Job:
-    """A queued job for the seeds 0, 1, ..."""
+def new(*, test: Mapping[str, Any] = NIGHTLY, build: str = "tt-train-2025", seeds: int = 8, **changes: Any) -> NewJob:
+    """A request for the seeds 0, 1, ..."""
     spec = TestSpec.parse(test)
     request = {"test": dict(test), "build": build, "seeds": {"start": 0, "count": seeds}}
-    new = NewJob(
+    return NewJob(
         test_key=spec.key,
         subject_key=spec.subject_key,
         kernel=spec.kernel,
@@ -58,7 +58,11 @@ def submit(session: Session, *, test: Mapping[str, Any] = NIGHTLY, build: str = 
         request=request,
         **changes,
     )
-    return jobs.create(session, new)
+
+
+def submit(session: Session, **changes: Any) -> Job:
+    """A queued job of such a request."""
+    return jobs.create(session, new(**changes))
 
 
 def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:

@@ -3,6 +3,8 @@ import './style.css';
 import './flags.css';
 import './measures.css';
 import './job.css';
+import './overview.css';
+import './device.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { drawGrids } from './grid.js';
@@ -10,6 +12,7 @@ import { follow } from './live.js';
 import { walk } from './matrix.js';
 import { paced } from './refresh.js';
 import { triage } from './triage.js';
+import { talk } from './timeline.js';
 
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
@@ -18,6 +21,7 @@ listen();
 document.querySelectorAll('form[data-submit]').forEach(fill);
 walk();
 triage();
+talk();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {

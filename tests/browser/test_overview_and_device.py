@@ -1,0 +1,64 @@
+"""The overview and a device's page in a real browser: what needs someone, by keyboard and live; spans that talk; gaps that stay gaps."""
+
+from __future__ import annotations
+
+import json
+
+import fleets
+import seeded
+from playwright.sync_api import Page, expect
+
+from storage.encoding import utcnow
+
+
+def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page: Page) -> None:
+    with server.writing() as session:
+        seeded.finished(session, seeds=2)
+        machines = seeded.fleet(session, seeded.submit(session))
+        waits = seeded.submit(session)
+    page.goto(server.url)
+    needs = page.locator(".needs a")
+    expect(needs).to_have_text(["1hollow finding", "2devices in trouble", "1stuck queue"])
+    expect(page.locator(".flag")).to_contain_text("s1 is subtracted twice in all 265 tiles")
+    expect(page.locator(".spark rect.v-pass_by_tolerance")).to_have_count(1)
+    cells = page.locator(".machine > a:first-child")
+    expect(cells).to_have_count(4)
+    sick = page.get_by_role("link", name="lab-1/wormhole:3: bad, idle (it hung")
+    sick.focus()
+    with server.writing() as session:  # the page is brought up to date; whoever uses the keyboard stays where they are
+        seeded.report(session, waits.id, [seeded.row(seed, wrong=False) for seed in range(8)])
+        seeded.finish(session, waits.id)
+    expect(needs).to_have_text(["1hollow finding", "2devices in trouble"], timeout=15_000)
+    expect(page.locator(".spark rect.v-pass")).to_have_count(1)
+    expect(sick).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/devices/{machines['wormhole:3']}")
+
+
+def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
+    with server.writing() as session:
+        fleets.month(session, utcnow(), days=7, working=lambda hour: hour % 3 == 0)
+    page.goto(f"{server.url}/devices")
+    page.get_by_role("link", name=fleets.DEVICE).click()
+    told, spans = page.locator(".told"), page.locator(".timeline a")
+    expect(spans).to_have_count(7)
+    expect(told).to_contain_text("good for 2 d")
+    spans.last.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(told).to_contain_text("suspect for 6 h")
+    expect(told).to_contain_text("9 of 10 tests fail here only")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(told).to_contain_text("away for 2 h 59 min")
+    expect(spans.nth(1).locator("rect.bar")).to_have_count(0)  # a gap
+    page.keyboard.press("Enter")
+    expect(page.locator("#health-table tbody tr").nth(5)).to_be_in_viewport()
+    charts = page.locator(".device [data-chart]")
+    expect(charts).to_have_count(5)
+    for place in range(5):
+        expect(charts.nth(place).locator("canvas")).to_be_visible()
+    drawn = json.loads(page.locator("#chart-temperature_c").text_content() or "")
+    line = next(series for series in drawn["series"] if series["type"] == "line")["data"]
+    assert None in [point[1] for point in line]
+    expect(page.locator("#ladder")).to_be_visible()
+    expect(page.locator(".ladder tbody tr")).to_have_count(2)

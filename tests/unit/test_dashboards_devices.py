@@ -1,0 +1,139 @@
+"""The devices' pictures and the overview's bars without a database: spans and gaps, shares of days, cells, pieces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dashboards import days as day_bars
+from dashboards import device_charts, device_days, fleet, timelines
+from dashboards.devices import DeviceLine
+from storage.device_reads import Change
+from storage.periods import Hour, Load
+from storage.states import CanaryOutcome
+
+NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
+SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def change(hours_ago: float, what: str, after: str, reason: str = "") -> Change:
+    return Change(NOW - timedelta(hours=hours_ago), what, after, "background", reason)
+
+
+def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
+    """(state, hours) of the spans."""
+    return [(span.state, round(span.seconds / 3600, 1)) for span in timelines.timeline(changes, SINCE, NOW, **options).spans]
+
+
+def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
+    silent, back = change(50, "state", "offline", "no heartbeat for 30 s"), change(47, "state", "online")
+    line = timelines.timeline([change(100, "health", "good", "announced"), silent, back], SINCE, NOW)
+    assert [(span.state, span.seconds / 3600) for span in line.spans] == [("good", 50), ("away", 3), ("good", 47)]
+    gap = line.spans[1]
+    assert gap.height == 0
+    assert gap.words == "away for 3 h, from 29 Jan 10:30 to 29 Jan 13:30 UTC: no heartbeat for 30 s"
+    assert line.spans[2].words.endswith("to now UTC: announced")
+    assert line.words == "Of the last 4 d 4 h: good 97%, away 3%. Away 1 time, at most 3 h."
+    assert line.spans[0].x == pytest.approx(1000 * (1 - 100 / 720.5), abs=0.1)  # nothing is known before it was first heard of
+
+
+def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
+    told = [change(800, "health", "good"), change(50, "state", "offline"), change(49, "health", "bad", "the fan")]
+    assert states(*told) == [("good", 670.5), ("away", 50.0)]
+    line = timelines.timeline([*told, change(40, "state", "online")], SINCE, NOW)
+    assert [span.state for span in line.spans] == ["good", "away", "bad"]
+    assert line.spans[2].reason == "the fan"
+
+
+def test_a_health_that_stays_divides_no_span_and_draining_does() -> None:
+    told = [change(100, "health", "bad"), change(90, "health", "bad", "again"), change(80, "drain", "drained")]
+    assert states(*told) == [("bad", 20.0), ("bad", 80.0)]
+    assert [span.drained for span in timelines.timeline(told, SINCE, NOW).spans] == [False, True]
+
+
+def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
+    first = change(100, "health", "good")
+    assert states(first, silent_since=NOW - timedelta(hours=2)) == [("good", 98.0), ("away", 2.0)]
+    noted = change(1, "state", "offline")
+    assert states(first, noted, silent_since=NOW - timedelta(hours=2)) == [("good", 99.0), ("away", 1.0)]
+    assert timelines.timeline([], SINCE, NOW).words == "Nothing is known of this time."
+
+
+def hour(back: int, **changes: Any) -> Hour:
+    """An hour half at work; `back` hours before that of NOW."""
+    start = NOW.replace(minute=0) - timedelta(hours=back)
+    made = Hour(start, 10, 1800.0, 5, {name.value: 0 for name in CanaryOutcome}, {"temperature_c": (40.0, 45.0, 50.0)})
+    return replace(made, **changes)
+
+
+def test_telemetry_is_not_drawn_through_an_outage() -> None:
+    hours = [hour(back) for back in (9, 8, 7, 3, 2)]
+    view = device_days.days(hours, SINCE, NOW, began=SINCE)
+    (series,) = view.series
+    assert series.words == "40 to 50 °C in 5 hours with work; the longest gap is 3 h."
+    line = next(each for each in device_charts.telemetry(view, series)["series"] if each["type"] == "line")
+    assert line["connectNulls"] is False
+    assert [point[1] for point in line["data"]] == [45.0, 45.0, 45.0, None, 45.0, 45.0]
+
+
+def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
+    canaries = {**hour(0).canaries, "golden": 3, "failed": 1}
+    view = device_days.days([hour(0, canaries=canaries), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5))
+    by_day = {day.day: day for day in view.days}
+    assert len(by_day) == 31
+    assert by_day["2026-01-31"].busy == pytest.approx(0.5 / 12.5)
+    assert by_day["2026-01-30"].busy == pytest.approx(0.5 / 18)
+    assert by_day["2026-01-29"].busy is None
+    assert view.canaries == "4 canaries: 3 bits as on other devices, 1 failed."
+    bars = device_charts.canaries(view)["series"]
+    assert [(each["name"], each["data"][-1]) for each in bars] == [("bits as on other devices", ["31 Jan", 3]), ("failed", ["31 Jan", 1])]
+    assert device_charts.work(view)["series"][0]["data"][-3:] == [["29 Jan", None, 0, 0], ["30 Jan", 2.8, 10, 5], ["31 Jan", 4.0, 10, 5]]
+
+
+def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
+    view = day_bars.days([(date(2026, 1, 30), {}), (date(2026, 1, 31), {"pass": 9999, "pass_by_tolerance": 1})])
+    assert view.words == (
+        "10,000 seeds in the last 2 days, on 1 of them; most on 2026-01-31, 10,000. 1 pass by tolerance, 9,999 pass."
+    )
+    nothing, pieces = view.days[0].pieces, view.days[1].pieces
+    assert nothing == ()
+    assert [piece.verdict for piece in pieces] == ["pass_by_tolerance", "pass"]
+    assert [piece.height for piece in pieces] == pytest.approx([day_bars.LEAST, 97], abs=0.1)
+    assert [piece.y + piece.height for piece in pieces] == pytest.approx([100, 97], abs=0.1)  # the worst lies lowest
+
+
+LINE = DeviceLine(
+    id="1", url="/devices/1", device="lab-1/wormhole:0", host="lab-1", name="wormhole:0", arch="wormhole", board="n150", serial=None,
+    firmware="", state="idle", state_words="", health="good", health_words="", drained=False, reason=None, since="", since_words="2 d ago",
+    heard_at=NOW.isoformat(), heard_words="just now", attempt=None, job=None, canary=None, telemetry=(), load=Load(0.0, 0.0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"health": "bad", "reason": "it hung"}, "bad since 2 d ago: it hung"),
+        ({"health": "bad", "drained": True}, None),
+        ({"health": "maintenance", "state": "offline"}, None),
+        ({"state": "offline", "heard_words": "3 h ago"}, "offline: last heard 3 h ago"),
+        ({"state": "offline", "heard_at": (NOW - timedelta(days=8)).isoformat()}, None),
+    ],
+)
+def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], said: str | None) -> None:
+    strip = fleet.fleet([replace(LINE, **changes)], NOW)
+    assert [trouble.words for trouble in strip.trouble] == ([] if said is None else [said])
+
+
+def test_a_cell_says_in_one_sentence_what_its_shape_and_letter_say() -> None:
+    odd = replace(LINE, device="lab-2/wormhole:0", host="lab-2", health="suspect", reason="odd bits", state="busy")
+    strip = fleet.fleet([LINE, odd], NOW)
+    assert [(cell.label, cell.letter, cell.verdict) for cell in strip.cells] == [
+        ("lab-1/wormhole:0", "I", "pass"),
+        ("lab-2/wormhole:0", "B", "suspect"),
+    ]
+    assert strip.cells[1].sentence == "lab-2/wormhole:0: suspect, busy (odd bits)"
+    assert strip.words == "2 devices: 1 busy, 1 idle"
