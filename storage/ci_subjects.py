@@ -87,6 +87,12 @@ def of_head(session: Session, repository: str, head_sha: str) -> list[CiSubject]
     return [_subject(row) for row in session.scalars(query)]
 
 
+def for_pull_request(session: Session, repository: str, head_sha: str, pull_request: int, rule: str) -> bool:
+    """Whether a rule has taken a commit for a pull request."""
+    mine = (CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha, CiSubjectRow.rule == rule)
+    return session.scalar(select(CiSubjectRow.id).where(*mine, CiSubjectRow.pull_request == pull_request).limit(1)) is not None
+
+
 def newest_of(session: Session, repository: str, pull_request: int) -> list[CiSubject]:
     """The subjects of a pull request's newest head (by the sender's clock, then by arrival): those that its one comment tells of."""
     query = (

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import structlog
 from sqlalchemy import Engine
 
-from gonogo.ci.events import GITHUB, CommitEvent
+from gonogo.ci.events import GITHUB, TAKEN, CommitEvent
 from service.github.access import Access, App, Ask, Grant
 from service.github.answering import access_of
 from service.github.client import GitHub
@@ -106,7 +106,7 @@ def catch_up(github: GitHub, engine: Engine, repository: str, hook: int | None, 
     below = f"/{OF_THE_APP}/deliveries" if hook is None else f"/repos/{_path(repository)}/hooks/{hook}/deliveries"
     caught.hooks += 1
     for page in _since(github.pages(f"{below}?per_page={PER_PAGE}", repository), since):
-        wanted = {str(each["guid"]): each for each in page if each.get("event") in GITHUB}
+        wanted = {str(each["guid"]): each for each in page if each.get("event") in TAKEN}
         with reading(engine) as current:
             known = inbound.known(current, HookSource.github, list(wanted))
         caught.seen += len(wanted)

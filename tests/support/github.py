@@ -23,6 +23,7 @@ REPOSITORY = "lab/kernels"
 TOKEN = "ghp_a_token_of_the_tests"
 APP = "4711"
 INSTALLATION = 99
+LOGIN = "gonogo"
 STATES = {"error", "failure", "pending", "success"}
 CONCLUSIONS = {"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out"}
 LEVELS = {"notice", "warning", "failure"}
@@ -93,6 +94,7 @@ class GitHubServer:
         self.script: list[Scripted] = []
         self.commits: set[str] = set()
         self.pull_requests: set[int] = set()
+        self.pulls: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.comments: list[dict[str, Any]] = []
@@ -118,9 +120,16 @@ class GitHubServer:
         """The state of each context of a commit, as GitHub would show it: the last one counts."""
         return {each["context"]: each["state"] for each in self.statuses if each["sha"] == sha}
 
+    def open(self, number: int, head: str, base: str, *, state: str = "open", to: str = REPOSITORY, fork: bool = False) -> None:
+        """Somebody opens a pull request."""
+        self.pull_requests.add(number)
+        sides = {"head": (head, "fix", "someone/kernels" if fork else to), "base": (base, "main", to)}
+        shown = {name: {"sha": sha, "ref": ref, "repo": {"id": len(of), "full_name": of}} for name, (sha, ref, of) in sides.items()}
+        self.pulls.append({"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z", **shown})
+
     def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
         """What somebody else wrote."""
-        made = {"id": self._next(), "body": body, "user": {"login": login}, "pull_request": pull_request}
+        made = {"id": self._next(), "body": body, "user": {"login": login}, "pull_request": pull_request, "performed_via_github_app": None}
         self.comments.append(made)
         return int(made["id"])
 
@@ -179,6 +188,8 @@ class GitHubServer:
             ("GET", own + "/installation", self._installation),
             ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
             ("POST", own + "/statuses/([^/]+)", self._make_status),
+            ("GET", "/user", self._user),
+            ("GET", own + "/commits/([^/]+)/pulls", self._list_pulls),
             ("GET", own + "/commits/([^/]+)/check-runs", self._list_checks),
             ("POST", own + "/check-runs", self._make_check),
             ("GET", own + r"/check-runs/(\d+)", self._look_at_check),
@@ -191,7 +202,7 @@ class GitHubServer:
             if wanted == method and (match := re.fullmatch(pattern, path)):
                 if "check-runs" in path and method != "GET" and not by_app:
                     raise Problem(403, "You must authenticate via a GitHub App.")
-                return work(*match.groups(), query=query, body=body)
+                return work(*match.groups(), query=query, body=body, by_app=by_app)
         raise Problem(404, "Not Found")
 
     def _admit(self, path: str, authorization: str) -> bool:
@@ -229,6 +240,16 @@ class GitHubServer:
         self.tokens.add(made)
         ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
         return 201, {}, {"token": made, "expires_at": ends, "permissions": {"checks": "write", "statuses": "write", "issues": "write"}}
+
+    def _user(self, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
+        if by_app:
+            raise Problem(403, "Resource not accessible by integration")
+        return 200, {}, {"login": LOGIN}
+
+    def _list_pulls(self, sha: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._known(sha)
+        page, headers = self._page(self.pulls, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/pulls")
+        return 200, headers, page
 
     def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
@@ -277,6 +298,12 @@ class GitHubServer:
         elif body.get("status") == "completed":
             raise Problem(422, "Invalid request.", "a completed check run needs a conclusion")
         _text(body, "external_id", 255)
+        if len(body.get("actions", ())) > 3:
+            raise Problem(422, "Invalid request.", "More than 3 actions")
+        for each in body.get("actions", ()):
+            for name, most in (("label", 20), ("description", 40), ("identifier", 20)):
+                if not each.get(name) or len(each[name]) > most:
+                    raise Problem(422, "Invalid request.", f"the {name} of an action has 1 to {most} characters")
         _address(body, "details_url")
         output = dict(body.get("output") or {})
         if output:
@@ -306,10 +333,12 @@ class GitHubServer:
         page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments")
         return 200, headers, page
 
-    def _make_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _make_comment(self, number: str, body: Any, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
         _comment_text(body)
-        made = {"id": self._next(), "body": body["body"], "user": {"login": "gonogo"}, "pull_request": int(number)}
+        made = {"id": self._next(), "body": body["body"], "pull_request": int(number), "user": {"login": LOGIN}}
+        if by_app:
+            made |= {"user": {"login": f"{LOGIN}[bot]"}, "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"}}
         self.comments.append(made)
         return 201, {}, made
 
@@ -317,7 +346,7 @@ class GitHubServer:
         _comment_text(body)
         for each in self.comments:
             if each["id"] == int(number):
-                if each["user"]["login"] != "gonogo":
+                if each["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
                     raise Problem(403, "Must have admin rights to Repository.")
                 each["body"] = body["body"]
                 return 200, {}, each
