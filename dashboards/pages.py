@@ -26,6 +26,7 @@ from dashboards import (
     devices,
     forms,
     gauge_pages,
+    hook_pages,
     matrix_pages,
     posteriors,
     run_pages,
@@ -204,6 +205,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
     answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))
     webhook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
+    hook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

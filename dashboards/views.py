@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from dashboards import commands, comparisons, deciding, diagnoses, imported, plots, reports, urls, words
 from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
+from dashboards.hooks import OriginLine, origins
 from dashboards.imported import ImportedView
 from dashboards.lines import FlagLine, JobLine, flag_line, job_line
 from dashboards.plots import SeedPlot
@@ -126,6 +127,7 @@ class JobView:
     imported: ImportedView | None
     check: str | None
     """None of what was imported: nothing here can run it."""
+    origins: tuple[OriginLine, ...]
     resubmit_of: str | None
     last_event: int
     links: Mapping[str, str]
@@ -206,6 +208,7 @@ def job(session: Session, job_id: str, output: str | None, now: datetime) -> Job
         attempts=tuple(_attempts(stored_jobs.attempts_of(session, job_id))),
         imported=imported.read(found),
         check=_check(found, seed, chosen),
+        origins=origins(session, job=job_id),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={

@@ -31,10 +31,12 @@ MOST_TEXT = 65_535
 
 
 class GitHub:
-    """Speaks for `access` to the API at `url`. Used by one thread."""
+    """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a rate limit, or says that it won't."""
 
-    def __init__(self, url: str, access: Access, *, now: Callable[[], datetime] = utcnow) -> None:
-        self._url, self._access, self._now = url.rstrip("/"), access, now
+    def __init__(
+        self, url: str, access: Access, *, now: Callable[[], datetime] = utcnow, wait: Callable[[datetime], bool] | None = None
+    ) -> None:
+        self._url, self._access, self._now, self._wait = url.rstrip("/"), access, now, wait
         self._rests: dict[str, datetime] = {}  # whose rate limit -> until when nothing may be asked
         self._logins: dict[str, str | None] = {}  # as whom a token speaks
         headers = {
@@ -120,9 +122,13 @@ class GitHub:
         ours = [each for each in found if _same_name(_inner(each, "base", "repo", "full_name"), repository)]
         return [each for each in ours if _inner(each, "head", "sha") == sha]
 
-    def pages(self, path: str, repository: str) -> Iterator[Any]:
-        """Every page of the list at a path. Raises GitHubError."""
-        return self._pages(path, repository)
+    def pages(self, path: str, repository: str, *, most: int = MOST_PAGES) -> Iterator[Any]:
+        """Every page of the list at a path, `most` at most. Raises GitHubError."""
+        return self._pages(path, repository, most)
+
+    def ask_for(self, path: str, repository: str) -> None:
+        """POST to a path that does something and says nothing of it. Raises GitHubError."""
+        self._ask("POST", self._url + path, repository)
 
     def look(self, path: str, repository: str) -> Any:
         """What is at a path. Raises GitHubError."""
@@ -131,10 +137,10 @@ class GitHub:
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))
 
-    def _pages(self, path: str, repository: str) -> Iterator[Any]:
+    def _pages(self, path: str, repository: str, most: int = MOST_PAGES) -> Iterator[Any]:
         """Every page of a list: GitHub names the next one in the header `link`."""
         url: str | None = self._url + path
-        for _ in range(MOST_PAGES):
+        for _ in range(most):
             if url is None:
                 return
             answer = self._ask("GET", url, repository)
@@ -158,6 +164,14 @@ class GitHub:
         return self._access.grant(_repository(repository), ask)
 
     def _once(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
+        while True:
+            try:
+                return self._asked(method, url, grant, body)
+            except Limited as problem:
+                if self._wait is None or not self._wait(problem.until):
+                    raise
+
+    def _asked(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
         rest = self._rests.get(grant.name)
         if rest is not None and self._now() < rest:
             raise Limited("GitHub's rate limit was reached before", rest)

@@ -104,6 +104,7 @@ class GitHubServer:
         self.lossy = False  # the first answer to each request that changes something is lost, after it was carried out
         self._lost: set[tuple[str, str]] = set()
         self.most = 100
+        self.forbidden = "nothing"  # the end of paths for which the token has no right
         self.life = timedelta(hours=1)
 
     def close(self) -> None:
@@ -180,6 +181,8 @@ class GitHubServer:
         if not headers.get("user-agent", "").startswith("GoNoGo/"):
             raise Problem(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent header")
         by_app = self._admit(path, headers.get("authorization", ""))
+        if path.endswith(self.forbidden):
+            raise Problem(403, "Resource not accessible by personal access token")
         if self.moved is not None and path.startswith(f"/repos/{REPOSITORY}/"):
             target = path.replace(REPOSITORY, self.moved, 1) + (f"?{urlencode(query)}" if query else "")
             return 307, {"location": self.url + target}, {"message": "Moved Permanently"}

@@ -13,7 +13,7 @@ HOOK = 12
 
 
 class HookedGitHub(GitHubServer):
-    """`sent`: what it delivered, the oldest first; `again`: the ids of what it was asked to send again; `files`: paths of every pull request."""
+    """`sent`: what it delivered, oldest first; `again`: ids of what it was asked to send again; `files`: paths of every pull request."""
 
     def __init__(self) -> None:
         super().__init__()

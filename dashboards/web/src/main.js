@@ -1,5 +1,6 @@
 // Every page's script: charts where there are any, the live parts, the buttons.
 import './style.css';
+import './hooks.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { follow } from './live.js';
