@@ -130,9 +130,10 @@ class GitHubServer:
 
     def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
         """What somebody else wrote."""
-        made = {"id": self._next(), "body": body, "user": {"login": login}, "pull_request": pull_request, "performed_via_github_app": None}
-        self.comments.append(made)
-        return int(made["id"])
+        number = self._next()
+        told = {"body": body, "user": {"login": login}, "performed_via_github_app": None}
+        self.comments.append({"id": number, "pull_request": pull_request, **told})
+        return number
 
     def _next(self) -> int:
         self._count += 1
