@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -57,11 +58,17 @@ class Problem(Exception):
         self.status, self.message, self.errors = status, message, errors
 
 
+@lru_cache(maxsize=1)
+def app_key() -> rsa.RSAPrivateKey:
+    """The App's key: to make one takes longer than most tests."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 class GitHubServer:
     """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a few items make several."""
 
     def __init__(self) -> None:
-        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.key = app_key()
         self.pem = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         ).decode()
