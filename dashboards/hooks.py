@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -156,8 +156,8 @@ class RulesView:
 
 def hooks(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> HooksView:
     """A page of deliveries. Raises storage.paging.BadCursor."""
-    known = {"source": set(HookSource), "state": set(InboundState)}
-    given = {name: filters[name] for name in FILTERS if filters.get(name) and filters[name] in known.get(name, {filters[name]})}
+    known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(InboundState)}
+    given = {name: filters[name] for name in FILTERS if filters.get(name) and filters[name] in known.get(name, (filters[name],))}
     page = inbound.list_(session, **given, limit=limit, cursor=cursor or None)
     next_url = urls.hooks(given, cursor=page.next) if page.next else None
     return HooksView(tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now))

@@ -157,7 +157,12 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
     at_github.script = [Scripted(403, {"retry-after": "40"})]
     waits: list[float] = []
     with time_machine.travel(now, tick=False) as clock:
-        monkeypatch.setattr("time.sleep", lambda seconds: (waits.append(seconds), clock.shift(seconds)))
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            clock.shift(seconds)
+
+        monkeypatch.setattr("time.sleep", sleep)
         first = caught_up(*options)
     assert first == {
         "repositories": ["app/hook" if options else AT_GITHUB], "hooks": 1, "seen": 4, "known": 1, "fetched": 2, "sent_again": 1

@@ -6,6 +6,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -39,11 +40,12 @@ def test_we_verify_what_the_public_library_signs() -> None:
     secret, body, moment = secrets.make(), b"{}", datetime.now(UTC)
     header, stamp, now = Webhook(secret).sign("m1", moment, body.decode()), str(int(moment.timestamp())), moment.timestamp()
     verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
-    late = ({"timestamp": each} for each in ("soon", "9" * 400, "1_0", "\u0661", "-5", ""))
-    for changed in ({"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"header": header[:-2]}, *late):
-        told = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
+    times = [{"timestamp": each} for each in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")]
+    wrong: list[dict[str, Any]] = [{"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"header": header[:-2]}, *times]
+    for changed in wrong:
+        told: dict[str, Any] = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
         with pytest.raises(Unverified):
-            verify(secret, **told)  # type: ignore[arg-type]
+            verify(secret, **told)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
 
 
@@ -119,8 +121,8 @@ def test_what_an_answer_means() -> None:
     chance = random.Random(1)
     for status in (200, 201, 204, 299):
         assert schedule.after(1, status, None, NOW, chance) == schedule.Next(DeliveryState.delivered)
-    for status in (301, 302, 400, 401, 404, 429, 500, None):
-        assert schedule.after(1, status, None, NOW, chance).state is DeliveryState.waiting
+    for refused in (301, 302, 400, 401, 404, 429, 500, None):
+        assert schedule.after(1, refused, None, NOW, chance).state is DeliveryState.waiting
     assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(DeliveryState.failed, disable=True)
 
 
