@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
-from dashboards import hooks, urls
+from dashboards import hook_rules, hooks, urls
 from dashboards.webhook_pages import Answers
 from storage.paging import BadCursor
 
@@ -54,4 +54,4 @@ def add(
     def all_rules(request: Request) -> Response:
         query = request.query_params
         length = limit(query.get("limit"))
-        return show(request, "rules.html", lambda session: hooks.rules(session, query.get("cursor"), length, now()))
+        return show(request, "rules.html", lambda session: hook_rules.rules(session, query.get("cursor"), length, now()))

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from github_fields import Problem, actions, address, comment_text, require, text
 
 REPOSITORY = "lab/kernels"
 TOKEN = "ghp_a_token_of_the_tests"
@@ -48,14 +49,6 @@ class Asked:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: Any
-
-
-class Problem(Exception):
-    """An answer of 400 and more."""
-
-    def __init__(self, status: int, message: str, *errors: str) -> None:
-        super().__init__(message)
-        self.status, self.message, self.errors = status, message, errors
 
 
 @lru_cache(maxsize=1)
@@ -264,9 +257,9 @@ class GitHubServer:
 
     def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
-        _require(body, "state", STATES)
-        _text(body, "description", 140)
-        _address(body, "target_url")
+        require(body, "state", STATES)
+        text(body, "description", 140)
+        address(body, "target_url")
         made = {"id": self._next(), "sha": sha, "context": "default", **body}
         self.statuses.append(made)
         return 201, {}, made
@@ -303,31 +296,26 @@ class GitHubServer:
 
     def _write_check(self, check: dict[str, Any], body: dict[str, Any]) -> None:
         if "status" in body:
-            _require(body, "status", {"queued", "in_progress", "completed"})
+            require(body, "status", {"queued", "in_progress", "completed"})
         if "conclusion" in body:
-            _require(body, "conclusion", CONCLUSIONS)
+            require(body, "conclusion", CONCLUSIONS)
         elif body.get("status") == "completed":
             raise Problem(422, "Invalid request.", "a completed check run needs a conclusion")
-        _text(body, "external_id", 255)
-        if len(body.get("actions", ())) > 3:
-            raise Problem(422, "Invalid request.", "More than 3 actions")
-        for each in body.get("actions", ()):
-            for name, most in (("label", 20), ("description", 40), ("identifier", 20)):
-                if not each.get(name) or len(each[name]) > most:
-                    raise Problem(422, "Invalid request.", f"the {name} of an action has 1 to {most} characters")
-        _address(body, "details_url")
+        text(body, "external_id", 255)
+        actions(body)
+        address(body, "details_url")
         output = dict(body.get("output") or {})
         if output:
             for name in ("title", "summary"):
                 if not output.get(name):
                     raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
-            _text(output, "summary", 65535)
-            _text(output, "text", 65535)
+            text(output, "summary", 65535)
+            text(output, "text", 65535)
         annotations = output.pop("annotations", [])
         if len(annotations) > 50:
             raise Problem(422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations")
         for each in annotations:
-            _require(each, "annotation_level", LEVELS)
+            require(each, "annotation_level", LEVELS)
             lines = [each.get("start_line"), each.get("end_line")]
             if not each.get("path") or not each.get("message") or not all(type(line) is int and line >= 1 for line in lines):
                 raise Problem(422, "Invalid request.", "an annotation needs path, start_line, end_line, annotation_level, message")
@@ -346,7 +334,7 @@ class GitHubServer:
 
     def _make_comment(self, number: str, body: Any, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
-        _comment_text(body)
+        comment_text(body)
         made = {"id": self._next(), "body": body["body"], "pull_request": int(number), "user": {"login": LOGIN}}
         if by_app:
             made |= {"user": {"login": f"{LOGIN}[bot]"}, "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"}}
@@ -354,7 +342,7 @@ class GitHubServer:
         return 201, {}, made
 
     def _change_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        _comment_text(body)
+        comment_text(body)
         for each in self.comments:
             if each["id"] == int(number):
                 if each["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
@@ -382,29 +370,6 @@ class GitHubServer:
 
 def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _require(body: Any, name: str, allowed: set[str]) -> None:
-    if not isinstance(body, dict) or body.get(name) not in allowed:
-        raise Problem(422, "Validation Failed", f"{name} is not included in the list")
-
-
-def _text(body: Mapping[str, Any], name: str, most: int) -> None:
-    value = body.get(name)
-    if value is not None and (not isinstance(value, str) or len(value) > most):
-        raise Problem(422, "Validation Failed", f"{name} is too long (maximum is {most} characters)")
-
-
-def _address(body: Mapping[str, Any], name: str) -> None:
-    value = body.get(name)
-    if value is not None and urlsplit(str(value)).scheme not in ("http", "https"):
-        raise Problem(422, "Validation Failed", f"{name} must use http(s) scheme")
-
-
-def _comment_text(body: Any) -> None:
-    if not isinstance(body, dict) or not body.get("body"):
-        raise Problem(422, "Validation Failed", "body cannot be blank")
-    _text(body, "body", 65536)
 
 
 def _shown(check: Mapping[str, Any]) -> dict[str, Any]:

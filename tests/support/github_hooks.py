@@ -7,7 +7,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from github import REPOSITORY, GitHubServer, Problem
+from github import REPOSITORY, GitHubServer
+from github_fields import Problem
 
 HOOK = 12
 
