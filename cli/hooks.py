@@ -25,6 +25,8 @@ def catch_up(
     hook: int | None = typer.Option(None, help="Number of the webhook at GitHub; default: those whose address is this service's."),
     as_app: bool = typer.Option(False, "--app", help="The App's own webhook, in the place of the repositories'."),
     hours: float = typer.Option(KEPT_HOURS, min=0.1, max=30 * 24, help="How far to look back; GitHub remembers three days."),
+    send_again: bool = typer.Option(False, "--send-again", help="Ask GitHub to send it once more, signed, in the place of fetching it."),
+    patience: float = typer.Option(60.0, min=0, max=7200, help="Seconds that GitHub's rate limits may be waited for."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fetch what GitHub sent while the service was down. Runs beside the database.
@@ -42,7 +44,7 @@ def catch_up(
     from storage.engine import reading
 
     try:
-        github = fetching.client_of(settings.load(), as_app=as_app)
+        github = fetching.client_of(settings.load(), as_app=as_app, patience=fetching.Patience(patience))
     except ValueError as problem:
         raise JobError(str(problem)) from problem
     if github is None:
@@ -62,7 +64,7 @@ def catch_up(
             for name in names:
                 numbers: list[int | None] = [None] if as_app else [hook] if hook is not None else [*fetching.hooks_of(github, name)]
                 for number in numbers:
-                    fetching.catch_up(github, database, name, number, since, caught)
+                    fetching.catch_up(github, database, name, number, since, caught, send_again=send_again)
         except Refused as problem:
             raise JobError(f"GitHub refuses: {problem}") from problem
         except GitHubError as problem:
@@ -72,7 +74,8 @@ def catch_up(
     if as_json:
         show.print_json({"repositories": names, **vars(caught)})
     else:
-        print(f"{caught.fetched} fetched, {caught.known} had come in, of {caught.seen} deliveries of {caught.hooks} webhooks")
+        again = f"{caught.sent_again} asked for again, " if caught.sent_again else ""
+        print(f"{caught.fetched} fetched, {again}{caught.known} had come in, of {caught.seen} deliveries of {caught.hooks} webhooks")
 
 
 @app.command()

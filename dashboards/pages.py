@@ -29,6 +29,7 @@ from dashboards import (
     gauge_charts,
     gauge_pages,
     grids,
+    hook_pages,
     map_charts,
     matrix_pages,
     overview,
@@ -219,6 +220,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
     answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))
     webhook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
+    hook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy.orm import Session
 
 from dashboards import commands, urls, words
+from dashboards.hooks import OriginLine, origins
 from dashboards.lines import Count, counts
 from gonogo.cron import CronLine
 from gonogo.selections import is_selection
@@ -98,6 +99,7 @@ class RunView:
     job_counts: tuple[Count, ...]
     tests: tuple[TestLine, ...]
     commit: Mapping[str, Any] | None
+    origins: tuple[OriginLine, ...]
     cancel: str
     files: Mapping[str, str]
     """Format -> where all results are."""
@@ -170,6 +172,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
         job_counts=counts(stored.job_counts, max(stored.job_count, 1)),
         tests=tuple(_test(member) for member in members),
         commit=stored.commit,
+        origins=origins(session, run=run_id),
         cancel=urls.cancel_run(run_id),
         files={form: urls.run_results(run_id, form) for form in urls.FILES},
         at=timestamp(now),

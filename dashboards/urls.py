@@ -29,6 +29,8 @@ GAUGES = "/gauges"
 MEASURE = f"{API}/gauges"
 WEBHOOKS = "/webhooks"
 ANSWERS = "/answers"
+HOOKS = "/hooks"
+RULES = "/rules"
 BISECTIONS = "/bisections"
 
 
@@ -201,6 +203,31 @@ def answers(filters: Mapping[str, str | None] | None = None, *, cursor: str | No
 def answer_again(subject_id: str) -> str:
     """POST: tells GitHub again, whole and as it is now."""
     return f"{API}/github/answers/{_part(subject_id)}:again"
+
+
+def hooks(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+    """What came in from GitHub and other CI; filters that are empty or None are left out."""
+    return (f"{HOOKS}.json" if twin else HOOKS) + _query({**(filters or {}), "cursor": cursor})
+
+
+def hook(inbound_id: str, *, twin: bool = False) -> str:
+    """A delivery that came in, and what was made of it."""
+    return f"{HOOKS}/{_part(inbound_id)}{'.json' if twin else ''}"
+
+
+def hook_api(inbound_id: str) -> str:
+    """The same by the API, with its whole payload."""
+    return f"{API}/hooks/deliveries/{_part(inbound_id)}"
+
+
+def replay_hook(inbound_id: str) -> str:
+    """POST: works a delivery off once more."""
+    return f"{hook_api(inbound_id)}:replay"
+
+
+def rules(*, cursor: str | None = None, twin: bool = False) -> str:
+    """What starts what."""
+    return (f"{RULES}.json" if twin else RULES) + _query({"cursor": cursor})
 
 
 def events(job_id: str) -> str:

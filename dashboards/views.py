@@ -29,6 +29,7 @@ from dashboards.comparisons import ComparisonLine
 from dashboards.diagnoses import DiagnosisView
 from dashboards.error_maps import MapView
 from dashboards.grids import GridView
+from dashboards.hooks import OriginLine, origins
 from dashboards.imported import ImportedView
 from dashboards.job_logs import LogView, TelemetryView
 from dashboards.lines import JobLine, job_line
@@ -111,6 +112,7 @@ class JobView:
     imported: ImportedView | None
     check: str | None
     """None of what was imported: nothing here can run it."""
+    origins: tuple[OriginLine, ...]
     resubmit_of: str | None
     last_event: int
     links: Mapping[str, str]
@@ -184,6 +186,7 @@ def job(
         telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(found),
         check=seed_details.check(found, seed, chosen),
+        origins=origins(session, job=job_id),
         resubmit_of=found.resubmit_of,
         last_event=found.last_event,
         links={

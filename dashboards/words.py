@@ -12,7 +12,19 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.states import AnswerState, DeliveryState, DeviceHealth, DeviceState, DueOutcome, FlagKind, FlagState, JobState, RunState
+from storage.states import (
+    AnswerState,
+    DeliveryState,
+    DeviceHealth,
+    DeviceState,
+    DueOutcome,
+    FlagKind,
+    FlagState,
+    HookSource,
+    InboundState,
+    JobState,
+    RunState,
+)
 from storage.variants import Variant
 
 
@@ -207,6 +219,29 @@ DELIVERY_VERDICTS: dict[str, str] = {
     DeliveryState.cancelled: Verdict.unjudged,
 }
 """The verdict whose shape and colour it takes."""
+
+INBOUND: dict[str, str] = {
+    InboundState.waiting: "waits",
+    InboundState.started: "started something",
+    InboundState.ignored: "ignored",
+    InboundState.failed: "nothing could be started",
+}
+"""What became of a delivery that came in."""
+
+INBOUND_VERDICTS: dict[str, str] = {
+    InboundState.waiting: Verdict.no_information,
+    InboundState.started: Verdict.pass_,
+    InboundState.ignored: Verdict.skipped,
+    InboundState.failed: Verdict.fail,
+}
+"""The verdict whose shape and colour it takes."""
+
+SOURCES: dict[str, str] = {
+    HookSource.github: "GitHub",
+    HookSource.ci: "another CI",
+    HookSource.asked: "GitHub was asked",
+}
+"""Who sent a delivery."""
 
 CLASS_VERDICTS: dict[str, str] = {
     Class.new_failure: Verdict.fail,

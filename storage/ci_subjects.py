@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from storage.encoding import timestamp, utcnow
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
 from storage.states import RunState
-from storage.tables import CiSubjectRow, RunRow
+from storage.tables import CiSubjectRow, RunJobRow, RunRow
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,33 @@ def get(session: Session, subject_id: str) -> CiSubject | None:
     return None if row is None else _subject(row)
 
 
-def of_run(session: Session, run_id: str) -> list[CiSubject]:
+def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CiSubject]:
     """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve several)."""
     query = select(CiSubjectRow).where(or_(CiSubjectRow.run_id == run_id, CiSubjectRow.base_run_id == run_id)).order_by(CiSubjectRow.id)
-    return [_subject(row) for row in session.scalars(query)]
+    return [_subject(row) for row in session.scalars(query.limit(limit))]
+
+
+def run_of_job(session: Session, job_id: str) -> str | None:
+    """The run that a job belongs to, or None."""
+    return session.scalar(select(RunJobRow.run_id).where(RunJobRow.job_id == job_id)) if is_id(job_id) else None
+
+
+def standings(session: Session, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
+    """Run -> its state and its verdict, of those that are there."""
+    query = select(RunRow.id, RunRow.state, RunRow.verdict).where(RunRow.id.in_(run_ids))
+    return {run: (RunState(state), verdict) for run, state, verdict in session.execute(query)}
 
 
 def of_head(session: Session, repository: str, head_sha: str) -> list[CiSubject]:
     """What was started for a commit, oldest first."""
     query = select(CiSubjectRow).where(CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha).order_by(CiSubjectRow.id)
     return [_subject(row) for row in session.scalars(query)]
+
+
+def for_pull_request(session: Session, repository: str, head_sha: str, pull_request: int, rule: str) -> bool:
+    """Whether a rule has taken a commit for a pull request."""
+    mine = (CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha, CiSubjectRow.rule == rule)
+    return session.scalar(select(CiSubjectRow.id).where(*mine, CiSubjectRow.pull_request == pull_request).limit(1)) is not None
 
 
 def newest_of(session: Session, repository: str, pull_request: int) -> list[CiSubject]:

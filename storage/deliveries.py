@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,9 +66,11 @@ def add(
         insert_once(session, DeliveryRow, rows)
 
 
-def due(session: Session, *, now: datetime | None = None, limit: int = 200) -> list[Delivery]:
-    """What is to be sent now, the longest due first."""
+def due(session: Session, *, without: Collection[str] = (), now: datetime | None = None, limit: int = 200) -> list[Delivery]:
+    """What is to be sent now, the longest due first; not to the subscriptions `without`, whose messages may be more than all others."""
     query = select(DeliveryRow).where(DeliveryRow.due_at <= (now or utcnow())).order_by(DeliveryRow.due_at, DeliveryRow.id).limit(limit)
+    if without:
+        query = query.where(DeliveryRow.webhook_id.not_in(without))
     return [Delivery(row.id, row.webhook_id, row.type, row.payload, row.tries) for row in session.scalars(query)]
 
 

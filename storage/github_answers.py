@@ -174,12 +174,22 @@ def again(session: Session, subject_id: str, *, now: datetime | None = None) -> 
 
 
 def superseded(session: Session, subject_id: str) -> bool:
-    """Whether a later subject asks for the same: of one commit, rule, suite and kind of event the last one counts."""
+    """Whether a later subject asks for the same: of one commit, rule, suite, kind of event and pull request the last one counts."""
     row = session.get_one(CiSubjectRow, subject_id)
+    return session.scalar(_later(row).where(CiSubjectRow.pull_request.is_not_distinct_from(row.pull_request)).limit(1)) is not None
+
+
+def outshone(session: Session, subject_id: str) -> bool:
+    """Whether the status of its commit is another pull request's, which has the same head: GitHub keeps one status of a name."""
+    return session.scalar(_later(session.get_one(CiSubjectRow, subject_id)).limit(1)) is not None
+
+
+def _later(row: CiSubjectRow) -> Select[str]:
+    """Later subjects with the same name at GitHub."""
     same = (CiSubjectRow.rule == row.rule, CiSubjectRow.event == row.event, CiSubjectRow.suite.is_not_distinct_from(row.suite))
     query = select(CiSubjectRow.id).where(CiSubjectRow.repository == row.repository, CiSubjectRow.head_sha == row.head_sha, *same)
     later = or_(CiSubjectRow.occurred_at > row.occurred_at, and_(CiSubjectRow.occurred_at == row.occurred_at, CiSubjectRow.id > row.id))
-    return session.scalar(query.where(later, CiSubjectRow.source == row.source).limit(1)) is not None
+    return query.where(later, CiSubjectRow.source == row.source)
 
 
 def comment_of(session: Session, repository: str, pull_request: int) -> tuple[int, str] | None:

@@ -63,6 +63,16 @@ def known(session: Session, source: HookSource, deliveries: Collection[str]) -> 
     return set(session.scalars(query))
 
 
+def same_before(session: Session, waiting: Inbound, repository: str, *, most: int = 20) -> str | None:
+    """An earlier delivery of the same event with the very same body that started something; None when there is none."""
+    alike = (InboundRow.event == waiting.event, InboundRow.size == len(waiting.body), InboundRow.state == InboundState.started.value)
+    query = select(InboundRow.id, InboundRow.body).where(InboundRow.repository == repository, InboundRow.id != waiting.id, *alike)
+    for inbound_id, body in session.execute(query.order_by(InboundRow.id.desc()).limit(most)):
+        if body is not None and zlib.decompress(body) == waiting.body:
+            return str(inbound_id)
+    return None
+
+
 def due(session: Session, *, now: datetime | None = None, limit: int = 100) -> list[str]:
     """Ids of what is to be worked off now, in the order of arrival."""
     query = select(InboundRow.id).where(InboundRow.due_at <= (now or utcnow())).order_by(InboundRow.due_at, InboundRow.id).limit(limit)

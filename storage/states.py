@@ -188,6 +188,7 @@ class HookSource(StrEnum):
 
     github = "github"  # POST /hooks/github, or fetched by `gonogo hooks catch-up`
     ci = "ci"  # POST /hooks/ci, signed as Standard Webhooks says
+    asked = "asked"  # an open pull request of a pushed commit: GitHub was asked, as nothing had told of it
 
 
 class InboundState(StrEnum):

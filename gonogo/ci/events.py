@@ -1,14 +1,14 @@
 """What a delivery says of a commit: GitHub's payloads and those of other CI systems in one form.
 
-Sources: GitHub's "Webhook events and payloads" for push, pull_request, workflow_run and check_suite. Every other event, and what in these
-four says nothing about a commit to test (a tag, a deleted branch), is Ignored with a reason, never an error.
+Sources: GitHub's "Webhook events and payloads" for push, pull_request, workflow_run, check_suite and check_run. Every other event, and what
+in these says nothing about a commit to test (a tag, a deleted branch), is Ignored with a reason, never an error.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,8 +16,17 @@ from gonogo import fields
 from gonogo.problems import FieldError
 
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
+"""Events that a rule may name."""
+CHECK_RUN = "check_run"
+TAKEN = (*GITHUB, CHECK_RUN)
+"""Events from which something may follow: a check run says that somebody wants one of ours again, which needs no rule of its own."""
 COMMIT = "commit"
 """The event of other CI systems."""
+AGAIN = "rerequested"
+FOUND = "found"
+"""The action of a pull request that GitHub was asked for, as nothing had told of it."""
+BOTH = "gonogo-both"
+"""The button on our check runs that asks for head and base once more."""
 EVENTS = (*GITHUB, COMMIT)
 SHA = re.compile(r"[0-9a-f]{7,64}")
 REPOSITORY = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)*")
@@ -55,7 +64,11 @@ class CommitEvent:
     """Of workflow_run: its name; of check_suite: the App that it is of."""
     conclusion: str | None = None
     again: bool = False
-    """A person asked for it once more: nothing that ran before will do."""
+    """A person asked for it once more: nothing that ran before for the head will do."""
+    again_base: bool = False
+    """Nor for the base."""
+    rule: str | None = None
+    """The one rule that it is for; None: every rule that fits."""
     head_build: str | None = None
     base_build: str | None = None
     """Named by other CI systems; else the rule says which builds the commits are."""
@@ -69,8 +82,26 @@ class Ignored:
     repository: str | None = None
 
 
-def from_github(event: str, payload: object) -> CommitEvent | Ignored:
-    """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of the four has not the form they have."""
+@dataclass(frozen=True)
+class Rerequest:
+    """Somebody asks at GitHub for a check run of an App once more, or for all of them on a commit."""
+
+    repository: str
+    head_sha: str
+    app: tuple[str, ...]
+    """By which the App whose check it is may be known: its number, its client id."""
+    slug: str
+    check: str | None = None
+    """The id that the App gave its check run; None: all of the commit's."""
+    both: bool = False
+    """Base as well."""
+    installation: int | None = None
+    otherwise: CommitEvent | None = None
+    """What a check suite says to rules that speak of check suites."""
+
+
+def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
+    """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of TAKEN has not the form that it has."""
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
     if read is None:
@@ -110,6 +141,13 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
     )
 
 
+def from_asked(payload: object) -> CommitEvent:
+    """A pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build", "pull_request", ...}. Raises FieldError."""
+    data = fields.mapping(payload, "body")
+    found = _pull_request({**data, "action": FOUND})
+    return replace(found, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
+
+
 def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     repository = _repository(_inner(data, "repository").get("full_name"), "repository.full_name")
     ref = data.get("ref")
@@ -137,7 +175,7 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     )
 
 
-def _pull_request(data: Mapping[str, Any]) -> CommitEvent | Ignored:
+def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
     request = _inner(data, "pull_request")
     head, base = _inner(request, "head"), _inner(request, "base")
     repository = _repository(_inner(data, "repository").get("full_name"), "repository.full_name")
@@ -161,18 +199,43 @@ def _workflow_run(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     return _about(data, run, own, fork=not _same(whose, own), workflow=run.get("name"), where="workflow_run")
 
 
-def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Ignored:
+def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Rerequest:
     suite = _inner(data, "check_suite")
     # GitHub gives no branch for a commit that is on none of this repository's: it was pushed to a fork
     fork = not isinstance(suite.get("head_branch"), str)
-    return _about(data, suite, _inner(data, "repository"), fork=fork, workflow=_inner(suite, "app").get("slug"), where="check_suite")
+    found = _about(data, suite, _inner(data, "repository"), fork=fork, workflow=_inner(suite, "app").get("slug"), where="check_suite")
+    return _rerequest(data, suite, "check_suite", otherwise=found) if found.again else found
+
+
+def _check_run(data: Mapping[str, Any]) -> Rerequest | Ignored:
+    run, action = _inner(data, "check_run"), _text(data, "action", "")
+    pressed = _inner(data, "requested_action").get("identifier")
+    if action != AGAIN and (action != "requested_action" or pressed != BOTH):
+        said = f"a check run's button {str(pressed)[:40]!r}" if action == "requested_action" else f"a check run that was {str(action)[:40]}"
+        return Ignored(f"nothing follows from {said}", _named(data.get("repository")))
+    check = run.get("external_id")
+    return _rerequest(data, run, "check_run", check=check if isinstance(check, str) else "", both=pressed == BOTH)
+
+
+def _rerequest(data: Mapping[str, Any], told: Mapping[str, Any], where: str, **more: Any) -> Rerequest:
+    app = _inner(told, "app")
+    return Rerequest(
+        repository=_repository(_inner(data, "repository").get("full_name"), "repository.full_name"),
+        head_sha=_sha(told.get("head_sha"), f"{where}.head_sha"),
+        app=tuple(str(app[name]) for name in ("id", "client_id") if app.get(name)),
+        slug=_plain(app.get("slug")) or "unknown",
+        installation=_installation(data),
+        **more,
+    )
 
 
 def _about(
     data: Mapping[str, Any], told: Mapping[str, Any], own: Mapping[str, Any], *, fork: bool, workflow: object, where: str
 ) -> CommitEvent:
     """What workflow_run and check_suite have in common. Of several pull requests with this head it is the first one's."""
-    requests = [each for each in told.get("pull_requests") or () if isinstance(each, Mapping)]
+    # also those are listed that are made from here to another repository, whose numbers mean others here
+    listed = (each for each in told.get("pull_requests") or () if isinstance(each, Mapping))
+    requests = [each for each in listed if _same(_inner(_inner(each, "base"), "repo"), own)]
     first = requests[0] if requests else {}
     head, base = _inner(first, "head"), _inner(first, "base")
     number = first.get("number")
@@ -192,15 +255,16 @@ def _about(
         installation=_installation(data),
         workflow=_plain(workflow),
         conclusion=_plain(told.get("conclusion")),
-        again=action == "rerequested",
+        again=action == AGAIN,
     )
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Ignored]] = {
+_READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Ignored]] = {
     "push": _push,
     "pull_request": _pull_request,
     "workflow_run": _workflow_run,
     "check_suite": _check_suite,
+    "check_run": _check_run,
 }
 
 

@@ -51,6 +51,8 @@ class Rule:
     enabled: bool = True
     base: bool = True
     """Whether the commit that the head is compared with is run as well, unless it was."""
+    pull_requests: bool = True
+    """Whether a push is answered at the open pull requests of its commit, too, of which no delivery told."""
     head_build: str | None = None
     base_build: str | None = None
     register: Registration | None = None
@@ -62,7 +64,7 @@ class Rule:
     def of(cls, content: Mapping[str, Any]) -> Rule:
         """From the JSON that the API checked and stored; what it leaves out is as above."""
         lists = ("events", "repositories", "actions", "branches", "paths", "workflows", "conclusions", "suites", "gauges")
-        plain = ("name", "forks", "enabled", "base", "labels")
+        plain = ("name", "forks", "enabled", "base", "pull_requests", "labels")
         builds, register = content.get("builds") or {}, content.get("register")
         if register is not None:
             outputs = register.get("outputs")
@@ -73,18 +75,27 @@ class Rule:
 
     def concerns(self, event: CommitEvent) -> bool:
         """Whether it speaks of such events of that repository at all."""
+        if event.rule is not None:
+            return event.rule == self.name
         return event.event in self.events and fits(self.repositories, event.repository, any_case=True)
+
+    def closed(self, *, fork: bool) -> str | None:
+        """Why it starts nothing whatever happened; None: it may."""
+        if not self.enabled:
+            return "the rule is switched off"
+        if fork and not self.forks:
+            return "the commit comes from a fork, which the rule does not allow"
+        return None
 
     def refusal(self, event: CommitEvent) -> str | None:
         """Why it starts nothing for an event that it concerns; None: it starts what it names.
 
         Paths that nobody knows fit: a test too many costs time, one too few hides a fault.
         """
+        closed = self.closed(fork=event.fork)
+        if closed is not None or event.rule is not None:  # it took the push that this goes back to
+            return closed
         actions = self.actions or ACTIONS.get(event.event, ())
-        if not self.enabled:
-            return "the rule is switched off"
-        if event.fork and not self.forks:
-            return "the commit comes from a fork, which the rule does not allow"
         if actions and event.action is not None and event.action not in actions:
             return f"the action {event.action} is not among {', '.join(actions)}"
         if event.event == "workflow_run" and event.action == "completed" and event.conclusion not in self.conclusions:

@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, SecretStr
 
 from gonogo.ci.events import from_ci
+from gonogo.ci.payloads import without_secrets
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Admin, Context, Ctx, Reader
 from service.hooks import signed
@@ -52,7 +53,7 @@ class InboundOut(BaseModel):
 
 
 class InboundWhole(InboundOut):
-    """With its payload: null once it is forgotten, or is no JSON."""
+    """With its payload, without secrets; null once it is forgotten, or is no JSON."""
 
     payload: Any
 
@@ -180,7 +181,7 @@ def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
         payload = None if body is None else decode(body)
     except ValueError:
         payload = None
-    return answer({**told, "payload": payload})
+    return answer({**told, "payload": without_secrets(payload)})
 
 
 @router.post(

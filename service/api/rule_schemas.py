@@ -64,6 +64,7 @@ class RuleIn(Strict):
     conclusions: Words = Field(["success"], description="of a workflow that completed")
     forks: bool = Field(False, description="true: commits of forks run on your devices")
     base: bool = Field(True, description="run the commit before the change as well, unless it was run")
+    pull_requests: bool = Field(True, description="answer a push at the open pull requests of its commit, too, of which no delivery told")
     builds: BuildsOfRule = BuildsOfRule(head=None, base=None)
     register_: Register | None = Field(None, alias="register")
     suites: Annotated[

@@ -31,11 +31,12 @@ Ask = Callable[[str, str, str], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Grant:
-    """What a request is made with. `name`: whose rate limit it counts against; `checks`: whether it may write check runs."""
+    """What a request is made with. `name`: whose rate limit it counts against; `checks`: may it write check runs; `app`: whose it is."""
 
     authorization: str
     name: str
     checks: bool
+    app: str | None = None
 
 
 class Access(Protocol):
@@ -86,7 +87,7 @@ class App:
             made = ask("POST", f"/app/installations/{installation}/access_tokens", self._bearer())
             text, ends = str(made["token"]), datetime.fromisoformat(str(made["expires_at"]))
             self._tokens[installation] = (text, ends)
-        return Grant(f"Bearer {text}", f"installation {installation}", checks=True)
+        return Grant(f"Bearer {text}", f"installation {installation}", checks=True, app=self.id)
 
     def refused(self, repository: str) -> bool:
         """Its token may have been revoked, or the App installed anew."""

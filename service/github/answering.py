@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from service.background.core import AWAY, Core
-from service.github import reading, report
+from service.github import pulls, reading, report
 from service.github.access import Access, App, Token, read_key
 from service.github.client import MOST_ANNOTATIONS, GitHub
 from service.github.problems import GitHubError, Limited, Refused
@@ -95,21 +95,30 @@ class Answerer:
         if subject is None or answer is None or answer.due_at is None:
             return
         problems: list[GitHubError] = []
+        look_for_more: list[bool] = []
         if self._core.reading(lambda session: github_answers.superseded(session, subject_id)):
             state = AnswerState.superseded
             self._try(problems, lambda: self._close(subject, answer))
         else:
             found = self._core.reading(lambda session: reading.read(session, subject, self._core.settings.url))
             state = AnswerState.told if found.over else AnswerState.pending
-            for part in (self._status, self._check, self._comment):
+            # of two pull requests with one head the later one has the status; both have their comment
+            if self._core.reading(lambda session: github_answers.outshone(session, subject_id)):
+                self._try(problems, lambda: self._close(subject, answer))
+                parts: tuple[Callable[[Report, Answer], None], ...] = (self._comment,)
+            else:
+                parts = (self._status, self._check, self._comment)
+            for part in parts:
                 if not self._stopped():
                     self._try(problems, partial(part, found, answer))
+            if not self._stopped():
+                self._try(problems, lambda: look_for_more.append(pulls.find(self._core, self._github, subject, over=found.over)))
         if self._stopped():
             return
         if problems:
             self._postpone(answer, problems)
         else:
-            due_at = _looked_at_again(subject, state)
+            due_at = _looked_at_again(subject, state, asks=any(look_for_more))
             self._core.session(partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=due_at))
         took = round((time.perf_counter() - began) * 1e3, 1)
         log.info("GitHub", subject=subject_id, state=state.value, problems=[str(each) for each in problems], ms=took)
@@ -224,11 +233,13 @@ def access_of(settings: Settings) -> Access | None:
     return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
 
 
-def _looked_at_again(subject: CiSubject, state: AnswerState) -> datetime | None:
-    """When there may be more to tell; None: never."""
+def _looked_at_again(subject: CiSubject, state: AnswerState, *, asks: bool) -> datetime | None:
+    """When there may be more to tell; None: never. `asks`: a pull request of the commit may be opened yet."""
     now = utcnow()
     if state is AnswerState.pending:
         return now + (LOOK_AGAIN if subject.run_id is None else timedelta(0))
+    if asks and now < subject.created_at + github_answers.YOUNG:
+        return now + max(MAY_START, now - subject.created_at)  # twice as late every time: eleven times in a day
     unstarted = state is AnswerState.told and subject.run_id is None and not subject.gauges
     return now + MAY_START if unstarted and now < subject.created_at + github_answers.YOUNG else None
 

@@ -31,11 +31,14 @@ MOST_TEXT = 65_535
 
 
 class GitHub:
-    """Speaks for `access` to the API at `url`. Used by one thread."""
+    """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a rate limit, or says that it won't."""
 
-    def __init__(self, url: str, access: Access, *, now: Callable[[], datetime] = utcnow) -> None:
-        self._url, self._access, self._now = url.rstrip("/"), access, now
+    def __init__(
+        self, url: str, access: Access, *, now: Callable[[], datetime] = utcnow, wait: Callable[[datetime], bool] | None = None
+    ) -> None:
+        self._url, self._access, self._now, self._wait = url.rstrip("/"), access, now, wait
         self._rests: dict[str, datetime] = {}  # whose rate limit -> until when nothing may be asked
+        self._logins: dict[str, str | None] = {}  # as whom a token speaks
         headers = {
             "accept": "application/vnd.github+json",
             "x-github-api-version": API_VERSION,
@@ -81,12 +84,27 @@ class GitHub:
         return int((found.get("output") or {}).get("annotations_count") or 0)
 
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
-        """The first comment of a pull request whose text begins so. Raises GitHubError."""
-        for page in self._pages(f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}", repository):
+        """Our first comment on a pull request whose text begins so. One of a stranger is not ours, whatever it says. Raises GitHubError."""
+        path = f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
+        for page in self._pages(path, repository):
             for each in page:
-                if str(each.get("body") or "").startswith(begins):
+                if str(each.get("body") or "").startswith(begins) and self._ours(each, repository):
                     return int(each["id"])
         return None
+
+    def _ours(self, comment: Mapping[str, Any], repository: str) -> bool:
+        """Whether the App, or else the token's user, wrote it: whoever did can change it later."""
+        grant = self._grant(repository)
+        if grant.app is not None:
+            app = comment.get("performed_via_github_app")
+            return grant.app in {str(_inner(app, "id")), str(_inner(app, "client_id"))}
+        if grant.name not in self._logins:
+            try:
+                self._logins[grant.name] = str(_json(self._once("GET", f"{self._url}/user", grant, None))["login"])
+            except Refused:  # a token of GitHub's own workflows is no user's
+                self._logins[grant.name] = None
+        login = self._logins[grant.name]
+        return login is None or login == _inner(comment, "user", "login")
 
     def make_comment(self, repository: str, pull_request: int, text: str) -> int:
         """Comment on a pull request; the comment's number. Raises GitHubError."""
@@ -97,9 +115,20 @@ class GitHub:
         """Write a comment anew. Raises GitHubError; Refused with 404 when it was deleted."""
         self._send("PATCH", f"/repos/{_repository(repository)}/issues/comments/{number}", repository, {"body": text})
 
-    def pages(self, path: str, repository: str) -> Iterator[Any]:
-        """Every page of the list at a path. Raises GitHubError."""
-        return self._pages(path, repository)
+    def pulls_of(self, repository: str, sha: str) -> list[Mapping[str, Any]]:
+        """The open pull requests to the repository whose head is this commit; those that only hold it are left out. Raises GitHubError."""
+        path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/pulls?per_page={PER_PAGE}"
+        found = [each for page in self._pages(path, repository) for each in page if each.get("state") == "open"]
+        ours = [each for each in found if _same_name(_inner(each, "base", "repo", "full_name"), repository)]
+        return [each for each in ours if _inner(each, "head", "sha") == sha]
+
+    def pages(self, path: str, repository: str, *, most: int = MOST_PAGES) -> Iterator[Any]:
+        """Every page of the list at a path, `most` at most. Raises GitHubError."""
+        return self._pages(path, repository, most)
+
+    def ask_for(self, path: str, repository: str) -> None:
+        """POST to a path that does something and says nothing of it. Raises GitHubError."""
+        self._ask("POST", self._url + path, repository)
 
     def look(self, path: str, repository: str) -> Any:
         """What is at a path. Raises GitHubError."""
@@ -108,10 +137,10 @@ class GitHub:
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))
 
-    def _pages(self, path: str, repository: str) -> Iterator[Any]:
+    def _pages(self, path: str, repository: str, most: int = MOST_PAGES) -> Iterator[Any]:
         """Every page of a list: GitHub names the next one in the header `link`."""
         url: str | None = self._url + path
-        for _ in range(MOST_PAGES):
+        for _ in range(most):
             if url is None:
                 return
             answer = self._ask("GET", url, repository)
@@ -135,6 +164,14 @@ class GitHub:
         return self._access.grant(_repository(repository), ask)
 
     def _once(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
+        while True:
+            try:
+                return self._asked(method, url, grant, body)
+            except Limited as problem:
+                if self._wait is None or not self._wait(problem.until):
+                    raise
+
+    def _asked(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
         rest = self._rests.get(grant.name)
         if rest is not None and self._now() < rest:
             raise Limited("GitHub's rate limit was reached before", rest)
@@ -179,6 +216,16 @@ def _repository(text: str) -> str:
     if not slash or not owner or not name or "/" in name or {owner, name} & {".", ".."}:
         raise Refused(f"{text[:100]!r} is no repository's owner/name", 404)
     return f"{quote(owner, safe='')}/{quote(name, safe='')}"
+
+
+def _inner(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _same_name(full_name: Any, repository: str) -> bool:
+    return isinstance(full_name, str) and full_name.casefold() == repository.casefold()
 
 
 def _origin(url: str) -> str:

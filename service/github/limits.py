@@ -1,13 +1,15 @@
 """GitHub's rate limits: when the next request may be made.
 
-GitHub says it in one of three ways: `retry-after` (seconds), `x-ratelimit-remaining: 0` with `x-ratelimit-reset` (seconds since the
-epoch), or, for its secondary limits, in words only; then it asks for a wait of a minute at least.
+GitHub says it in one of three ways: `retry-after` (seconds; a date, which HTTP allows, is taken as well), `x-ratelimit-remaining: 0` with
+`x-ratelimit-reset` (seconds since the epoch), or, for its secondary limits, in words only; then it asks for a wait of a minute at least.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+
+from service.webhooks.schedule import asked_for
 
 MOST = timedelta(hours=1)
 """The longest window of GitHub's limits; a later moment is a clock that differs."""
@@ -22,9 +24,9 @@ def until(status: int, headers: Mapping[str, str], text: str, now: datetime) -> 
     reset = _reset(headers, now)
     if status not in STATUSES:
         return reset if spent and reset is not None and reset > now else None
-    wait = _seconds(headers.get("retry-after"))
+    wait = asked_for(headers.get("retry-after"), now)
     if wait is not None:
-        return now + min(timedelta(seconds=wait), MOST)
+        return now + min(wait, MOST)
     if spent:
         return now + AT_LEAST if reset is None else min(max(reset, now + timedelta(seconds=1)), now + MOST)
     if status == 429 or any(word in text.lower() for word in WORDS):

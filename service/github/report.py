@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gonogo.ci.events import BOTH
 from gonogo.flakiness.classes import Class, Finding
 from service.github import markdown
 from service.github.client import MOST_TEXT, shortened
@@ -35,6 +36,7 @@ LEVELS: Mapping[Class, str] = {
 """How loud an annotation is; other classes get none."""
 CONCLUSIONS: Mapping[State, str] = {"success": "success", "failure": "failure", "error": "action_required"}
 """GitHub's required checks take "neutral" for green: what can't be said asks for a person instead."""
+RUN_BOTH = {"label": "Run both again", "description": "Head and base, on the same builds", "identifier": BOTH}
 STATES: Mapping[int, State] = {0: "success", 1: "failure", 3: "error"}
 
 
@@ -84,6 +86,8 @@ class Report:
         }
         if self.over:
             found["conclusion"] = CONCLUSIONS[self.state]
+            if self.subject.base_sha is not None:  # GitHub's own button runs the head alone again
+                found["actions"] = [RUN_BOTH]
         if self.url is not None:
             found["details_url"] = self.url
         return found

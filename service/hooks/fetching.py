@@ -6,6 +6,7 @@ makes sure that nothing is started twice.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,19 +16,21 @@ from urllib.parse import quote, urlsplit
 import structlog
 from sqlalchemy import Engine
 
-from gonogo.ci.events import GITHUB, CommitEvent
+from gonogo.ci.events import GITHUB, TAKEN, CommitEvent
 from service.github.access import Access, App, Ask, Grant
 from service.github.answering import access_of
 from service.github.client import GitHub
 from service.github.problems import GitHubError
 from settings import Settings
 from storage import inbound
-from storage.encoding import encode
+from storage.encoding import encode, utcnow
 from storage.engine import reading, session
 from storage.states import HookSource
 
 HOOK_PATH = "/api/v1/hooks/github"
 PER_PAGE = 100
+MOST_PAGES = 10_000
+"""A million deliveries in three days: more are none that anyone waits for."""
 MOST_FILES = 3000
 """GitHub lists no more files of a pull request: beyond that nobody knows all paths."""
 OF_THE_APP = "app/hook"
@@ -38,11 +41,12 @@ log = structlog.get_logger("gonogo.hooks")
 
 @dataclass
 class Caught:
-    """What catching up found: deliveries of the events that matter, those that had come in, those that were fetched now."""
+    """What catching up found: deliveries of the events that matter, those that had come in, those that were fetched now, or sent again."""
 
     seen: int = 0
     known: int = 0
     fetched: int = 0
+    sent_again: int = 0
     hooks: int = 0
 
 
@@ -98,23 +102,32 @@ def hooks_of(github: GitHub, repository: str) -> list[int]:
     return [int(each["id"]) for page in pages for each in page if _path_of(each) == HOOK_PATH]
 
 
-def catch_up(github: GitHub, engine: Engine, repository: str, hook: int | None, since: datetime, caught: Caught) -> None:
+def catch_up(
+    github: GitHub, engine: Engine, repository: str, hook: int | None, since: datetime, caught: Caught, *, send_again: bool = False
+) -> None:
     """Fetch and store what a webhook (None: that of the App) sent since then and is not here. Raises GitHubError.
 
-    Each delivery is stored by itself: what was fetched before GitHub went away stays.
+    Each delivery is stored by itself: what was fetched before GitHub went away stays. `send_again`: nothing is stored, GitHub is asked to
+    send it once more to the service, which then verifies it as any other.
     """
     below = f"/{OF_THE_APP}/deliveries" if hook is None else f"/repos/{_path(repository)}/hooks/{hook}/deliveries"
     caught.hooks += 1
-    for page in _since(github.pages(f"{below}?per_page={PER_PAGE}", repository), since):
-        wanted = {str(each["guid"]): each for each in page if each.get("event") in GITHUB}
+    seen: set[str] = set()  # GitHub lists every try of a delivery: on the next page the same may come again
+    for page in _since(github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MOST_PAGES), since):
+        wanted = {str(each["guid"]): each for each in page if each.get("event") in TAKEN and str(each["guid"]) not in seen}
+        seen.update(wanted)
         with reading(engine) as current:
             known = inbound.known(current, HookSource.github, list(wanted))
         caught.seen += len(wanted)
         caught.known += len(known)
         # oldest first, as they would have come
         for guid in reversed([guid for guid in wanted if guid not in known]):
-            found = github.look(f"{below}/{int(wanted[guid]['id'])}", repository)
-            payload = (found.get("request") or {}).get("payload")
+            one = f"{below}/{int(wanted[guid]['id'])}"
+            payload = None if send_again else (github.look(one, repository).get("request") or {}).get("payload")
+            if payload is None:  # also what was too large for GitHub to show it
+                github.ask_for(f"{one}/attempts", repository)
+                caught.sent_again += 1
+                continue
             with session(engine) as current:
                 _, new = inbound.store(current, HookSource.github, guid, str(wanted[guid]["event"]), encode(payload).encode())
             caught.fetched += new
@@ -129,12 +142,28 @@ def _since(pages: Iterator[Any], since: datetime) -> Iterator[list[Mapping[str, 
             return
 
 
-def client_of(settings: Settings, *, as_app: bool = False) -> GitHub | None:
+class Patience:
+    """Waits for the ends of GitHub's rate limits, so many seconds in all."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    def __call__(self, until: datetime) -> bool:
+        """Wait; False, at once, where that would be too long."""
+        wait = max(0.0, (until - utcnow()).total_seconds())
+        if wait > self._left:
+            return False
+        self._left -= wait
+        time.sleep(wait)
+        return True
+
+
+def client_of(settings: Settings, *, as_app: bool = False, patience: Patience | None = None) -> GitHub | None:
     """A client by the settings; None where they name nobody to speak as (with `as_app`: no App)."""
     access: Access | None = access_of(settings)
     if as_app:
         access = AsTheApp(access) if isinstance(access, App) else None
-    return None if access is None else GitHub(settings.github_url, access)
+    return None if access is None else GitHub(settings.github_url, access, wait=patience)
 
 
 def _path(repository: str) -> str:

@@ -92,7 +92,7 @@ class _Side:
         event = self._event
         try:
             self.build = self._named()
-            if not event.again or self.name == "base":
+            if not (event.again_base if self.name == "base" else event.again):
                 before = ci_subjects.started(
                     self._session, event.repository, self._sha, rule=self._rule.name, suite_key=suite_key, build=self.build
                 )

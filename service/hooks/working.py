@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.ci.events import CommitEvent, Ignored, from_ci, from_github
+from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_asked, from_ci, from_github
 from gonogo.ci.rules import Rule
 from gonogo.problems import FieldError
 from service.background.core import AWAY, Core, log
+from service.hooks.again import Outcome, once_more, outcome
 from service.hooks.starting import Cause, start
 from settings import Settings
 from storage import ci_rules, ci_subjects, inbound
@@ -83,7 +84,7 @@ class Worker:
         def wanted(session: Session) -> CommitEvent | None:
             waiting = inbound.read(session, inbound_id)
             event = None if waiting is None else understood(waiting)
-            if not isinstance(event, CommitEvent) or event.paths is not None:
+            if not isinstance(event, CommitEvent) or event.paths is not None or event.rule is not None:
                 return None
             rules = (Rule.of(rule["content"]) for rule in ci_rules.in_use(session))
             asks = any(rule.paths and rule.concerns(event) and rule.refusal(event) is None for rule in rules)
@@ -96,13 +97,18 @@ class Worker:
         return None if event is None else self._paths(event)
 
 
-def understood(waiting: Inbound) -> CommitEvent | Ignored:
+def understood(waiting: Inbound) -> CommitEvent | Rerequest | Ignored:
     """What a delivery says. Raises FieldError."""
     try:
         payload: Any = decode(waiting.body)
     except ValueError as problem:
         raise FieldError("body", None, f"is not JSON: {problem}") from problem
-    return from_ci(payload) if waiting.source is HookSource.ci else from_github(waiting.event, payload)
+    match waiting.source:
+        case HookSource.ci:
+            return from_ci(payload)
+        case HookSource.asked:
+            return from_asked(payload)
+    return from_github(waiting.event, payload)
 
 
 def work(session: Session, inbound_id: str, settings: Settings, paths: tuple[str, ...] | None = None) -> InboundState | None:
@@ -115,44 +121,39 @@ def work(session: Session, inbound_id: str, settings: Settings, paths: tuple[str
     except FieldError as problem:
         inbound.ended(session, inbound_id, InboundState.failed, reason=f"can't be understood: {problem}")
         return InboundState.failed
-    if isinstance(event, Ignored):
-        inbound.ended(session, inbound_id, InboundState.ignored, reason=event.reason, repository=event.repository)
+    found: list[Outcome] | CommitEvent | Ignored
+    found = once_more(session, event, waiting, settings) if isinstance(event, Rerequest) else event
+    if isinstance(found, Ignored):
+        inbound.ended(session, inbound_id, InboundState.ignored, reason=found.reason, repository=found.repository)
         return InboundState.ignored
-    if event.paths is None and paths is not None:
-        event = replace(event, paths=paths)
-    outcome: list[dict[str, Any]] = []
-    for stored in ci_rules.in_use(session):
-        rule = Rule.of(stored["content"])
-        if rule.concerns(event):
-            outcome.append(_applied(session, event, rule, waiting, stored["owner"], settings))
-    ran = [each for each in outcome if each["subjects"]]
+    if isinstance(found, CommitEvent):
+        found = _by_the_rules(session, found if found.paths is not None else replace(found, paths=paths), waiting, settings)
+    ran = [each for each in found if each["subjects"]]
     state = InboundState.ignored
     if ran:
         state = InboundState.started if any(each["started"] for each in ran) else InboundState.failed
     reason = None
     if not ran:
-        refusals = "; ".join(f"{each['rule']}: {each['reason']}" for each in outcome)
-        reason = refusals or f"no rule speaks of {event.event} of {event.repository}"
+        refusals = "; ".join(f"{each['rule']}: {each['reason']}" for each in found)
+        reason = refusals or f"no rule speaks of {waiting.event} of {event.repository}"
     elif state is InboundState.failed:
         reason = "; ".join(f"{each['rule']}: {each['reason']}" for each in ran)
-    inbound.ended(session, inbound_id, state, reason=reason, repository=event.repository, outcome=outcome)
+    inbound.ended(session, inbound_id, state, reason=reason, repository=event.repository, outcome=found)
     return state
 
 
-def _applied(session: Session, event: CommitEvent, rule: Rule, waiting: Inbound, owner: str, settings: Settings) -> dict[str, Any]:
-    """What one rule made of an event: {"rule", "subjects", "started", "reason"}."""
-    refusal = rule.refusal(event) or _overtaken(session, event, rule)
-    if refusal is not None:
-        return {"rule": rule.name, "subjects": [], "started": False, "reason": refusal}
-    cause = Cause(waiting.id, waiting.source, waiting.received_at, owner)
-    subjects = start(session, event, rule, cause, settings)
-    errors = [each.error for each in subjects if each.error is not None]
-    return {
-        "rule": rule.name,
-        "subjects": [each.id for each in subjects],
-        "started": any(each.run_id is not None or each.gauges for each in subjects),
-        "reason": "; ".join(errors) or None,
-    }
+def _by_the_rules(session: Session, event: CommitEvent, waiting: Inbound, settings: Settings) -> list[Outcome]:
+    """What each rule that concerns an event made of it."""
+    told: list[Outcome] = []
+    for stored in ci_rules.in_use(session):
+        rule = Rule.of(stored["content"])
+        if rule.concerns(event):
+            refusal = rule.refusal(event) or _overtaken(session, event, rule)
+            # what GitHub was asked for is its own as well, and is answered there
+            source = HookSource.github if waiting.source is HookSource.asked else waiting.source
+            cause = Cause(waiting.id, source, waiting.received_at, stored["owner"])
+            told.append(outcome(rule.name, [] if refusal else start(session, event, rule, cause, settings), refusal))
+    return told
 
 
 def _overtaken(session: Session, event: CommitEvent, rule: Rule) -> str | None:

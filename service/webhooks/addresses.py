@@ -76,10 +76,32 @@ def pin(url: str, allowed: Sequence[Network], resolver: Resolve = resolve) -> Pi
 
 
 def permitted(address: str, allowed: Sequence[Network]) -> bool:
-    """Whether an address is public, or in one of the networks that the settings allow."""
+    """Whether an address is public, or in one of the networks that the settings allow.
+
+    An IPv6 address may stand for an IPv4 one (RFC 4291, 6052, 3056, 4380): then that one must be public, too.
+    """
     value = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(value, ipaddress.IPv6Address) and value.ipv4_mapped is not None:
-        value = value.ipv4_mapped
-    if any(value in network for network in allowed):
+    inner = _stands_for(value)
+    if any(each in network for each in (value, inner) if each is not None for network in allowed):
         return True
-    return value.is_global and not value.is_multicast
+    if isinstance(value, ipaddress.IPv6Address) and (value.is_site_local or any(value in network for network in _LOCAL)):
+        return False
+    mapped = isinstance(value, ipaddress.IPv6Address) and value.ipv4_mapped is not None
+    found = [each for each in (None if mapped else value, inner) if each is not None]
+    return all(each.is_global and not each.is_multicast for each in found)
+
+
+_LOCAL = networks(["64:ff9b:1::/48"])
+"""Translation inside a site (RFC 8215)."""
+_LAST_BITS = networks(["::/96", "::ffff:0:0:0/96", "64:ff9b::/96"])
+"""The last 32 bits are an IPv4 address."""
+
+
+def _stands_for(value: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    if isinstance(value, ipaddress.IPv4Address):
+        return None
+    if value.teredo is not None:
+        return value.teredo[1]
+    if any(value in network for network in _LAST_BITS):
+        return ipaddress.IPv4Address(int(value) & 0xFFFFFFFF)
+    return value.ipv4_mapped or value.sixtofour

@@ -21,7 +21,7 @@ def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int
     parts = urlsplit(settings.smtp_url.get_secret_value())
     message = EmailMessage()
     message["From"], message["To"] = settings.mail_from, address
-    message["Subject"] = f"GoNoGo: {text}".replace("\n", " ")[:200]
+    message["Subject"] = " ".join(f"GoNoGo: {text}".split())[:200]
     message["Message-ID"] = f"<{delivery.id}@{settings.mail_from.rpartition('@')[2]}>"
     message.set_content(text)
     secure = parts.scheme == "smtps"

@@ -73,6 +73,11 @@ def sentence(message: Mapping[str, Any]) -> str:
             return f"{type_}{where}"
 
 
+def for_slack(message: Mapping[str, Any]) -> str:
+    """The same for Slack: what people wrote calls no channel and makes no link, as its three special characters are escaped."""
+    return sentence(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def _job(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
     job = jobs.get(session, str(letter["job"]))
     if job is None:

@@ -5,14 +5,16 @@ At least once: a process killed between the answer and its commit sends the mess
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import structlog
@@ -33,6 +35,8 @@ log = structlog.get_logger("gonogo.webhooks")
 
 MOST_RECEIVERS = 8
 CONNECT_S, ANSWER_S = 5.0, 15.0
+TURN_S = 30.0
+"""After so long a receiver that takes its time makes room for the next one; what it still has to get waits for its next turn."""
 MOST_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
@@ -62,7 +66,9 @@ class Sender:
 
     def run_once(self) -> int:
         """Start what is due; the number of receivers that are being told something."""
-        found = self.core.reading(deliveries.due)
+        with self._lock:
+            busy = set(self._busy)
+        found = self.core.reading(partial(deliveries.due, without=busy))
         by_receiver: dict[str, list[Delivery]] = {}
         for each in found:
             by_receiver.setdefault(each.webhook_id, []).append(each)
@@ -85,9 +91,10 @@ class Sender:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _tell(self, webhook_id: str, waiting: Sequence[Delivery]) -> None:
+        until = time.monotonic() + TURN_S
         try:
             for each in waiting:
-                if self.core.stop.is_set() or not self._send(webhook_id, each):
+                if self.core.stop.is_set() or not self._send(webhook_id, each) or time.monotonic() > until:
                     return
         except AWAY as problem:
             log.warning("away; webhooks wait", webhook=webhook_id, error=str(problem).splitlines()[0])
@@ -119,7 +126,7 @@ class Sender:
         if webhook.kind == "email":
             return _Answer(status=mail.send(self.core.settings, webhook.target, messages.sentence(delivery.payload), delivery))
         if webhook.kind == "slack":
-            body, headers = encode({"text": messages.sentence(delivery.payload)}).encode(), {}
+            body, headers = encode({"text": messages.for_slack(delivery.payload)}).encode(), {}
         else:
             body = encode(delivery.payload).encode()
             headers = {
@@ -152,19 +159,61 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
     pinned = addresses.pin(url, allowed, resolver)
     told = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host, **headers}
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-    until = time.monotonic() + ANSWER_S
     # trust_env: a proxy of the environment would connect to whatever the name is by then
-    with httpx.Client(follow_redirects=False, timeout=timeout, trust_env=False) as client:
-        extensions = {"sni_hostname": pinned.name}
-        with client.stream("POST", pinned.url, content=body, headers=told, extensions=extensions) as answer:
-            text = b""
-            for part in answer.iter_raw(1024):
-                text += part
-                if len(text) >= MOST_ANSWER_BYTES or time.monotonic() > until:
-                    break
-            error = f"redirects to {answer.headers.get('location', '?')[:200]}, which is not followed" if answer.is_redirect else None
-            said = text[:MOST_ANSWER_BYTES].decode("utf-8", "replace")
-            return _Answer(answer.status_code, error, said, answer.headers.get("retry-after"))
+    with httpx.Client(follow_redirects=False, timeout=timeout, trust_env=False) as client, Deadline(CONNECT_S + ANSWER_S) as deadline:
+        extensions: dict[str, Any] = {"sni_hostname": pinned.name, "trace": deadline.trace}
+        try:
+            with client.stream("POST", pinned.url, content=body, headers=told, extensions=extensions) as answer:
+                text = _beginning(answer)
+        except httpx.HTTPError as problem:
+            if deadline.passed:
+                raise TimeoutError(f"no answer within {deadline.seconds:.0f} s") from problem
+            raise
+    error = f"redirects to {answer.headers.get('location', '?')[:200]}, which is not followed" if answer.is_redirect else None
+    return _Answer(answer.status_code, error, text[:MOST_ANSWER_BYTES].decode("utf-8", "replace"), answer.headers.get("retry-after"))
+
+
+def _beginning(answer: httpx.Response) -> bytes:
+    """Of its body: as much as the log keeps. The status is what counts, so that a body that breaks off is no failure."""
+    text = b""
+    try:
+        for part in answer.iter_raw():
+            text += part
+            if len(text) >= MOST_ANSWER_BYTES:
+                break
+    except httpx.HTTPError:
+        pass
+    return text
+
+
+class Deadline:
+    """Ends a connection that takes too long as a whole: httpx limits each read alone, and a receiver may send a byte now and then."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.passed = seconds, False
+        self._stream: Any = None
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def trace(self, name: str, info: Mapping[str, Any]) -> None:
+        """httpx tells of each step: what was connected is what is to be ended."""
+        if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._stream = info["return_value"]
+
+    def _end(self) -> None:
+        self.passed = True
+        try:
+            with socket.socket(fileno=os.dup(self._stream.get_extra_info("socket").fileno())) as same:
+                same.shutdown(socket.SHUT_RDWR)  # wakes whoever reads, which closing would not
+        except (OSError, AttributeError):  # never connected, or over in this moment
+            pass
 
 
 def _book(session: Session, webhook: Webhook, delivery: Delivery, outcome: Try, follows: schedule.Next) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import time_machine
 from api import SECRET, Api, in_process
 from flows import KEY
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
+from hook_service import copied, emptied
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 from suite_runs import SUITE, conclude, finish
@@ -27,6 +29,7 @@ from storage.ids import new_id
 from storage.states import InboundState
 from storage.tables import InboundRow
 
+OURS = "https://gonogo.example"
 HEAD, NEXT, BASE = "a" * 40, "c" * 40, "b" * 40
 
 
@@ -44,10 +47,19 @@ def server(running: GitHubServer) -> GitHubServer:
     return running
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    with copied(sqlite_template, tmp_path_factory.mktemp("answers"), url=OURS) as made:
+        yield made
+
+
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    """On SQLite, unless the test names other databases."""
-    with in_process(request.getfixturevalue(getattr(request, "param", "migrated_sqlite_url")), url="https://gonogo.example") as made:
+    """On SQLite, unless the test names PostgreSQL."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield emptied(request.getfixturevalue("shared"))
+        return
+    with in_process(request.getfixturevalue("migrated_postgres_url"), url=OURS) as made:
         yield made
 
 
@@ -117,7 +129,7 @@ def state(api: Api, subject_id: str) -> github_answers.Answer:
     return found
 
 
-@pytest.mark.parametrize("api", ["migrated_sqlite_url", "migrated_postgres_url"], indirect=True)
+@pytest.mark.parametrize("api", ["sqlite", "postgres"], indirect=True)
 def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new_hollow_pass(
     api: Api, server: GitHubServer, answerer: Answerer
 ) -> None:

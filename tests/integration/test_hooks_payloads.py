@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from servers import Missing
 from suite_runs import SUITE
 
-from gonogo.ci.events import GITHUB, CommitEvent, Ignored, from_github
+from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
 from service.hooks.working import work
 from storage import inbound
 from storage.states import HookSource, InboundState
@@ -58,7 +58,7 @@ def test_every_example_is_understood(examples: dict[str, list[tuple[str, dict[st
     understood: Counter[str] = Counter()
     for name, payload in (each for server in examples.values() for each in server):
         found = from_github(name, payload)
-        assert isinstance(found, CommitEvent | Ignored)
+        assert isinstance(found, CommitEvent | Rerequest | Ignored)
         if isinstance(found, CommitEvent):
             assert name in GITHUB
             understood[name] += 1

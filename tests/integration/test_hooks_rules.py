@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 import yaml
 from api import Api, on_port
+from github import APP, TOKEN, Scripted
 from github import REPOSITORY as AT_GITHUB
-from github import TOKEN
 from github_hooks import HookedGitHub
 from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
 from hookings import HEAD, NEXT, deliver, pull_request, push
@@ -26,7 +27,7 @@ import settings as configuration
 from cli.app import app
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
-from gonogo.problems import JobError
+from gonogo.problems import InfrastructureError, JobError
 from service.hooks import fetching
 from storage.encoding import utcnow
 
@@ -110,14 +111,31 @@ def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
 
 
-@pytest.fixture
-def at_github() -> Iterator[HookedGitHub]:
+@pytest.fixture(scope="module")
+def hooked() -> Iterator[HookedGitHub]:
     server = HookedGitHub()
     yield server
     server.close()
 
 
-def test_catch_up_fetches_what_was_missed_and_nothing_twice(lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def at_github(hooked: HookedGitHub) -> HookedGitHub:
+    hooked.clear()
+    return hooked
+
+
+def caught_up(*options: str) -> dict[str, Any]:
+    """What the command says."""
+    configuration.load.cache_clear()
+    result = CliRunner().invoke(app, ["hooks", "catch-up", "--json", *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.output))
+
+
+@pytest.mark.parametrize("speaker", ["token", "app"])
+def test_catch_up_fetches_what_was_missed_and_nothing_twice(
+    lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch, speaker: str
+) -> None:
     store_rule(lite, repositories=[AT_GITHUB])
     deliver(lite.client, "push", push(), delivery="d-2")
     now = utcnow()
@@ -128,20 +146,54 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(lite: Api, at_github
     at_github.send("d-3", "issues", {"action": "opened"}, recent)
     at_github.send("d-4", "pull_request", pull_request(), recent)
     at_github.send("d-4", "pull_request", pull_request(), now)  # GitHub tried it twice
+    at_github.send("d-5", "push", None, now)  # too large for GitHub to show it
     at_github.most = 2
-    monkeypatch.setenv("GONOGO_DATABASE_URL", str(lite.settings.database_url))
-    monkeypatch.setenv("GONOGO_GITHUB_URL", at_github.url)
-    monkeypatch.setenv("GONOGO_GITHUB_TOKEN", TOKEN)
-    configuration.load.cache_clear()
-    said = []
-    for _ in range(2):
-        result = CliRunner().invoke(app, ["hooks", "catch-up", "--json"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        said.append(json.loads(result.output))
-    assert said[0] == {"repositories": [AT_GITHUB], "hooks": 1, "seen": 3, "known": 1, "fetched": 2}
-    assert (said[1]["known"], said[1]["fetched"]) == (3, 0)
+    who = {"DATABASE_URL": str(lite.settings.database_url), "GITHUB_URL": at_github.url}
+    who |= {"GITHUB_TOKEN": TOKEN} if speaker == "token" else {"GITHUB_APP_ID": APP, "GITHUB_APP_KEY": at_github.pem}
+    for name, value in who.items():
+        monkeypatch.setenv(f"GONOGO_{name}", value)
+    options = ["--app"] if speaker == "app" else []
+    below = "/app/hook" if speaker == "app" else f"/repos/{AT_GITHUB}/hooks/12"
+    at_github.script = [Scripted(403, {"retry-after": "40"})]
+    waits: list[float] = []
+    with time_machine.travel(now, tick=False) as clock:
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            clock.shift(seconds)
+
+        monkeypatch.setattr("time.sleep", sleep)
+        first = caught_up(*options)
+    assert first == {
+        "repositories": ["app/hook" if options else AT_GITHUB], "hooks": 1, "seen": 4, "known": 1, "fetched": 2, "sent_again": 1
+    }  # fmt: skip
+    assert waits == [40]
+    assert at_github.again == [7]
+    assert f"{below}/deliveries/7/attempts" in at_github.paths("POST")
+    cursors = [each.query.get("cursor") for each in at_github.asked if each.path == f"{below}/deliveries"]
+    assert cursors[-4:] == [None, "v1_2", "v1_4", "v1_6"]  # the last page is known to be the last by its old delivery
+    second = caught_up(*options)
+    assert (second["known"], second["fetched"]) == (3, 0)
     assert {each["delivery"] for each in came(lite)} == {"d-1", "d-2", "d-4"}
-    assert work(lite) == 3
+    assert work(lite, clock=lambda: utcnow() + timedelta(minutes=1)) == 3
+    assert caught_up("--send-again", *options)["sent_again"] == 1
+    if speaker == "app":
+        assert all(each.headers["authorization"].count(".") == 2 for each in at_github.asked)  # as the App itself: a JSON web token
+
+
+def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(
+    lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_github.send("d-1", "push", push(), utcnow())
+    at_github.script = [Scripted(429, {"retry-after": "600"})]
+    for name, value in {"DATABASE_URL": str(lite.settings.database_url), "GITHUB_URL": at_github.url, "GITHUB_TOKEN": TOKEN}.items():
+        monkeypatch.setenv(f"GONOGO_{name}", value)
+    configuration.load.cache_clear()
+    with pytest.raises(InfrastructureError, match=r"429.*0 deliveries were fetched"):
+        CliRunner().invoke(app, ["hooks", "catch-up", "--repository", AT_GITHUB], catch_exceptions=False)
+    assert len(at_github.asked) == 1
+    with pytest.raises(JobError, match="GONOGO_GITHUB_APP_ID"):
+        CliRunner().invoke(app, ["hooks", "catch-up", "--app"], catch_exceptions=False)
 
 
 def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite: Api, at_github: HookedGitHub) -> None:

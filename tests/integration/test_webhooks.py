@@ -15,16 +15,20 @@ from api import JOB, SECRET, Api, in_process
 from flows import KEY
 from pydantic import SecretStr
 from receivers import MailServer, Receiver, Reply
+from running import until
 from seeded import finished
 from standardwebhooks import Webhook
 
 from service.background import delivery
 from service.background.core import Core, open_core
-from service.webhooks import messages, outbound
+from service.webhooks import addresses, messages, outbound
 from service.webhooks.outbound import Sender
+from storage import deliveries as stored
 from storage import flags
 from storage.encoding import utcnow
 
+LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For tests of what happens outside the database: it is the same with every one."""
 NOWHERE = "redis://127.0.0.1:1/0"
 
 
@@ -101,6 +105,7 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(api: Api, core: Core, se
     assert [each["status"] for each in whole["log"]] == [204]
 
 
+@LITE
 def test_a_day_of_failures_loses_nothing_and_then_gives_up(api: Api, sender: Sender, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [Reply(500)] * 10
@@ -125,6 +130,7 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(api: Api, sender: Sen
     assert len({got.headers["webhook-timestamp"] for got in receiver.got}) == 10
 
 
+@LITE
 def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [Reply(302, {"location": "http://127.0.0.1:1/"}), Reply(429, {"retry-after": "3600"}), Reply(410)]
@@ -149,6 +155,7 @@ def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
 
 
+@LITE
 def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(api: Api, sender: Sender, receiver: Receiver) -> None:
     slow, dead = Receiver(), Receiver()
     dead.close()
@@ -172,6 +179,39 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(api: Api, s
     slow.close()
 
 
+def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbound, "ANSWER_S", 0.1)
+    monkeypatch.setattr(outbound, "CONNECT_S", 0.1)
+    gate = threading.Event()
+    receiver.replies = [Reply(200, gate=gate, drips="head"), Reply(200, gate=gate, drips="body")]
+    local = addresses.networks(["127.0.0.0/8"])
+    with pytest.raises(TimeoutError, match="no answer within"):
+        outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
+    taken = outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)  # its status says all there is to know
+    assert (taken.status, taken.error) == (200, None)
+    gate.set()
+
+
+@LITE
+def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(api: Api, sender: Sender, receiver: Receiver) -> None:
+    gate = threading.Event()
+    receiver.replies = [Reply(200, gate=gate)]
+    busy, other = subscribe(api, receiver.url), subscribe(api, receiver.url)
+    with api.context.session() as session:
+        for number in range(201):
+            stored.add(session, [busy["id"]], f"e{number}", "webhook.test", {"type": "webhook.test", "data": {}})
+        stored.add(session, [other["id"]], "e", "webhook.test", {"type": "webhook.test", "data": {}})
+    sender.run_once()
+    until(lambda: receiver.got, what="the first of a thousand")
+    sender.run_once()
+    until(lambda: deliveries(api, other)[0]["state"] == "delivered", what="the other receiver's message")
+    assert len(receiver.got) == 2
+    sender.core.stop.set()
+    gate.set()
+    sender.join(10)
+
+
+@LITE
 def test_private_addresses_need_a_word_of_the_settings(api: Api, core: Core, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
@@ -183,6 +223,7 @@ def test_private_addresses_need_a_word_of_the_settings(api: Api, core: Core, rec
     assert "no public address" in log[0]["error"]
 
 
+@LITE
 def test_both_secrets_sign_for_a_day_after_a_rotation(api: Api, sender: Sender, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     new = api.client.post(f"/api/v1/webhooks/{webhook['id']}:rotate").json()
@@ -196,6 +237,14 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(api: Api, sender: Sender, 
     assert receiver.got[1].headers["webhook-signature"].count("v1,") == 1
 
 
+def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> None:
+    told = {"type": "webhook.test", "data": {}}
+    data = {"device": "n150", "health": "bad", "reason": "<!channel> & more\r\nBcc: me", "url": "https://g.example/?a=1"}
+    assert "<!" not in messages.for_slack({**told, "type": "device.health_changed", "data": data})
+    assert "&lt;!channel&gt; &amp; more" in messages.for_slack({**told, "type": "device.health_changed", "data": data})
+
+
+@LITE
 def test_slack_gets_a_line_of_text(api: Api, core: Core, sender: Sender, receiver: Receiver) -> None:
     made = subscribe(api, receiver.url, kind="slack")
     assert made["secret"] is None
@@ -209,10 +258,10 @@ def test_slack_gets_a_line_of_text(api: Api, core: Core, sender: Sender, receive
     assert "webhook-signature" not in got.headers
 
 
-def test_mail_gets_a_line_and_a_link(sqlite_url: str) -> None:
+def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
     server = MailServer()
     mail = {"smtp_url": SecretStr(server.url), "mail_from": "gonogo@lab.example"}
-    with in_process(sqlite_url, url="https://gonogo.example", **mail) as api:
+    with in_process(migrated_sqlite_url, url="https://gonogo.example", **mail) as api:
         subscribe(api, "me@lab.example", kind="email")
         with api.context.session() as session:
             job = finished(session).id
@@ -228,8 +277,8 @@ def test_mail_gets_a_line_and_a_link(sqlite_url: str) -> None:
     assert f"https://gonogo.example/jobs/{job}" in message.replace("=\r\n", "")
 
 
-def test_every_kind_of_event_is_told_in_words(sqlite_url: str) -> None:
-    with in_process(sqlite_url) as api:
+def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
         suite = {"name": "nightly", "entries": [{"name": "tiny", "test": JOB["test"], "seeds": {"start": 0, "count": 1}}]}
         run = api.client.post("/api/v1/runs", json={"suite": suite, "builds": ["tt-train-2025"]})
         assert run.status_code == 202, run.text
@@ -274,8 +323,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_bad_subscriptions_store_nothing(sqlite_url: str) -> None:
-    with in_process(sqlite_url) as api:
+def test_bad_subscriptions_store_nothing(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
         before = api.rows()
         for body, field in BAD:
             answer = api.client.post("/api/v1/webhooks", json=body)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -18,11 +19,13 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from github_fields import Problem, actions, address, comment_text, require, text
 
 REPOSITORY = "lab/kernels"
 TOKEN = "ghp_a_token_of_the_tests"
 APP = "4711"
 INSTALLATION = 99
+LOGIN = "gonogo"
 STATES = {"error", "failure", "pending", "success"}
 CONCLUSIONS = {"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out"}
 LEVELS = {"notice", "warning", "failure"}
@@ -48,19 +51,17 @@ class Asked:
     body: Any
 
 
-class Problem(Exception):
-    """An answer of 400 and more."""
-
-    def __init__(self, status: int, message: str, *errors: str) -> None:
-        super().__init__(message)
-        self.status, self.message, self.errors = status, message, errors
+@lru_cache(maxsize=1)
+def app_key() -> rsa.RSAPrivateKey:
+    """The App's key: to make one takes longer than most tests."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class GitHubServer:
     """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a few items make several."""
 
     def __init__(self) -> None:
-        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.key = app_key()
         self.pem = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         ).decode()
@@ -93,6 +94,7 @@ class GitHubServer:
         self.script: list[Scripted] = []
         self.commits: set[str] = set()
         self.pull_requests: set[int] = set()
+        self.pulls: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.comments: list[dict[str, Any]] = []
@@ -102,6 +104,7 @@ class GitHubServer:
         self.lossy = False  # the first answer to each request that changes something is lost, after it was carried out
         self._lost: set[tuple[str, str]] = set()
         self.most = 100
+        self.forbidden = "nothing"  # the end of paths for which the token has no right
         self.life = timedelta(hours=1)
 
     def close(self) -> None:
@@ -118,11 +121,19 @@ class GitHubServer:
         """The state of each context of a commit, as GitHub would show it: the last one counts."""
         return {each["context"]: each["state"] for each in self.statuses if each["sha"] == sha}
 
+    def open(self, number: int, head: str, base: str, *, state: str = "open", to: str = REPOSITORY, fork: bool = False) -> None:
+        """Somebody opens a pull request."""
+        self.pull_requests.add(number)
+        sides = {"head": (head, "fix", "someone/kernels" if fork else to), "base": (base, "main", to)}
+        shown = {name: {"sha": sha, "ref": ref, "repo": {"id": len(of), "full_name": of}} for name, (sha, ref, of) in sides.items()}
+        self.pulls.append({"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z", **shown})
+
     def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
         """What somebody else wrote."""
-        made = {"id": self._next(), "body": body, "user": {"login": login}, "pull_request": pull_request}
-        self.comments.append(made)
-        return int(made["id"])
+        number = self._next()
+        told = {"body": body, "user": {"login": login}, "performed_via_github_app": None}
+        self.comments.append({"id": number, "pull_request": pull_request, **told})
+        return number
 
     def _next(self) -> int:
         self._count += 1
@@ -171,6 +182,8 @@ class GitHubServer:
         if not headers.get("user-agent", "").startswith("GoNoGo/"):
             raise Problem(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent header")
         by_app = self._admit(path, headers.get("authorization", ""))
+        if path.endswith(self.forbidden):
+            raise Problem(403, "Resource not accessible by personal access token")
         if self.moved is not None and path.startswith(f"/repos/{REPOSITORY}/"):
             target = path.replace(REPOSITORY, self.moved, 1) + (f"?{urlencode(query)}" if query else "")
             return 307, {"location": self.url + target}, {"message": "Moved Permanently"}
@@ -179,6 +192,8 @@ class GitHubServer:
             ("GET", own + "/installation", self._installation),
             ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
             ("POST", own + "/statuses/([^/]+)", self._make_status),
+            ("GET", "/user", self._user),
+            ("GET", own + "/commits/([^/]+)/pulls", self._list_pulls),
             ("GET", own + "/commits/([^/]+)/check-runs", self._list_checks),
             ("POST", own + "/check-runs", self._make_check),
             ("GET", own + r"/check-runs/(\d+)", self._look_at_check),
@@ -191,7 +206,7 @@ class GitHubServer:
             if wanted == method and (match := re.fullmatch(pattern, path)):
                 if "check-runs" in path and method != "GET" and not by_app:
                     raise Problem(403, "You must authenticate via a GitHub App.")
-                return work(*match.groups(), query=query, body=body)
+                return work(*match.groups(), query=query, body=body, by_app=by_app)
         raise Problem(404, "Not Found")
 
     def _admit(self, path: str, authorization: str) -> bool:
@@ -230,11 +245,21 @@ class GitHubServer:
         ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
         return 201, {}, {"token": made, "expires_at": ends, "permissions": {"checks": "write", "statuses": "write", "issues": "write"}}
 
+    def _user(self, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
+        if by_app:
+            raise Problem(403, "Resource not accessible by integration")
+        return 200, {}, {"login": LOGIN}
+
+    def _list_pulls(self, sha: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+        self._known(sha)
+        page, headers = self._page(self.pulls, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/pulls")
+        return 200, headers, page
+
     def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
-        _require(body, "state", STATES)
-        _text(body, "description", 140)
-        _address(body, "target_url")
+        require(body, "state", STATES)
+        text(body, "description", 140)
+        address(body, "target_url")
         made = {"id": self._next(), "sha": sha, "context": "default", **body}
         self.statuses.append(made)
         return 201, {}, made
@@ -271,25 +296,26 @@ class GitHubServer:
 
     def _write_check(self, check: dict[str, Any], body: dict[str, Any]) -> None:
         if "status" in body:
-            _require(body, "status", {"queued", "in_progress", "completed"})
+            require(body, "status", {"queued", "in_progress", "completed"})
         if "conclusion" in body:
-            _require(body, "conclusion", CONCLUSIONS)
+            require(body, "conclusion", CONCLUSIONS)
         elif body.get("status") == "completed":
             raise Problem(422, "Invalid request.", "a completed check run needs a conclusion")
-        _text(body, "external_id", 255)
-        _address(body, "details_url")
+        text(body, "external_id", 255)
+        actions(body)
+        address(body, "details_url")
         output = dict(body.get("output") or {})
         if output:
             for name in ("title", "summary"):
                 if not output.get(name):
                     raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
-            _text(output, "summary", 65535)
-            _text(output, "text", 65535)
+            text(output, "summary", 65535)
+            text(output, "text", 65535)
         annotations = output.pop("annotations", [])
         if len(annotations) > 50:
             raise Problem(422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations")
         for each in annotations:
-            _require(each, "annotation_level", LEVELS)
+            require(each, "annotation_level", LEVELS)
             lines = [each.get("start_line"), each.get("end_line")]
             if not each.get("path") or not each.get("message") or not all(type(line) is int and line >= 1 for line in lines):
                 raise Problem(422, "Invalid request.", "an annotation needs path, start_line, end_line, annotation_level, message")
@@ -306,18 +332,20 @@ class GitHubServer:
         page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments")
         return 200, headers, page
 
-    def _make_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _make_comment(self, number: str, body: Any, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
-        _comment_text(body)
-        made = {"id": self._next(), "body": body["body"], "user": {"login": "gonogo"}, "pull_request": int(number)}
+        comment_text(body)
+        made = {"id": self._next(), "body": body["body"], "pull_request": int(number), "user": {"login": LOGIN}}
+        if by_app:
+            made |= {"user": {"login": f"{LOGIN}[bot]"}, "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"}}
         self.comments.append(made)
         return 201, {}, made
 
     def _change_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        _comment_text(body)
+        comment_text(body)
         for each in self.comments:
             if each["id"] == int(number):
-                if each["user"]["login"] != "gonogo":
+                if each["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
                     raise Problem(403, "Must have admin rights to Repository.")
                 each["body"] = body["body"]
                 return 200, {}, each
@@ -342,29 +370,6 @@ class GitHubServer:
 
 def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _require(body: Any, name: str, allowed: set[str]) -> None:
-    if not isinstance(body, dict) or body.get(name) not in allowed:
-        raise Problem(422, "Validation Failed", f"{name} is not included in the list")
-
-
-def _text(body: Mapping[str, Any], name: str, most: int) -> None:
-    value = body.get(name)
-    if value is not None and (not isinstance(value, str) or len(value) > most):
-        raise Problem(422, "Validation Failed", f"{name} is too long (maximum is {most} characters)")
-
-
-def _address(body: Mapping[str, Any], name: str) -> None:
-    value = body.get(name)
-    if value is not None and urlsplit(str(value)).scheme not in ("http", "https"):
-        raise Problem(422, "Validation Failed", f"{name} must use http(s) scheme")
-
-
-def _comment_text(body: Any) -> None:
-    if not isinstance(body, dict) or not body.get("body"):
-        raise Problem(422, "Validation Failed", "body cannot be blank")
-    _text(body, "body", 65536)
 
 
 def _shown(check: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The stand-in for GitHub with webhooks: it lists a repository's, and the deliveries that it tried, newest first, in pages with cursors."""
+"""The stand-in for GitHub with webhooks: it lists a repository's and the App's deliveries, newest first, in pages with cursors, and sends
+one again."""
 
 from __future__ import annotations
 
@@ -6,18 +7,25 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from github import REPOSITORY, GitHubServer, Problem
+from github import REPOSITORY, GitHubServer
+from github_fields import Problem
 
 HOOK = 12
 
 
 class HookedGitHub(GitHubServer):
-    """`sent`: what it delivered, the oldest first; `files`: the paths of every pull request."""
+    """`sent`: what it delivered, oldest first; `again`: ids of what it was asked to send again; `files`: paths of every pull request."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[dict[str, Any]] = []
+        self.again: list[int] = []
         self.files: list[str] = []
+
+    def clear(self) -> None:
+        """As if nobody had ever asked."""
+        super().clear()
+        self.sent, self.again, self.files = [], [], []
 
     def send(self, guid: str, event: str, payload: Any, at: datetime) -> None:
         """Note a delivery that nobody took."""
@@ -26,7 +34,7 @@ class HookedGitHub(GitHubServer):
 
     def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
         below = f"/repos/{REPOSITORY}"
-        if method != "GET" or not re.match(rf"{below}/(hooks|pulls)", path):
+        if not re.match(rf"{below}/(hooks|pulls)|/app/hook/", path):
             return super()._route(method, path, query, headers, body)
         self._admit(path, headers.get("authorization", ""))
         if path == f"{below}/hooks":
@@ -35,21 +43,28 @@ class HookedGitHub(GitHubServer):
         if re.fullmatch(rf"{below}/pulls/\d+/files", path):
             found, more = self._page([{"filename": name} for name in self.files], query, path)
             return 200, more, found
-        if path == f"{below}/hooks/{HOOK}/deliveries":
-            return self._deliveries(path, query)
-        match = re.fullmatch(rf"{below}/hooks/{HOOK}/deliveries/(\d+)", path)
-        if match is None or int(match[1]) > len(self.sent):
+        match = re.fullmatch(rf"(?:{below}/hooks/{HOOK}|/app/hook)/deliveries(?:/(\d+)(/attempts)?)?", path)
+        if match is None or (method == "POST") != bool(match[2]) or method not in ("GET", "POST"):
             raise Problem(404, "Not Found")
+        if match[1] is None:
+            return self._deliveries(path, query)
+        if int(match[1]) > len(self.sent):
+            raise Problem(404, "Not Found")
+        if match[2]:
+            self.again.append(int(match[1]))
+            return 202, {}, {}
         one = self.sent[int(match[1]) - 1]
         return 200, {}, {**one, "request": {"headers": {"X-GitHub-Event": one["event"]}, "payload": one["payload"]}}
 
     def _deliveries(self, path: str, query: dict[str, str]) -> tuple[int, dict[str, str], Any]:
-        """GitHub's cursor is the number of a delivery, not of a page."""
+        """GitHub's cursor is a word for a delivery, not the number of a page."""
+        if "page" in query:
+            raise Problem(422, "Deliveries have cursors, no pages")
         newest = list(reversed(self.sent))
-        start = int(query.get("cursor", "0"))
+        start = int(query.get("cursor", "v1_0").removeprefix("v1_"))
         size = min(int(query.get("per_page", "30")), self.most)
         page = [{name: value for name, value in each.items() if name != "payload"} for each in newest[start : start + size]]
         more = {}
         if start + size < len(newest):
-            more = {"link": f'<{self.url}{path}?per_page={size}&cursor={start + size}>; rel="next"'}
+            more = {"link": f'<{self.url}{path}?per_page={size}&cursor=v1_{start + size}>; rel="next"'}
         return 200, more, page

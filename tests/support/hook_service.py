@@ -36,7 +36,7 @@ OWN: dict[str, Any] = {
 
 
 @contextmanager
-def prepared(url: str, **changes: Any) -> Iterator[Api]:
+def prepared(url: str, /, **changes: Any) -> Iterator[Api]:
     with in_process(url, **{**OWN, **changes}) as made:
         assert made.client.post("/api/v1/suites", json=SMALL).is_success
         yield made
@@ -70,11 +70,11 @@ def subjects(api: Api) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def copied(template: Path, folder: Path) -> Iterator[Api]:
+def copied(template: Path, folder: Path, **changes: Any) -> Iterator[Api]:
     """One service for many tests, on a copy of a migrated file: to make one takes longer than most of the tests."""
     file = folder / "gonogo.sqlite"
     copyfile(template, file)
-    with prepared(f"sqlite:///{file}") as made:
+    with prepared(f"sqlite:///{file}", **changes) as made:
         yield made
 
 

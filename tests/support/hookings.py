@@ -44,6 +44,16 @@ def check_suite(action: str = "requested", **changes: Any) -> dict[str, Any]:
     return {"action": action, "check_suite": suite, "repository": OWN}
 
 
+def check_run(
+    check: Mapping[str, Any], *, action: str = "rerequested", app: int = 4711, button: str = "", hour: int = 12
+) -> dict[str, Any]:
+    """Somebody does something with a check run."""
+    names = {"id": check["id"], "head_sha": check["head_sha"], "external_id": check.get("external_id", "")}
+    whose = {"id": app, "slug": "gonogo" if app == 4711 else "ours-not", "client_id": f"Iv1.{app}"}
+    told = {"action": action, "check_run": {**names, "app": whose, "started_at": f"2026-02-01T{hour}:00:00Z"}, "repository": OWN}
+    return {**told, "requested_action": {"identifier": button}} if button else told
+
+
 def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     """A workflow run of a commit on main."""
     empty = {"pull_requests": [], "created_at": "2026-01-31T12:00:00Z", "head_repository": OWN}

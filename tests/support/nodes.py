@@ -11,10 +11,13 @@ from pathlib import Path
 from servers import Missing
 
 SOURCES = Path(__file__).parents[1] / "javascript"
+_INSTALLED: list[Path] = []
 
 
 def install(folder: Path) -> Path:
-    """Copy tests/javascript into a folder and install its packages there. Raises Missing without node, npm or a registry."""
+    """tests/javascript in a folder with its packages, installed once per process. Raises Missing without node, npm or a registry."""
+    if _INSTALLED:
+        return _INSTALLED[0]
     npm = shutil.which("npm", path=_path())
     if npm is None:
         raise Missing("node: node and npm are not installed")
@@ -23,6 +26,7 @@ def install(folder: Path) -> Path:
     done = _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], made)
     if done.returncode != 0:
         raise Missing(f"node: npm ci ended with {done.returncode}: {done.stderr[-500:]}")
+    _INSTALLED.append(made)
     return made
 
 

@@ -13,11 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reply:
-    """A status, headers, and a gate that holds the answer back until it is open."""
+    """A status, headers, and a gate that holds the answer back until it is open; `drips`: a byte now and then, until the gate is open."""
 
     status: int = 204
     headers: Mapping[str, str] = field(default_factory=dict)
     gate: threading.Event | None = None
+    drips: str = ""
+    """Where: in the "head", or in the "body"."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ class Receiver(_Server):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.got.append(Got(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 reply = receiver.replies.pop(0) if receiver.replies else Reply()
+                if reply.drips:
+                    self._drip(reply)
+                    return
                 if reply.gate is not None:
                     reply.gate.wait(10)
                 self.send_response(reply.status)
@@ -71,6 +76,17 @@ class Receiver(_Server):
                     self.send_header(name, value)
                 self.send_header("content-length", "0")
                 self.end_headers()
+
+            def _drip(self, reply: Reply) -> None:
+                assert reply.gate is not None
+                self.close_connection = True
+                head = f"HTTP/1.1 {reply.status} x\r\n".encode()
+                self.wfile.write(head if reply.drips == "head" else head + b"content-length: 9999\r\n\r\n")
+                try:
+                    while not reply.gate.wait(0.01):
+                        self.wfile.write(b"x")
+                except OSError:  # the other side has had enough
+                    pass
 
             def log_message(self, *_: Any) -> None:
                 pass

@@ -34,3 +34,14 @@ def conclude(session: Session) -> None:
     """What the scheduler does with runs whose jobs have all ended."""
     for run_id in runs.over(session):
         runs.finish(session, run_id, now=utcnow())
+
+
+def end_all(session: Session, *wrong: str) -> None:
+    """Every run ends; the jobs of the builds `wrong` are hollow."""
+    for run in runs.list_(session, limit=100).items:
+        found = runs.get(session, run.id)
+        for member in found[1] if found is not None and not run.state.final else ():
+            job = jobs.get(session, member.id)
+            if job is not None and not job.state.final:
+                finish(session, job.id, wrong=job.build in wrong)
+    conclude(session)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hookings import BEFORE, HEAD, check_suite, pull_request, push, workflow_run
 
-from gonogo.ci.events import CommitEvent, Ignored, from_ci, from_github
+from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github
 from gonogo.ci.patterns import fits, fits_any
 from gonogo.ci.rules import Registration, Rule, build_name, problem_of
 from gonogo.problems import FieldError
@@ -90,9 +90,20 @@ def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_com
     assert event("check_suite", check_suite(head_branch=None)).fork
     assert event("workflow_run", workflow_run(head_repository={"id": 2})).fork
     assert event("workflow_run", workflow_run(head_repository=None)).fork
-    ours = event("check_suite", check_suite("rerequested"))
+    asked = from_github("check_suite", check_suite("rerequested"))
+    assert isinstance(asked, Rerequest)
+    ours = asked.otherwise
+    assert ours is not None
     assert (ours.fork, ours.again, ours.base_sha, ours.workflow) == (False, True, BEFORE, "actions")
     assert event("workflow_run", workflow_run()).workflow == "build"
+
+
+def test_a_pull_request_that_is_made_from_here_to_elsewhere_is_none_of_ours() -> None:
+    elsewhere, here = ({"id": each} for each in (2, 1))
+    sides = [{"number": number, "head": {"sha": HEAD, "repo": here}, "base": {"sha": BEFORE, "ref": "main", "repo": base}}
+             for number, base in ((7, elsewhere), (8, here))]  # fmt: skip
+    assert event("check_suite", check_suite(pull_requests=sides[:1])).pull_request is None
+    assert event("workflow_run", workflow_run(pull_requests=sides)).pull_request == 8
 
 
 @pytest.mark.parametrize(

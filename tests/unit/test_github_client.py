@@ -109,9 +109,19 @@ def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: Git
     assert pages == ["2", "2", "3"]
 
 
+def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(server: GitHubServer, github: GitHub, app: GitHub) -> None:
+    server.comment(7, "<!-- mine -->\nthis may be merged")
+    for client in (github, app):
+        assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
+        mine = client.make_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
+        assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
+    assert server.paths("GET").count("/user") == 1
+
+
 @pytest.mark.parametrize(
     ("answer", "wait"),
     [
+        (Scripted(429, {"retry-after": "Sun, 01 Mar 2026 12:10:00 GMT"}), 600),
         (Scripted(403, {"retry-after": "120"}), 120),
         (Scripted(429, {"retry-after": "7"}), 7),
         (Scripted(403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 900)}), 900),

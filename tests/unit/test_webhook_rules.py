@@ -6,6 +6,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -39,10 +40,12 @@ def test_we_verify_what_the_public_library_signs() -> None:
     secret, body, moment = secrets.make(), b"{}", datetime.now(UTC)
     header, stamp, now = Webhook(secret).sign("m1", moment, body.decode()), str(int(moment.timestamp())), moment.timestamp()
     verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
-    for changed in ({"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"timestamp": "soon"}, {"header": header[:-2]}):
-        told = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
+    times = [{"timestamp": each} for each in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")]
+    wrong: list[dict[str, Any]] = [{"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"header": header[:-2]}, *times]
+    for changed in wrong:
+        told: dict[str, Any] = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
         with pytest.raises(Unverified):
-            verify(secret, **told)  # type: ignore[arg-type]
+            verify(secret, **told)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
 
 
@@ -72,13 +75,19 @@ def test_a_bad_address_is_named(url: str) -> None:
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.0.0.8", "172.16.3.4", "192.168.1.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1%eth0", "fd00::1",
-     "::ffff:10.0.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255"],
+     "::ffff:10.0.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255", "::", "::127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::127.0.0.1",
+     "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2002:a00:1::1", "2001:0:1::f5ff:fffe", "fec0::1", "ff02::1"],
 )  # fmt: skip
 def test_a_private_address_is_refused_unless_its_network_is_allowed(address: str) -> None:
     with pytest.raises(addresses.Refused, match="GONOGO_WEBHOOK_PRIVATE"):
         addresses.pin("https://inside.example/x", (), lambda host, port: [address])
     everything = addresses.networks(["0.0.0.0/0", "::/0"])
     assert addresses.pin("https://inside.example/x", everything, lambda host, port: [address]).name == "inside.example"
+
+
+@pytest.mark.parametrize("address", [PUBLIC, "2606:4700::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"])
+def test_a_public_address_is_one_in_every_way_that_it_is_written(address: str) -> None:
+    assert addresses.permitted(address, ())
 
 
 def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
@@ -112,8 +121,8 @@ def test_what_an_answer_means() -> None:
     chance = random.Random(1)
     for status in (200, 201, 204, 299):
         assert schedule.after(1, status, None, NOW, chance) == schedule.Next(DeliveryState.delivered)
-    for status in (301, 302, 400, 401, 404, 429, 500, None):
-        assert schedule.after(1, status, None, NOW, chance).state is DeliveryState.waiting
+    for refused in (301, 302, 400, 401, 404, 429, 500, None):
+        assert schedule.after(1, refused, None, NOW, chance).state is DeliveryState.waiting
     assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(DeliveryState.failed, disable=True)
 
 

@@ -5,6 +5,7 @@ import './measures.css';
 import './job.css';
 import './overview.css';
 import './device.css';
+import './hooks.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { drawGrids } from './grid.js';
