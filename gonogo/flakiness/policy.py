@@ -81,13 +81,15 @@ class FlakinessPolicy:
     # bisection; run lengths by `python -m benchmarks.bisection`
     bisect_stop: float = 0.95
     """Probability of the place at which it is believed (4-flakiness); the same odds end a series in which nothing changed."""
-    bisect_gate: float = 1.5
+    bisect_cost: float = 0.03
+    """Of one run, where a wrong answer costs 1: the neighbours of the place run while one more run is expected to save more (calibrated)."""
+    bisect_gate: float = 1.0
     """Odds of a change, from runs of the first and the last build, at which the search begins: so early because what it runs counts as
     evidence for or against a change as well, and `bisect_stop` is asked of that before anything is said."""
-    bisect_prior: float = 0.75
-    """Beta(p, p) of the rates on both sides: between uniform and Jeffreys' (calibrated)."""
-    bisect_learning: float = 0.3
-    """Worth of what a run tells of the rates, against what it tells of the place (calibrated)."""
+    bisect_bad: float = 0.85
+    bisect_good: float = 2.0
+    """Beta(bad, good) of the rate on the better side: mean .3, and much weight near 0, since a test that is watched is mostly green. The
+    rate on the worse side is uniform (4-flakiness: Beta(1,1)) (calibrated)."""
     bisect_sharp: float = 0.99
     """Belief that a fault shows on every seed or none, where runs are told apart by numbers: a logic bug does (4-flakiness)."""
 
@@ -100,7 +102,7 @@ class FlakinessPolicy:
     def __post_init__(self) -> None:
         for name in (
             "level", "tail_level", "rate_level", "broken_most", "same_share", "significance", "latent_target",
-            "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate", "bisect_stop", "bisect_sharp",
+            "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate", "bisect_stop", "bisect_sharp", "bisect_cost",
         ):
             _between(name, getattr(self, name))
         if not self.stable_rate < self.flaky_rate:
@@ -110,7 +112,7 @@ class FlakinessPolicy:
         for name in ("least_seeds", "few_pairs", "tail_least", "tail_most", "tail_bootstraps", "change_least", "change_points"):
             if getattr(self, name) < 1:
                 raise FieldError(name, getattr(self, name), "must be at least 1", limit=1)
-        for name in ("bisect_gate", "bisect_prior"):
+        for name in ("bisect_gate", "bisect_bad", "bisect_good"):
             if getattr(self, name) <= 0:
                 raise FieldError(name, getattr(self, name), "must be positive", limit=0)
         if self.prior <= 0:
