@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Tally = tuple[int, int]
 """Of one build: (bad runs, runs)."""
 
-_NODES = 20
+_NODES = 24
 """Rates on either side that the integral looks at, closer to each other near 0 and 1; 32 give the same run lengths within 1%."""
 _ERROR = 1e-4
 """A run of a sharp signal that says the wrong thing: false alarms of the policy of verdicts are rarer."""
@@ -145,6 +145,8 @@ def look(
     stage, needed = _stage(places, best, (before, after), counts, evidence, policy)
     wanted: list[int] = []
     if not stage.final:
+        if stage is Stage.search and not sharp and counts[:, 1].sum() % policy.bisect_calm:  # sharp: the rates are known
+            belief, _ = _believed(model, policy.bisect_boldness * counts)
         tree = _Tree(model, belief, flying if stage is Stage.search else ())
         for _ in range(want):
             if stage is Stage.gate:
@@ -219,9 +221,9 @@ def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:
     top = float(scale.max())
     belief = _Belief(both[0] * np.exp(scale - top)[:, None], both[1])
     whole = float(belief.bad(model)[0].sum())
-    if whole < _TINY:  # an order so unlike the expected one that no pair of rates is left: all places are alike, and a change is out of question
+    if whole < _TINY:  # against the expected order by so much that no pair of rates is left: no place is likelier, and no change likely
         belief = _Belief(np.ones_like(both[0]), np.ones_like(both[1]))
-        return _Belief(belief.before / belief.bad(model)[0].sum(), belief.after), top + math.log(_TINY) - alone
+        return _Belief(belief.before / belief.bad(model)[0].sum(), belief.after), math.log(_TINY)
     return _Belief(belief.before / whole, belief.after), top + math.log(whole / len(before)) - alone
 
 
@@ -259,7 +261,7 @@ class _Tree:
     def follow(self, place: int) -> None:
         """Split every branch by the outcome of a run of that build."""
         count = len(self.branches[0].before)
-        behind = (np.arange(1, count + 1) <= place)[:, None]  # where the first changed build is not later, the run is one of after the change
+        behind = (np.arange(1, count + 1) <= place)[:, None]  # of these places the run is one of after the change
         outcomes = [(np.where(behind, 1, rate), np.where(behind, rate, 1)) for rate in (self.model.rates, 1 - self.model.rates)]
         split = [_Belief(each.before * before, each.after * after) for each in self.branches for before, after in outcomes]
         most = max(_LEAST_BRANCHES, _MOST_CELLS // (2 * split[0].before.size))
