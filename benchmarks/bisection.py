@@ -1,4 +1,4 @@
-"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N]`, runs and accuracy beside git-bisect by majority.
+"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N] [--first N]`, runs and accuracy beside git-bisect by majority.
 
 For the three pairs of failure rates of the project's figures (after and before the change), on series whose change is at a place drawn
 at random: every run counts, those of the gate too. Then by numbers, for a logic bug at every place: at most ceil(log2 N) + 2 runs. And
@@ -74,12 +74,12 @@ def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) ->
     return bad, runs
 
 
-def noisy(figure: Figure, builds: int, series: int) -> tuple[list[tuple[int, int]], int, list[int], int]:
+def noisy(figure: Figure, builds: int, series: int, first: int = 0) -> tuple[list[tuple[int, int]], int, list[int], int]:
     """(runs of each search and of its gate, how many were right, runs of each majority bisect, how many of those were right)."""
     ours: list[tuple[int, int]] = []
     theirs: list[int] = []
     right = right_theirs = 0
-    for number in range(series):
+    for number in range(first, first + series):
         rng = random.Random(number)
         place = rng.randrange(1, builds)
 
@@ -95,14 +95,14 @@ def noisy(figure: Figure, builds: int, series: int) -> tuple[list[tuple[int, int
     return ours, right, theirs, right_theirs
 
 
-def by_rates(builds: int, series: int, console: Console) -> bool:
+def by_rates(builds: int, series: int, console: Console, first: int = 0) -> bool:
     """The three pairs of rates."""
     shown = Table(title=f"{builds} builds, {series} series: runs (mean, one standard error) and accuracy", title_justify="left")
     for column in ("red after, before", "runs", "of the gate", "90% within", "accuracy", "to meet", "majority: runs", "accuracy"):
         shown.add_column(column, justify="right")
     good = True
     for figure in FIGURES:
-        pairs, right, theirs, right_theirs = noisy(figure, builds, series)
+        pairs, right, theirs, right_theirs = noisy(figure, builds, series, first)
         ours = [runs for runs, _ in pairs]
         mean = sum(ours) / series
         error = math.sqrt(sum((each - mean) ** 2 for each in ours) / (series - 1) / series)
@@ -111,8 +111,8 @@ def by_rates(builds: int, series: int, console: Console) -> bool:
         met = mean - 2 * error <= figure.runs and accuracy + 2 * slack >= figure.accuracy
         good &= met or builds != 128
         shown.add_row(
-            f"{figure.after:g}, {figure.before:g}", f"{mean:.1f} ± {error:.1f}", f"{sum(gate for _, gate in pairs) / series:.1f}",
-            str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.3f}",
+            f"{figure.after:g}, {figure.before:g}", f"{mean:.2f} ± {error:.2f}", f"{sum(gate for _, gate in pairs) / series:.1f}",
+            str(sorted(ours)[int(0.9 * series)]), f"{accuracy:.4f} ± {math.sqrt(accuracy * (1 - accuracy) / series):.4f}",
             f"{figure.runs:g}, {figure.accuracy:g}{'' if met else ' NOT MET'}", f"{sum(theirs) / series:.0f}",
             f"{right_theirs / series:.3f}",
         )  # fmt: skip
@@ -136,7 +136,7 @@ def _red(rng: random.Random, rate: float, _build: int) -> bool:
     return rng.random() < rate
 
 
-def without_change(builds: int, series: int, console: Console) -> bool:
+def without_change(builds: int, series: int, console: Console, first: int = 0) -> bool:
     """Series in which nothing changed, at most as many runs as a bisection has by default; the odds allow one false change in twenty."""
     shown = Table(title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left")
     for column in ("red", "runs", "no change", "undecided", "a change, falsely"):
@@ -144,7 +144,7 @@ def without_change(builds: int, series: int, console: Console) -> bool:
     good = True
     for rate in (0.0, 0.1, 0.5):
         ends: list[tuple[Stage, int]] = []
-        for number in range(series):
+        for number in range(first, first + series):
             rng = random.Random(number)
             found, runs, _ = searched(builds, partial(_red, rng, rate), most=BY_DEFAULT)
             ends.append((found.stage, runs))
@@ -161,12 +161,13 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bisection", description=__doc__)
     parser.add_argument("--series", type=int, default=400, help="series of each pair of rates")
     parser.add_argument("--builds", type=int, default=128, help="builds of a series; the figures are those of 128")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first series; the n-th has this plus n")
     given = parser.parse_args(words)
     console = Console(highlight=False, width=110)
     checks = (
-        by_rates(given.builds, given.series, console),
+        by_rates(given.builds, given.series, console, given.first),
         by_numbers(given.builds, console),
-        without_change(given.builds, max(20, given.series // 4), console),
+        without_change(given.builds, max(20, given.series // 4), console, given.first),
     )
     return 0 if all(checks) else 1
 

@@ -40,7 +40,7 @@ def test_a_logic_bug_takes_log_n_runs_and_two_at_every_place(count: int, expect:
 
 def test_the_posterior_is_that_of_the_plain_sum() -> None:
     """The oracle: every place and pair of rates on a fine grid, uniform priors, one after the other."""
-    policy = FlakinessPolicy(bisect_prior=1.0)
+    policy = FlakinessPolicy(bisect_bad=1.0, bisect_good=1.0)
     tallies = [(0, 3), (0, 0), (1, 4), (2, 2), (3, 3)]
     points = [(number + 0.5) / 200 for number in range(200)]
 
