@@ -52,7 +52,10 @@ def entry(name: str, folder: Path = FOLDER) -> Entry:
         raise NotBuilt(folder) from None
     chunk = chunks[f"src/{name}.js"]
     styles = [style for key in (f"src/{name}.js", *_imports(chunks, f"src/{name}.js")) for style in chunks[key].get("css", ())]
-    return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in dict.fromkeys(styles)))
+    # what several entries share comes first, as they import it: an entry's own styles may overrule it
+    shared = {each["file"] for key, each in chunks.items() if key.startswith("_")}
+    ordered = sorted(dict.fromkeys(styles), key=lambda style: style not in shared)
+    return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in ordered))
 
 
 def _imports(chunks: dict[str, Any], key: str) -> list[str]:

@@ -1,10 +1,12 @@
 // Every page's script: charts where there are any, the live parts, the buttons.
 import './style.css';
+import './print.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
 import { paced } from './refresh.js';
+import { reachable } from './scrolled.js';
 
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
@@ -12,6 +14,7 @@ const ask = paced(Number(page.dataset.gap ?? 1000));
 listen();
 document.querySelectorAll('form[data-submit]').forEach(fill);
 walk();
+reachable();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {
