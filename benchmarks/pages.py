@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]  # it ships no types, and no one else here asks it for more than times
 from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
@@ -153,20 +153,21 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         gauge = post("gauges", {"test": SMALL, "seeds": {"count": 2}})
         bisection = post("bisections", {"test": SMALL, "builds": ["correct"] * 16})
         flagged = client.get("/flags.json?limit=1").json()["items"]
-        newest = client.get("/jobs.json?state=finished&limit=2").json()["items"]
     engine = engines.make_engine(f"sqlite:///{file}")
     with engines.reading(engine) as session:
-        huge, plain = (jobs.get(session, each["id"]) for each in newest)
-        oldest = session.scalar(select(JobRow.build).where(JobRow.build_line == harvest.LINE).order_by(JobRow.id).limit(1)) or ""
+        ours = select(JobRow.id).where(JobRow.build_line == harvest.LINE)
+        largest, newest = ours.order_by(JobRow.done.desc()), ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id)
+        huge, plain = (jobs.get(session, session.scalars(each.limit(1)).one()) for each in (largest, newest.where(JobRow.done == PER_JOB)))
+        assert huge is not None
+        assert plain is not None
+        base = session.scalars(select(JobRow.build).where(JobRow.build < plain.build).order_by(JobRow.build.desc()).limit(1)).first() or ""
     engine.dispose()
-    assert huge is not None
-    assert plain is not None
     found = {
         "overview": urls.overview(), "jobs": urls.jobs(), "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
         "job": urls.job(plain.id), f"job of {huge.total:,} seeds": urls.job(huge.id), "new job": urls.NEW_JOB, "runs": urls.runs(),
         "run": urls.run(run), "schedules": urls.schedules(), "tests": urls.catalogue(), "test": urls.history(plain.test_key),
         "test, huge": urls.history(huge.test_key), "matrix": urls.matrix({"line": harvest.LINE}),
-        "compare": urls.compare(oldest, plain.build),
+        "compare": urls.compare(base, plain.build),
         "gauges": urls.gauges(), "gauge": urls.gauge(gauge), "bisections": urls.bisections(), "bisection": urls.bisection(bisection),
         "flags": urls.flags(), "devices": urls.devices(), "webhooks": urls.webhooks(), "answers": urls.answers(),
     }  # fmt: skip
