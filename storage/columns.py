@@ -40,7 +40,10 @@ class Id(Uuid[str]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
         """What makes a column's value of a stored one."""
-        return _dashed if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+        if dialect.name == "sqlite":
+            return _dashed
+        made: Callable[[Any], str | None] | None = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]  # SQLAlchemy's
+        return made
 
 
 def _dashed(digits: str | None) -> str | None:
