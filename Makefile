@@ -15,7 +15,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test test-sim wormhole-sim torch lint bench lock clean
+.PHONY: help setup demo up compiled test test-sim wormhole-sim torch lint bench pictures lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -88,6 +88,9 @@ lint: setup ## ruff, mypy --strict, the arrows between the packages
 
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
+	@$(BIN)/python -m benchmarks.pictures $(ARGS)
 
 lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312); ARGS=--keep only adds what is missing
 	@set -euo pipefail; for python in $(or $(PYTHON311),python3.11) $(or $(PYTHON312),python3.12); do \

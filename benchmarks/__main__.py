@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
+    "pages": ("how fast the pages are on a million seeds (in full, 10 million: python -m benchmarks.pages)", ("--seeds", "1000000")),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
     "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
     "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),

@@ -1,70 +1,106 @@
-"""The pictures of the pages in docs/pictures: `python -m benchmarks.pictures [--url URL]`, after `gonogo demo` filled a running service.
+"""The pictures of the pages in docs/pictures: `make pictures`, or `python -m benchmarks.pictures [NAME ...]`; names choose, default all.
 
-Every number in them was measured by that service; this script only looks. Needs playwright and Debian's chromium, or the browser that
-GONOGO_CHROMIUM names.
+They are of a database that tests/support/gallery.py fills, so that they can be made again at any time; its numbers are made up after the
+acceptance figures, and stored, judged and assessed by the service's own functions. Needs the tests' packages and chromium, or the browser
+that GONOGO_CHROMIUM names.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-import httpx
 from playwright.sync_api import Browser, expect, sync_playwright
 
-import settings
+from benchmarks.pages import served
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-HOLLOW = "pass_by_tolerance"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+MOST_BYTES = 150_000
 WIDTH, PHONE = 1180, 390
+STEP = 100
+"""Pixels that a picture loses at its lower end until it is small enough."""
 Scheme = Literal["light", "dark"]
 
 
-def main() -> int:
-    """Take every picture; 2 when there is nothing to look at."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", help="the running service; default: the one that var/up.json names")
-    url = (parser.parse_args().url or running()).rstrip("/")
-    jobs = httpx.get(f"{url}/jobs.json", params={"verdict": HOLLOW, "limit": 1}).raise_for_status().json()["items"]
+class Picture(NamedTuple):
+    """A file of docs/pictures, and how it is taken."""
+
+    file: str
+    page: str
+    height: int
+    scheme: Scheme = "light"
+    width: int = WIDTH
+
+
+PICTURES = (
+    Picture("overview.png", "overview", 900),
+    Picture("test.png", "test", 1000),
+    Picture("job.png", "job", 1180),
+    Picture("job-dark.png", "job", 1180, "dark"),
+    Picture("job-phone.png", "job", 1180, width=PHONE),
+    Picture("matrix.png", "matrix", 700),
+    Picture("flags.png", "flags", 700),
+    Picture("gauge.png", "gauge", 1000),
+    Picture("bisection.png", "bisection", 900),
+    Picture("compare.png", "compare", 900),
+)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Take the chosen pictures; 2 without a browser."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pictures", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(each.file for each in PICTURES)}")
+    names = parser.parse_args(words).names or [each.file for each in PICTURES]
+    if unknown := set(names) - {each.file for each in PICTURES}:
+        parser.error(f"no picture {', '.join(sorted(unknown))}")
     program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium")
-    if not jobs or program is None:
-        print("no job passed by tolerance yet: run `gonogo demo` first" if program else "chromium is not installed", file=sys.stderr)
+    if program is None:
+        print("chromium is not installed", file=sys.stderr)
         return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
-    job = url + jobs[0]["url"]
-    with sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory(prefix="gonogo-pictures-") as folder, sync_playwright() as playwright:
+        file = Path(folder) / "gonogo.sqlite"
+        pages = seeded(f"sqlite:///{file}")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else [])
-        take(browser, job, "job.png", "light", WIDTH, 1180)
-        take(browser, job, "job-dark.png", "dark", WIDTH, 1180)
-        take(browser, job, "job-phone.png", "light", PHONE, 1180)
-        take(browser, url, "overview.png", "light", WIDTH, 640)
+        with served(file) as (url, _):
+            for each in PICTURES:
+                if each.file in names:
+                    take(browser, url + pages[each.page], each)
         browser.close()
     return 0
 
 
-def running() -> str:
-    """The address of the service that `gonogo up` runs in this folder."""
-    record = json.loads((Path(settings.load().var_dir) / "up.json").read_text())
-    return str(record["url"])
+def seeded(database_url: str) -> dict[str, str]:
+    """A page of each kind, by name, in a fresh database."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    gallery, api = (importlib.import_module(name) for name in ("gallery", "api"))
+    with api.in_process(database_url) as made:
+        pages: dict[str, str] = gallery.fill(made)
+    return pages
 
 
-def take(browser: Browser, url: str, name: str, scheme: Scheme, width: int, height: int) -> None:
-    """One picture, of the top of the page, once its charts are drawn."""
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce")
+def take(browser: Browser, url: str, picture: Picture) -> None:
+    """One picture, of the top of the page, once its charts are drawn; less of it while the file would be too large."""
+    options: dict[str, Any] = {"color_scheme": picture.scheme, "reduced_motion": "reduce"}
+    context = browser.new_context(viewport={"width": picture.width, "height": picture.height}, **options)
     page = context.new_page()
     answer = page.goto(url)
     assert answer is not None
     assert answer.ok, f"{url}: {answer.status}"
     expect(page.locator("[data-chart]:not([data-marks])").filter(visible=True)).to_have_count(0)
-    page.wait_for_load_state("networkidle")
-    page.screenshot(path=FOLDER / name)
+    height = min(picture.height, int(page.evaluate("document.documentElement.scrollHeight")))
+    while len(taken := page.screenshot(clip={"x": 0, "y": 0, "width": picture.width, "height": height})) > MOST_BYTES:
+        height -= STEP
+    (FOLDER / picture.file).write_bytes(taken)
     context.close()
-    print(f"docs/pictures/{name}: {(FOLDER / name).stat().st_size / 1024:.0f} KiB")
+    print(f"docs/pictures/{picture.file}: {len(taken) / 1000:.0f} kB, {picture.width}x{height}")
 
 
 if __name__ == "__main__":

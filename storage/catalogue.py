@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import and_, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from storage.overview import OPEN_FLAGS
 from storage.paging import BadCursor, Page
 from storage.states import TOLD_KINDS
 from storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
-from storage.variants import Variant, variants_of
+from storage.variants import Variant, variants_of_all
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,15 @@ def list_(session: Session, *, kernel: str | None = None, limit: int = 50, curso
         query = query.where(or_(table.created_at < after.created_at, older))
     rows = list(session.scalars(query))
     keys = [row.key for row in rows]
-    flagged, graded = _open_flags(session, keys), _grades(session, keys)
-    return Page.cut([_test(session, row, flagged.get(row.key, 0), graded) for row in rows], limit, lambda item: item.key)
+    flagged, graded, last = _open_flags(session, keys), _grades(session, keys), _last_jobs(session, keys)
+    ran = variants_of_all(session, keys)
+    found = []
+    for row in rows:
+        variants = ran.get(row.key, ())
+        grades = {each: graded[each] for each in variants if each in graded}
+        job = last.get(row.key, (None,) * 5)
+        found.append(TestRecord(row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job))
+    return Page.cut(found, limit, lambda item: item.key)
 
 
 def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
@@ -83,12 +90,10 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
     return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
 
 
-def _test(session: Session, row: TestSpecRow, flagged: int, graded: Mapping[Variant, GradeRecord]) -> TestRecord:
-    table = JobRow
-    columns = (table.id, table.build, table.state, table.verdict, table.created_at)
-    of_test = (table.test_key == row.key, table.kind.in_(TOLD_KINDS))
-    last = session.execute(select(*columns).where(*of_test).order_by(table.id.desc()).limit(1)).one_or_none()
-    job, build, state, verdict, at = last if last is not None else (None,) * 5
-    variants = variants_of(session, row.key)
-    grades = {each: graded[each] for each in variants if each in graded}
-    return TestRecord(row.key, row.kernel, row.canonical, variants, grades, flagged, job, build, state, verdict, at)
+def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Of each test its newest job: id, build, state, verdict, created_at."""
+    table, newest = JobRow, aliased(JobRow)
+    last = select(newest.id).where(newest.test_key == TestSpecRow.key, newest.kind.in_(TOLD_KINDS)).order_by(newest.id.desc()).limit(1)
+    query = select(table.test_key, table.id, table.build, table.state, table.verdict, table.created_at)
+    query = query.select_from(TestSpecRow).join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
+    return {row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))}

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.suspicion import Tried
 from gonogo.verdicts import Verdict
+from storage.ids import floor
 from storage.tables import JobRow, SeedResultRow
 
 _WELL = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
@@ -24,7 +25,8 @@ def by_device(session: Session, *, since: datetime) -> list[Tried]:
     query = (
         select(row.device, JobRow.subject_key, JobRow.build, func.count(), wrong)
         .join(JobRow, row.job_id == JobRow.id)
-        .where(JobRow.created_at >= since, row.device.is_not(None), row.seed_verdict.not_in(_SILENT))
+        # an id holds its time: without it every result ever stored would be walked through
+        .where(row.job_id >= floor(since), JobRow.created_at >= since, row.device.is_not(None), row.seed_verdict.not_in(_SILENT))
         .group_by(row.device, JobRow.subject_key, JobRow.build)
         .limit(MOST_ROWS)
     )

@@ -149,7 +149,10 @@ def bands(session: Session, job_id: str, output: str, statistic: str, count: int
     """All seeds of a job in at most `count` groups of neighbours, with the range of a statistic that has a column."""
     column = getattr(SeedResultRow, statistic)
     of_output = (SeedResultRow.job_id == job_id, SeedResultRow.output == output, column > 0)
-    ends = session.execute(select(func.min(SeedResultRow.seed), func.max(SeedResultRow.seed)).where(*of_output)).one()
+    # the first and the last along the key: min and max of them would walk over all seeds
+    orders = SeedResultRow.seed.asc(), SeedResultRow.seed.desc()
+    edges = (select(SeedResultRow.seed).where(*of_output).order_by(each).limit(1).scalar_subquery() for each in orders)
+    ends = session.execute(select(*edges)).one()
     low: int | None = ends[0]
     high: int | None = ends[1]
     if low is None or high is None:

@@ -7,14 +7,17 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 from urllib.parse import urlsplit
 
+import house
 import pytest
 import uvicorn
+from api import in_process
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
 from pydantic import SecretStr
@@ -24,7 +27,6 @@ from dashboards.build import BuildFailed, build
 from service.app import create_app
 from settings import Settings
 from storage import engine as engines
-from storage import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -79,17 +81,16 @@ class Server:
         return int(self.app.state.context.hub.streams)
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts the app with some settings on a fresh SQLite database."""
+@contextmanager
+def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
+    """Starts the app with some settings on an SQLite database in a folder, which is a copy of the template unless it is there already."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(port: int = 0, **changes: Any) -> Server:
-        url = f"sqlite:///{tmp_path / 'gonogo.sqlite'}"
-        engine = engines.make_engine(url)
-        schema.upgrade(engine)
-        engine.dispose()
-        app = create_app(Settings(database_url=url, var_dir=str(tmp_path), **{"embedded": True, **changes}))
+        file = folder / "gonogo.sqlite"
+        if not file.exists():
+            copyfile(template, file)
+        app = create_app(Settings(database_url=f"sqlite:///{file}", var_dir=str(folder), **{"embedded": True, **changes}))
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2))
         thread = threading.Thread(target=server.run, name="uvicorn")
         thread.start()
@@ -109,6 +110,24 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     for server, thread in running:
         server.should_exit = True
         thread.join(timeout=10)
+
+
+@pytest.fixture
+def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Server]]:
+    """Starts the app with some settings on a database of this test."""
+    with serving(tmp_path, sqlite_template) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[tuple[Server, house.House]]:
+    """The app on a database that has something on every page, for tests that only look."""
+    folder = tmp_path_factory.mktemp("house")
+    copyfile(sqlite_template, folder / "gonogo.sqlite")
+    with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
+        made = house.fill(api)
+    with serving(folder, sqlite_template) as start:
+        yield start(), made
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import seeded
@@ -114,18 +113,6 @@ def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -
     for verdict, shown in (("hang", "hang"), ("pass_by_tolerance", "pass by tolerance"), ("pass", "pass")):
         number = sum(result["verdict"] == verdict for result in results)
         expect(page.locator("#counts")).to_contain_text(f"{number} {shown}")
-
-
-def test_ten_thousand_seeds_send_few_marks_and_say_how_many_there_are(server, page: Page) -> None:
-    with server.writing() as session:
-        job = seeded.submit(session, seeds=10_000)
-        seeded.report(session, job.id, [seeded.row(seed, wrong=seed % 9 == 0) for seed in range(10_000)])
-        seeded.finish(session, job.id)
-    page.goto(f"{server.url}/jobs/{job.id}")
-    figure = page.locator("[data-chart=chart-seeds]")
-    expect(figure).to_have_attribute("data-marks", re.compile(r"\d+"))
-    assert 1000 < int(figure.get_attribute("data-marks") or 0) <= 5000
-    expect(page.locator("#seeds-words")).to_contain_text("10,000 seeds")
 
 
 def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(server, open_context: Callable[..., BrowserContext], wait) -> None:

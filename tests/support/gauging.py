@@ -35,7 +35,7 @@ def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float]) -> 
     assert item.gauge is not None
     part = next(each for each in item.gauge["parts"] if each["number"] == number)
     test = TestSpec.parse(item.test)
-    own = {each.name for each in (*kernels.right(test), *kernels.wrong(test))}
+    own = {each.name: each.sentence for each in (*kernels.right(test), *kernels.wrong(test))}
     head = {"seed": seed, "repeat": number, "device": "host/emulator:0", "duration_ms": 1.0}
     if part["executor"] == "emulator" and part["name"] not in own:
         return {**head, "verdict": "absent", "outputs": {}, "message": "no such part for this test"}
@@ -52,7 +52,7 @@ def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float]) -> 
         "explanation": "explained" if right else "unexplained",
         "outputs": {"dx": numbers(error)},
         "edges": {"dx": {**numbers(EDGE), "alarm": 0.0}} if right else None,
-        "sentence": f"What {part['name']} does.",
+        "sentence": own.get(part["name"], f"What {part['name']} does."),
     }
 
 

@@ -6,6 +6,7 @@ import './job.css';
 import './overview.css';
 import './device.css';
 import './hooks.css';
+import './print.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
 import { drawGrids } from './grid.js';
@@ -14,6 +15,7 @@ import { walk } from './matrix.js';
 import { paced } from './refresh.js';
 import { triage } from './triage.js';
 import { talk } from './timeline.js';
+import { reachable } from './scrolled.js';
 
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
@@ -23,6 +25,7 @@ document.querySelectorAll('form[data-submit]').forEach(fill);
 walk();
 triage();
 talk();
+reachable();
 document.addEventListener('gonogo:ask', ask);
 
 async function draw() {

@@ -19,7 +19,8 @@ function isPlain(value) {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }
 
-/** Calls back whenever the reader's system turns dark or light. */
+/** Calls back whenever the reader's system turns dark or light, and when the page goes to paper and comes back. */
 export function onThemeChange(callback) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', callback);
+  matchMedia('print').addEventListener('change', callback);
 }

@@ -1,0 +1,192 @@
+"""A database with as many seed results as one likes, within minutes: a few jobs stored as ingest stores them, the others copied by SQL.
+
+A copy has other names, another test, build, day and seeds, and the same numbers; its roll-ups are those of its source, taken as often as
+its seeds are, so they say what a rebuild would. For benchmarks, and for the tests of huge states.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import insert, literal, select
+from sqlalchemy.orm import Session
+
+from gonogo.tests import TestSpec
+from storage import closing, jobs, rollups, test_specs
+from storage.ids import floor, new_id
+from storage.jobs import NewJob
+from storage.states import ChunkState, JobState
+from storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
+from storage.tallies import Tally, total
+
+LINE, DEVICE = "main", "lab-1/wormhole:0"
+# of dx of the nightly test, as measured: of a right kernel and of tt-train-2025
+_DX = {
+    "tolerance_ratio": (0.0265, 0.101),
+    "budget_ratio": (0.992, 157.0),
+    "chi": (0.95, 31.0),
+    "row_z": (1.09, 216.0),
+    "xhat_z": (1.08, 199.0),
+    "scale_z": (0.7, 1.1),
+    "max_abs": (0.0133, 0.0507),
+    "rms": (1.72e-3, 9.0e-3),
+    "pcc_deficit": (4.4e-6, 1.2e-4),
+}
+_VERDICTS = {(True, True): "pass_by_tolerance", (True, False): "fail", (False, True): "pass"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kernel behaves: its shares of seeds that are wrong, and outside the tolerance."""
+
+    name: str
+    wrong: bool
+    red: float
+
+
+RIGHT, HOLLOW, RED, FLICKERS = Kind("right", False, 0.0), Kind("hollow", True, 0.0), Kind("red", True, 1.0), Kind("flickers", True, 0.02)
+KINDS = (RIGHT, HOLLOW, RED, FLICKERS)
+
+
+def spec(number: int) -> TestSpec:
+    """The tests of the database: the nightly one with other widths and tolerances."""
+    tolerance = {"rtol": 1e-3, "atol": round(0.1 + number / 100, 2)}
+    inputs = {"regime": "uniform", "low": -1, "high": 1}
+    return TestSpec.parse({"kernel": "layernorm_bw", "shape": [3, 273, 1, 8462], "inputs": inputs, "tolerance": tolerance})
+
+
+def rows(kind: Kind, count: int) -> Iterator[dict[str, Any]]:
+    """Seeds 0, 1, ... of one output each, as a worker sends them."""
+    noise = random.Random(kind.name)
+    for seed in range(count):
+        outside = noise.random() < kind.red
+        verdict, explanation = _VERDICTS[kind.wrong, not outside], "unexplained" if kind.wrong else "explained"
+        numbers = {name: values[kind.wrong] * noise.lognormvariate(0, 0.05) for name, values in _DX.items()}
+        if outside:
+            numbers["tolerance_ratio"] *= 40
+        dx = {"verdict": verdict, "explanation": explanation, **numbers, "nonfinite": 0, "count": 6930378, "digest": f"{seed:016x}"}
+        head = {"seed": seed, "repeat": 0, "verdict": verdict, "explanation": explanation, "device": DEVICE, "host_run": "a" * 8}
+        yield {**head, "position": 0, "duration_ms": 812.5, "profile": "tt-train", "policy": "1", "outputs": {"dx": dx}}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job belongs: its test, its build, and when it ran."""
+
+    test: TestSpec
+    build: str
+    sequence: int
+    at: datetime
+
+
+def submitted(session: Session, place: Place, count: int) -> str:
+    """A queued job in one chunk; its id."""
+    test = place.test
+    new = NewJob(
+        test_key=test.key, subject_key=test.subject_key, kernel=test.kernel, canonical=test.canonical(), elements=test.elements,
+        build=place.build, build_line=LINE, build_sequence=place.sequence, executor="emulator", arch="wormhole", board="n150",
+        seeds=tuple(range(count)), chunk_seconds=1e9,
+        request={"test": test.canonical(), "build": place.build, "seeds": {"start": 0, "count": count}},
+    )  # fmt: skip
+    return jobs.create(session, new).id
+
+
+def stored(session: Session, kind: Kind, place: Place, count: int) -> str:
+    """A job through the functions that ingest uses, all of its seeds in one batch; its id."""
+    job = closing.lock(session, submitted(session, place, count))
+    assert job is not None
+    job.state, job.started_at = JobState.running, place.at
+    closing.record(session, job, new_id(), list(rows(kind, count)), now=place.at)
+    for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id))):
+        closing.end_chunk(session, job, chunk, ChunkState.done, now=place.at)
+    session.flush()
+    return job.id
+
+
+class Source:
+    """A stored job, read once, of which any number of copies are made."""
+
+    def __init__(self, session: Session, job_id: str) -> None:
+        self.id = job_id
+        self.job = _columns(session, JobRow, JobRow.id == job_id)[0]
+        self.chunks = _columns(session, ChunkRow, ChunkRow.job_id == job_id)
+        self.rollups = _columns(session, RollupRow, RollupRow.job_id == job_id)
+        self.events = _columns(session, EventRow, EventRow.job_id == job_id)
+        tallies = session.execute(select(JobTallyRow.output, *Tally.of(JobTallyRow)).where(JobTallyRow.job_id == job_id))
+        self.tallies = {row.output: Tally.stored(row) for row in tallies}
+        self._sums: dict[int, dict[str, dict[str, Any]]] = {}
+
+    def copy(self, session: Session, place: Place, *, times: int = 1, number: int = 0) -> str:
+        """A job somewhere else with the seeds of this one, `times` times as many; its id. number: tells jobs of one moment apart."""
+        test, at = place.test, place.at
+        test_specs.ensure(
+            session, key=test.key, subject_key=test.subject_key, kernel=test.kernel, canonical=dict(test.canonical()), now=at
+        )
+        own = str(UUID(int=UUID(floor(at)).int | 0x7 << 76 | 0b10 << 62 | number))
+        count, (seeds,) = self.job["done"] * times, (self.job["done"],)
+        axes = {"test_key": test.key, "build": place.build, "build_line": LINE, "build_sequence": place.sequence}
+        keys = {"subject_key": test.subject_key, **axes}
+        counters = {"total": count, "done": count, "counts": _times(self.job["counts"], times)}
+        request = {"test": test.canonical(), "build": place.build, "seeds": {"start": 0, "count": count}}
+        moments = dict.fromkeys(("created_at", "started_at"), at) | {"finished_at": at + timedelta(seconds=count)}
+        session.execute(insert(JobRow).values({**self.job, **keys, **counters, **moments, "id": own, "request": request}))
+        session.execute(insert(ChunkRow), [{**each, "id": new_id(), "job_id": own, "work": []} for each in self.chunks])
+        for turn in range(times):
+            _copy_seeds(session, self.id, own, turn * seeds)
+        there = {"job_id": own, "subject_key": test.subject_key, "test_key": test.key, "build": place.build}
+        session.execute(insert(RollupRow), [{**each, **there, "seeds": each["seeds"] * times} for each in self.rollups])
+        done = {"done": count, "total": count, "verdicts": counters["counts"]}
+        events = [{**each, "job_id": own, "at": at, **({"data": done} if each["type"] == "progress" else {})} for each in self.events]
+        session.execute(insert(EventRow), events)
+        session.execute(insert(RolledRow).values(job_id=own, shadow=False, upto=count))
+        if times not in self._sums:
+            self._sums[times] = {output: total([tally] * times).columns() for output, tally in self.tallies.items()}
+        sums = self._sums[times].items()
+        session.execute(insert(JobTallyRow), [{"job_id": own, "output": output, "shadow": False, **each} for output, each in sums])
+        days = [{**axes, **self._day(at), "output": output, **each} for output, each in sums]
+        session.execute(insert(DayRollupRow), [{**each, "key": rollups.key_of(each), "shadow": False} for each in days])
+        return own
+
+    def _day(self, at: datetime) -> dict[str, Any]:
+        kept = {name: self.job[name] for name in ("executor", "arch", "board")}
+        return {**kept, "context": "isolated", "device": DEVICE, "day": at.astimezone(UTC).date()}
+
+
+def night(session: Session, sources: Sequence[Source], tests: Sequence[TestSpec], sequence: int, *, at: datetime, fixed: bool) -> None:
+    """Every test on one build of the line, a second after each other: most are right; some are hollow, some are red until they are
+    `fixed`, and then hollow, some flicker."""
+    right, hollow, red, flickers = sources
+    for number, test in enumerate(tests):
+        kind = right
+        if number % 7 == 3:
+            kind = hollow if fixed else red
+        elif number % 11 == 5:
+            kind = flickers
+        elif number % 13 == 8:
+            kind = hollow
+        kind.copy(session, Place(test, f"b{sequence:04d}", sequence, at + timedelta(seconds=number)), number=number)
+
+
+def _columns(session: Session, table: Any, condition: Any) -> list[dict[str, Any]]:
+    return [dict(row) for row in session.execute(select(*table.__table__.columns).where(condition)).mappings()]
+
+
+def _copy_seeds(session: Session, source: str, own: str, shift: int) -> None:
+    table = SeedResultRow
+    changed: dict[str, Any] = {
+        "job_id": literal(own, table.job_id.type),
+        "seed": table.seed + shift,
+        "arrival": table.arrival + shift,
+    }
+    columns = [column.name for column in table.__table__.columns]
+    chosen = [changed.get(name, getattr(table, name)) for name in columns]
+    session.execute(insert(table).from_select(columns, select(*chosen).where(table.job_id == source)))
+
+
+def _times(counts: Mapping[str, int], times: int) -> dict[str, int]:
+    return {name: number * times for name, number in counts.items()}

@@ -1,0 +1,238 @@
+"""How fast the pages are on a large database: the server's time of each, and when the overview and a test's page are painted.
+
+`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a temporary folder; some 400 bytes a seed) is
+made anew and removed at the end. Asked for 10 million seeds: p95 of a page's server time under 50 ms, first contentful paint of the
+overview and of a test's page within 1 s (the browser part needs playwright and chromium).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil  # type: ignore[import-untyped]  # it ships no types, and no one else here asks it for more than times
+from pydantic import SecretStr
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import func, select
+
+from benchmarks import harvest
+from dashboards import urls
+from service.background.assess import Assessor
+from service.background.core import open_core
+from settings import Settings
+from storage import engine as engines
+from storage import evidence, flags, jobs, schema
+from storage.encoding import utcnow
+from storage.tables import JobRow
+
+WARM_UP = 5
+P95_MS, PAINT_MS = 50.0, 1000.0
+PER_JOB, TESTS, HUGE = 1000, 60, 100_000
+SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+SUITE = {"name": "bench", "builds": ["correct"], "entries": [{"name": "small", "test": SMALL, "seeds": {"count": 2}}]}
+console = Console(highlight=False)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Build, serve, measure; 1 if a page is slower than what is asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10_000_000)
+    parser.add_argument("--requests", type=int, default=50)
+    parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is here")
+    options = parser.parse_args(words)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="gonogo-pages-"))
+    try:
+        file = folder / "gonogo.sqlite"
+        if not file.exists():
+            folder.mkdir(exist_ok=True, parents=True)
+            build(f"sqlite:///{file}", options.seeds)
+        return measure(file, options.requests)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(url: str, seeds: int) -> None:
+    """The database: TESTS tests on as many builds as it takes, one job of HUGE seeds among them, assessed as the background does."""
+    began = time.monotonic()
+    engine = engines.make_engine(url)
+    schema.upgrade(engine)
+    now = utcnow()
+    tests = [harvest.spec(number) for number in range(TESTS)]
+    builds = max(4, round((seeds - HUGE) / (TESTS * PER_JOB)))
+    with engines.session(engine) as session:
+        first = harvest.Place(harvest.spec(TESTS), "b0000", 0, now - timedelta(days=builds + 2))
+        sources = [harvest.Source(session, harvest.stored(session, kind, first, PER_JOB)) for kind in harvest.KINDS]
+    for sequence in range(1, builds + 1):
+        with engines.session(engine) as session:
+            at = now - timedelta(days=builds - sequence + 1)
+            harvest.night(session, sources, tests, sequence, at=at, fixed=2 * sequence > builds)
+    with engines.session(engine) as session:
+        sources[1].copy(session, harvest.Place(tests[3], f"b{builds + 1:04d}", builds + 1, now), times=HUGE // PER_JOB, number=TESTS)
+        for row in list(session.scalars(select(JobRow).where(JobRow.build == f"b{builds:04d}", JobRow.verdict == "pass_by_tolerance"))):
+            for finding in evidence.findings(session, row):
+                flags.upsert(session, finding, now=now)
+    assessed = assess(url)
+    with engines.reading(engine) as session:
+        stored = session.scalar(select(func.sum(JobRow.done)))
+    engine.dispose()  # the last connection empties SQLite's log into the file
+    size = Path(url.removeprefix("sqlite:///")).stat().st_size / 2**30
+    took = time.monotonic() - began
+    console.print(f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: {size:.2f} GiB, made in {took:.0f} s")
+
+
+def assess(url: str) -> int:
+    """What the background concludes of every test; how many."""
+    core = open_core(Settings(database_url=url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40)), threading.Event())
+    try:
+        assessor, done = Assessor(core), 0
+        while number := assessor.run_once():
+            done += number
+        return done
+    finally:
+        core.close()
+
+
+@contextmanager
+def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """The real app in a process of its own, and its address."""
+    code = (
+        "import sys, uvicorn; from service.app import create_app; from settings import Settings\n"
+        "app = create_app(Settings(database_url=sys.argv[1], var_dir=sys.argv[2], embedded=True))\n"
+        "uvicorn.run(app, port=int(sys.argv[3]), log_level='warning')"
+    )
+    port = _free_port()
+    root = Path(__file__).resolve().parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-c", code, f"sqlite:///{file}", str(file.parent), str(port)]
+    process = subprocess.Popen(words, cwd=file.parent, env=environment)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            with suppress(httpx.TransportError):
+                httpx.get(f"{url}/healthz")
+                break
+            time.sleep(0.1)
+        yield url, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def addresses(file: Path, url: str) -> dict[str, str]:
+    """What is looked at, by name."""
+    with httpx.Client(base_url=url) as client:
+
+        def post(noun: str, body: dict[str, Any]) -> str:
+            answer = client.post(f"{urls.API}/{noun}", json=body)
+            answer.raise_for_status()
+            return str(answer.json()["id"])
+
+        run = post("runs", {"suite": SUITE})
+        gauge = post("gauges", {"test": SMALL, "seeds": {"count": 2}})
+        bisection = post("bisections", {"test": SMALL, "builds": ["correct"] * 16})
+        flagged = client.get("/flags.json?limit=1").json()["items"]
+    engine = engines.make_engine(f"sqlite:///{file}")
+    with engines.reading(engine) as session:
+        ours = select(JobRow.id).where(JobRow.build_line == harvest.LINE)
+        largest, newest = ours.order_by(JobRow.done.desc()), ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id)
+        huge, plain = (jobs.get(session, session.scalars(each.limit(1)).one()) for each in (largest, newest.where(JobRow.done == PER_JOB)))
+        assert huge is not None
+        assert plain is not None
+        base = session.scalars(select(JobRow.build).where(JobRow.build < plain.build).order_by(JobRow.build.desc()).limit(1)).first() or ""
+    engine.dispose()
+    found = {
+        "overview": urls.overview(), "jobs": urls.jobs(), "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
+        "job": urls.job(plain.id), f"job of {huge.total:,} seeds": urls.job(huge.id), "new job": urls.NEW_JOB, "runs": urls.runs(),
+        "run": urls.run(run), "schedules": urls.schedules(), "tests": urls.catalogue(), "test": urls.history(plain.test_key),
+        "test, huge": urls.history(huge.test_key), "matrix": urls.matrix({"line": harvest.LINE}),
+        "compare": urls.compare(base, plain.build),
+        "gauges": urls.gauges(), "gauge": urls.gauge(gauge), "bisections": urls.bisections(), "bisection": urls.bisection(bisection),
+        "flags": urls.flags(), "devices": urls.devices(), "webhooks": urls.webhooks(), "answers": urls.answers(),
+    }  # fmt: skip
+    return found | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})
+
+
+def measure(file: Path, requests: int) -> int:
+    """Every page asked for again and again, one request at a time."""
+    slow: list[str] = []
+    with served(file) as (url, process):
+        table = Table("page", "p50 ms", "p95 ms", "most", "cpu ms", "kB", title=f"server time of {requests} requests, one after the other")
+        pages = addresses(file, url)
+        with httpx.Client(base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60) as client:
+            for name, path in pages.items():
+                times, size, busy = [], 0, 0.0
+                for number in range(WARM_UP + requests):
+                    busy = cpu(process) if number == WARM_UP else busy
+                    began = time.perf_counter()
+                    answer = client.get(path)
+                    took = 1000 * (time.perf_counter() - began)
+                    answer.raise_for_status()
+                    size = len(answer.content)
+                    times += [took] if number >= WARM_UP else []
+                p95 = statistics.quantiles(times, n=20)[-1]
+                slow += [f"{name}: p95 {p95:.0f} ms"] * (p95 > P95_MS)
+                own = 1000 * (cpu(process) - busy) / requests
+                table.add_row(name, *(f"{each:.1f}" for each in (statistics.median(times), p95, max(times), own)), f"{size / 1000:.0f}")
+        console.print(table)
+        slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
+    for each in slow:
+        console.print(f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {each}", style="bold")
+    return int(bool(slow))
+
+
+def cpu(process: psutil.Process) -> float:
+    """Seconds of processor time so far: what a page costs whatever else the machine does."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def painted(url: str, pages: dict[str, str]) -> list[str]:
+    """First contentful paint in a fresh browser, the median of five; those that take too long."""
+    program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium")
+    if program is None:
+        console.print("chromium is not installed: nothing painted")
+        return []
+    from playwright.sync_api import sync_playwright
+
+    slow = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        for name, path in pages.items():
+            times = []
+            for _ in range(5):
+                context = browser.new_context(viewport={"width": 1280, "height": 900})
+                page = context.new_page()
+                page.goto(url + path, wait_until="load")
+                page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length > 0")
+                times.append(float(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")))
+                context.close()
+            console.print(f"first contentful paint of {name}: {statistics.median(times):.0f} ms ({min(times):.0f} to {max(times):.0f})")
+            slow += [f"{name}: painted after {statistics.median(times):.0f} ms"] * (statistics.median(times) > PAINT_MS)
+        browser.close()
+    return slow
+
+
+if __name__ == "__main__":
+    sys.exit(main())

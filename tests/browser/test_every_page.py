@@ -1,0 +1,179 @@
+"""Every page in a real browser: ordinary and hostile, dark and light, large and small, printed, by keyboard, judged by axe."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import nodes
+import pytest
+from house import HOSTILE, House, routes
+from playwright.sync_api import Page
+from servers import Missing
+
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+MAX_FIRST_LOAD = 350 * 1000
+SCHEMES = ("light", "dark")
+NOWHERE = ("/nowhere", "/jobs/01890000-0000-7000-8000-000000000000", "/compare?base=nobody&head=nothing")
+TABS = 12
+"""Stops at the beginning and at the end of a page."""
+MOST_PARTS = 6
+"""Stops that one field may have: year, month, day, a calendar."""
+
+DRAWN = """() => [...document.querySelectorAll('[data-chart]:not([data-marks])')].every(
+    (each) => !each.checkVisibility() || !document.getElementById(each.dataset.chart)?.textContent)"""
+FACTS = """() => ({
+    title: document.title,
+    mains: document.querySelectorAll('main').length,
+    headings: [...document.querySelectorAll('h1')].map((each) => each.textContent.trim()),
+    bytes: [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+        .reduce((sum, each) => sum + each.encodedBodySize, 0),
+})"""
+WIDE = """() => {
+    const room = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= room) return '';
+    const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
+    const held = (each) => { for (let up = each.parentElement; up; up = up.parentElement) if (scrolls(up)) return true; return false; };
+    const out = [...document.body.querySelectorAll('*')].filter((each) => each.getBoundingClientRect().right > room + 1 && !held(each));
+    const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
+    return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
+}"""
+AXE = """async (rules) => {
+    const found = await axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) });
+    const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
+    return found.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
+}"""
+FOCUS = """() => {
+    const at = document.activeElement;
+    const style = getComputedStyle(at);
+    const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0;
+    // the parts of a date are stops of their own, and the browser shows where one is
+    const place = [...document.querySelectorAll('*')].indexOf(at);
+    return [at === document.body ? '' : at.outerHTML.slice(0, 100), seen || at.type === 'date', place];
+}"""
+# to a link or a field near the end
+NEAR_THE_END = """(steps) => {
+    const all = [...document.querySelectorAll('a[href], button, input, select, textarea, summary')].filter(
+        (each) => each.checkVisibility() && each.tabIndex >= 0 && !each.disabled && each.type !== 'hidden');
+    all[Math.max(0, all.length - steps)].focus();
+}"""
+PRINTED = """() => {
+    const shown = (each) => each.checkVisibility();
+    const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number); return (r * 2 + g * 7 + b) / 10; };
+    const said = [];
+    if ([...document.querySelectorAll('nav, footer, .skip')].some(shown)) said.push('navigation is printed');
+    if (light(getComputedStyle(document.body).backgroundColor) < 250) said.push('the paper is not white');
+    const text = [...document.querySelectorAll('main h1, main p, main td, main th')].filter(shown);
+    const pale = text.filter((each) => light(getComputedStyle(each).color) > 140);
+    if (pale.length) said.push('too pale: ' + pale[0].outerHTML.slice(0, 120) + getComputedStyle(pale[0]).color);
+    return said;
+}"""
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core's own program."""
+    try:
+        folder = nodes.install(tmp_path_factory.mktemp("axe"))
+    except Missing as problem:
+        pytest.skip(str(problem))
+    return (folder / "node_modules/axe-core/axe.min.js").read_text()
+
+
+@pytest.mark.timeout(300)
+def test_every_page_can_be_read_by_everybody(furnished: tuple[Any, House], axe: str, page: Page, watch: Any) -> None:
+    server, house = furnished
+    twins, alone = routes(server.app.state.context)
+    assert alone == ["/docs"], "each page has a JSON twin"
+    missing = [path for path in (*twins, *alone) if "{" in path and path not in house.addresses]
+    assert not missing, f"show one of each in tests/support/house.py: {missing}"
+    paths = [path for route in (*twins, *alone) for path in house.addresses.get(route, [route])]
+    walked = {house.addresses.get(route, [route])[0] for route in twins} | {"/login", *NOWHERE[:1]}
+    said: list[str] = []
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.add_init_script(axe)
+    wrong: list[str] = []
+    for number, path in enumerate([*paths, "/login", *NOWHERE]):
+        twin = path not in (*alone, "/login", *NOWHERE)
+        found = look(page, server.url + path, number, path in house.hostile, path in walked)
+        found += twin_of(server.url, path) if twin else []
+        if path in NOWHERE:  # Chromium logs the status
+            watch.problems = [problem for problem in watch.problems if "Failed to load resource" not in problem]
+        wrong += [f"{path[:90]}: {problem}" for problem in (*found, *watch.problems, *said)]
+        watch.problems, said[:] = [], []
+    assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong)
+
+
+def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list[str]:
+    """What is wrong with a page. It is loaded once, dark or light, small or large by its number, and then turned into the others."""
+    first = SCHEMES[number % 2], (DESKTOP, PHONE)[number // 2 % 2]
+    docs = urlsplit(url).path == "/docs"  # swagger-ui's own page: heavy, light only, and not our markup
+    page.emulate_media(color_scheme=first[0], media="screen", reduced_motion="reduce")
+    page.set_viewport_size(first[1])
+    page.goto(url, wait_until="load")
+    page.wait_for_function(DRAWN)
+    facts = page.evaluate(FACTS)
+    found = [f"{facts['mains']} main landmarks"] * (facts["mains"] != 1)
+    if not docs:
+        found += [f"its h1: {facts['headings']}"] * (len(facts["headings"]) != 1 or not facts["headings"][0])
+        found += [f"{facts['bytes']} bytes on the first load"] * (facts["bytes"] > MAX_FIRST_LOAD)
+        found += page.evaluate(AXE, None)
+        found += stops(page) if walked else []
+    found += ["no title"] * (not facts["title"].strip())
+    if hostile:
+        text = page.locator("main").inner_text()
+        found += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + ["markup came in"] * page.locator("main img").count()
+    for scheme in (first[0], SCHEMES[number % 2 - 1]):
+        if scheme != first[0]:
+            page.emulate_media(color_scheme=scheme)
+            found += [f"{scheme}: {each}" for each in page.evaluate(AXE, ["color-contrast"])] if not docs else []
+        for size in (DESKTOP, PHONE):
+            page.set_viewport_size(size)
+            found += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+    page.emulate_media(media="print")
+    found += [f"printed: {each}" for each in page.evaluate(PRINTED)] if not docs else []
+    return found
+
+
+def settled(page: Page) -> str:
+    """What sticks out to the side; charts follow a change of size a moment later."""
+    wide = str(page.evaluate(WIDE))
+    for _ in range(20):
+        if not wide:
+            break
+        page.wait_for_timeout(25)
+        wide = str(page.evaluate(WIDE))
+    return wide
+
+
+def stops(page: Page) -> list[str]:
+    """What Tab meets at the beginning of a page and at its end, where it must come out again."""
+    found: list[str] = []
+    places: list[int] = []
+    for part in ("beginning", "end"):
+        if part == "end":
+            page.evaluate(NEAR_THE_END, TABS)
+        for _ in range(2 * TABS):
+            page.keyboard.press("Tab")
+            html, seen, place = page.evaluate(FOCUS)
+            if not places and "skip" not in html and not page.locator("[autofocus]").count():
+                found.append(f"the first stop is no skip link but {html}")
+            if not html or (places and place == places[0]) or (part == "beginning" and len(places) == TABS):
+                break
+            found += [f"the focus is not seen: {html}"] * (not seen)
+            places.append(place)
+            if places[-MOST_PARTS:] == [place] * MOST_PARTS:
+                return [*found, f"Tab is stuck at {html}"]
+        else:
+            found.append(f"Tab does not come to an end: {html}")
+    return found
+
+
+def twin_of(host: str, path: str) -> list[str]:
+    """What is wrong with a page's JSON twin."""
+    parts = urlsplit(path)
+    twin = "/overview.json" if parts.path == "/" else f"{parts.path}.json"
+    answer = httpx.get(f"{host}{twin}?{parts.query}")
+    return [] if answer.status_code == 200 and isinstance(answer.json(), dict) else [f"its twin {twin}: {answer.status_code}"]
