@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from suite_runs import SUITE
 from service.api import health, routers
 from service.app import create_app
 from storage import inbound
+from storage.encoding import timestamp, utcnow
 from storage.states import HookSource
 
 # The stream of events never ends while its job is alive; tests/integration/test_api_events.py looks after it.
@@ -48,6 +50,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
             ("rejudgements", {"test": job.test_key, "store": True}),
             ("bisections", {"test": JOB["test"], "builds": ["correct", "tt-train-2025"]}),
+            ("overrides", {"test": job.test_key, "reason": "known upstream", "expires": timestamp(utcnow() + timedelta(days=1))}),
         ):
             assert api.client.post(f"/api/v1/{path}", json=body, headers=header).is_success
         tiny = {"test": JOB["test"], "seeds": {"start": 0, "count": 1}}
@@ -106,7 +109,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(service: Api, schema: 
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    nouns = ("runs", "schedules", "rejudgements", "bisections")
+    nouns = ("runs", "schedules", "rejudgements", "bisections", "overrides")
     of_nouns = {name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns}
     (gauge,) = get("/api/v1/gauges", headers=header).json()["items"]
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
