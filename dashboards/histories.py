@@ -194,7 +194,7 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     builds = standing.builds(jobs)
     metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
-    trend = trends.read(session, variant, over=over, metric=str(metric)).to_json()
+    trend = trends.read(session, variant, over=over, metric=str(metric))
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
     output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
