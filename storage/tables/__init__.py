@@ -64,8 +64,8 @@ __all__ = [
     "SessionRow",
     "SuiteRow",
     "TestSpecRow",
-    "TrendRow",
     "TokenRow",
+    "TrendRow",
     "WebhookRow",
     "WorkerRow",
 ]
