@@ -14,8 +14,9 @@ from sqlalchemy import func, select, update
 
 from storage import assessments, build_series, trends
 from storage import engine as engines
-from storage.tables import JobRow, SeedResultRow, TrendRow
+from storage.tables import JobRow, TrendRow
 from storage.trends import Over
+from storage.variants import jobs_of
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +140,16 @@ def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unex
     """Of explained seeds the stored statistics aren't read: what they would say decides nothing."""
     test = spec_of(0.52)
     for number, wrong in enumerate((5, 8)):
-        here.job([row(seed, wrong=seed < wrong, bits=str(number)) for seed in range(8)], test=test, build=f"n{number}", sequence=number)
+        rows = [row(seed, wrong=seed < wrong, bits=str(number)) for seed in range(8)]
+        for each in rows:  # a direction that has no column of its own
+            each["outputs"]["dx"]["mean_z"] = 40.0 if each["seed"] < wrong else 4000.0
+        here.job(rows, test=test, build=f"n{number}", sequence=number)
     with engines.reading(here.engine) as session:
-        before, after = build_series.records(session, trends.jobs_of(session, variant(test)))
-        stray = session.scalars(select(SeedResultRow.statistics).where(SeedResultRow.seed == 7).limit(1)).one()
+        before, after = build_series.records(session, jobs_of(session, variant(test)))
     assert [len(each.seeds) for each in (before, after)] == [8, 8]
-    assert [bool(before.seeds[seed].statistics) for seed in range(8)] == [True] * 5 + [False] * 3
-    assert stray is not None
+    told_of = [before.seeds[seed].statistics.get("dx", {}).get("mean_z") for seed in range(8)]
+    assert told_of == [40.0] * 5 + [None] * 3
     (step,) = told(here, test)["steps"]
     assert (step["change"], step["by"]) == ("still_wrong", "statistics")
-    assert step["same"] == ["dx budget_ratio", "dx chi", "dx row_z", "dx xhat_z"]
+    assert step["same"] == ["dx budget_ratio", "dx chi", "dx mean_z", "dx row_z", "dx xhat_z"]
     assert [(each["failures"], each["runs"]) for each in step["unexplained"]] == [(5, 8), (8, 8)]
