@@ -10,6 +10,7 @@ from typing import Any
 from dashboards import words
 from dashboards.charts import AXIS, Options
 from gonogo.verdicts import Verdict
+from storage.build_series import MOST_BUILDS
 
 _FLOOR = 1e-300
 
@@ -62,7 +63,8 @@ def read(trend: Mapping[str, Any], output: str) -> Curve | None:
     least, most = words.number(min(means)), words.number(max(means))
     spread = f"is {most}" if least == most else f"lies between {least} and {most}"
     changed = _first_up(trend["numbers"][output]["words"])
-    summary = f"{output}: the mean {label(metric)} of {words.count(len(known), noun)} {spread}. {changed}."
+    newest = "the newest " if len(points) >= MOST_BUILDS else ""
+    summary = f"{output}: the mean {label(metric)} of {newest}{words.count(len(known), noun)} {spread}. {changed}."
     return Curve(output, metric, over, points, changes, summary)
 
 

@@ -190,11 +190,11 @@ _NOTHING: dict[str, Any] = {
 
 def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canonical: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Everything of a page that needs runs."""
-    found, jobs, here = standing.read(session, variant, build=wanted.get("build")), jobs_of(session, variant), _named(variant)
-    builds = standing.builds(jobs)
+    jobs, here = jobs_of(session, variant), _named(variant)
+    found = standing.read(session, variant, build=wanted.get("build"), jobs=jobs)
     metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
-    trend = trends.read(session, variant, over=over, metric=str(metric)).to_json()
+    trend = trends.read(session, variant, over=over, metric=str(metric))
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
     output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
@@ -218,9 +218,9 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}" if found.at else f"from {found.looked['words']}",
         "builds": tuple(
             _build_line(each, urls.history(variant.test_key, {**chosen, "build": each["build"]}), each["build"] == found.build, now)
-            for each in builds[:MOST_BUILDS]
+            for each in standing.builds(jobs, MOST_BUILDS)
         ),
-        "more_builds": max(0, len(builds) - MOST_BUILDS),
+        "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),
         "cause": words.CAUSES[cause["cause"]],
         "cause_sentence": Cause(cause["cause"]).sentence,
         "cause_words": cause["words"],

@@ -121,6 +121,15 @@ class Strip:
     worst: tuple[StripWorst, ...]
     summary: str
 
+    @property
+    def verdicts(self) -> set[str]:
+        """Those that marks have: what the key explains."""
+        return {mark.verdict for mark in self.marks}
+
+    def bands_of(self, column: int) -> list[StripBand]:
+        """A column's bands."""
+        return [band for band in self.bands if band.column == column]
+
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
     """The outputs with the worst verdict over these jobs: those that a reader must see first; none where nothing is counted yet."""

@@ -23,6 +23,7 @@ from gonogo.verdicts import Verdict
 from storage import build_series, eras, gauges, samples, sick_devices
 from storage.build_series import Point
 from storage.samples import Looked, Run
+from storage.trends import Kept
 from storage.variants import JobFacts, Variant, job_of, jobs_of
 
 Missed = Callable[[Session, Variant], Mapping[str, Rate]]
@@ -58,6 +59,8 @@ class Assessment:
     jobs: tuple[JobFacts, ...]
     """Of the whole line, newest first."""
     policy: FlakinessPolicy
+    trends: tuple[Kept, ...] = ()
+    """What the pages of the variant, and of its subject's other tests, show over builds and days: stored beside it, not in it."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""

@@ -5,14 +5,14 @@ The API process imports this: no numpy here (the statistics are in storage.asses
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from storage import flag_changes, flags, outbox
+from storage import flag_changes, flags, outbox, trends
 from storage.closing import ASSESS
 from storage.dialect import insert_once
 from storage.encoding import timestamp
@@ -20,7 +20,7 @@ from storage.flags import Finding
 from storage.paging import BadCursor, Page
 from storage.quiet import Quiet
 from storage.states import JobState
-from storage.tables import AssessmentRow, JobRow
+from storage.tables import AssessmentRow, JobRow, TrendRow
 from storage.variants import COUNTED, Variant, jobs_of
 
 if TYPE_CHECKING:
@@ -45,17 +45,28 @@ def ask(session: Session, variant: Variant, reason: str, *, now: datetime) -> bo
 
 
 def catch_up(session: Session, *, now: datetime) -> int:
-    """Ask for the variants that have jobs and no assessment, as after an upgrade from a version that assessed none; how many."""
-    columns = [getattr(JobRow, name) for name in _KEY]
-    over = COUNTED & JobRow.state.in_((JobState.finished, JobState.cancelled)) & (JobRow.done > 0)
-    assessed = select(AssessmentRow.test_key).where(*(getattr(AssessmentRow, each.key) == each for each in columns))
-    never = session.execute(select(*columns).where(over, ~assessed.exists()).distinct()).all()
-    newest = [job.id for key in never for job in jobs_of(session, Variant(*key), limit=1)]
-    letters = {f"{ASSESS}:{job}": job for job in newest}
+    """Ask for the variants that have jobs and no assessment, or no trends of this form, as after an upgrade from a version that made none
+    or others; how many."""
+    unassessed = _without(session, AssessmentRow)
+    trendless = _without(session, TrendRow, TrendRow.form == trends.FORM) - unassessed
+    letters = {f"{ASSESS}:{job}": job for job in _newest(session, unassessed)}
+    letters |= {f"{ASSESS}:{job}:trends:{trends.FORM}": job for job in _newest(session, trendless)}
     missing = letters.keys() - outbox.known(session, list(letters))  # those of jobs that have just been closed are on their way
     for dedupe in sorted(missing):
         outbox.add(session, ASSESS, dedupe, {"job": letters[dedupe]}, now=now)
     return len(missing)
+
+
+def _without(session: Session, table: Any, *wheres: ColumnElement[bool]) -> set[Variant]:
+    """The variants with jobs that are over and no row of a table."""
+    columns = [getattr(JobRow, name) for name in _KEY]
+    over = COUNTED & JobRow.state.in_((JobState.finished, JobState.cancelled)) & (JobRow.done > 0)
+    there = select(table.test_key).where(*(getattr(table, each.key) == each for each in columns), *wheres)
+    return {Variant(*key) for key in session.execute(select(*columns).where(over, ~there.exists()).distinct())}
+
+
+def _newest(session: Session, variants: Iterable[Variant]) -> list[str]:
+    return [job.id for each in sorted(variants) for job in jobs_of(session, each, limit=1)]
 
 
 def conclude(
@@ -70,6 +81,7 @@ def conclude(
     if letter is not None and not outbox.claim(session, letter):
         return False
     put(session, found, now=now)
+    trends.keep(session, found.trends, now=now)
     for finding in raised:
         flags.upsert(session, finding, now=now)
     for flag_id, version, each in quiet:

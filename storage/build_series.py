@@ -22,6 +22,8 @@ MOST_POINTS_JOBS = 1000
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the most that a point of a series holds."""
 METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
+_GATED = (Outcome.passed, Outcome.failed)
+_EXPLANATIONS: Mapping[str, Explanation] = {str(each): each for each in Explanation}
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 
 
@@ -171,14 +173,14 @@ def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, S
 def _seed(rows: Sequence[Any]) -> Seed:
     head = rows[0]
     outcome = outcome_of(head.seed_verdict)
-    green = {Outcome.passed: True, Outcome.failed: False}.get(outcome)
-    explanation = Explanation(head.seed_explanation or Explanation.unjudged)
-    statistics = {
+    green = None if outcome not in _GATED else outcome is Outcome.passed
+    explanation = _EXPLANATIONS[head.seed_explanation or Explanation.unjudged]
+    statistics = {} if explanation is not Explanation.unexplained else {
         row.output: {name: getattr(row, name) for name in _EXPLAIN}
         | {name: value for name, value in (row.statistics or {}).items() if name.endswith("_z") and isinstance(value, int | float)}
         for row in rows
-        if row.output and explanation is Explanation.unexplained
-    }
+        if row.output
+    }  # fmt: skip
     digests = {row.output: row.digest for row in rows if row.digest is not None}
     return Seed(green, explanation, digests, statistics)
 

@@ -45,14 +45,14 @@ def variants(session: Session, key: str) -> tuple[Variant, ...]:
     return tuple(sorted(last, key=lambda each: (last[each], each), reverse=True))
 
 
-def read(session: Session, variant: Variant, *, build: str | None = None) -> Standing:
-    """Grade and attribution of the newest build of a variant, or of the one that is named.
+def read(session: Session, variant: Variant, *, build: str | None = None, jobs: Sequence[JobFacts] | None = None) -> Standing:
+    """Grade and attribution of the newest build of a variant, or of the one that is named. jobs: what `jobs_of` gave of it, if it is known.
 
     The stored assessment where it has seen the newest job of that build; else it is computed here from the newest seeds (bounded), by the
     same function that the background uses.
     """
     stored = assessments.get(session, variant)
-    jobs = jobs_of(session, variant)
+    jobs = jobs_of(session, variant) if jobs is None else jobs
     wanted = build or newest_build(jobs)
     own = [job for job in jobs if job.build == wanted] or list(jobs_of(session, variant, build=wanted, limit=1) if wanted else ())
     newest = max((job.id for job in own), default=None)
@@ -78,15 +78,15 @@ def newest_build(jobs: Sequence[JobFacts]) -> str | None:
     return max(jobs, key=lambda job: (job.sequence, job.id)).build if jobs else None
 
 
-def builds(jobs: Sequence[JobFacts]) -> list[dict[str, Any]]:
-    """What each build of a variant did, in the order of the line, newest first: counts, and rates with intervals.
+def builds(jobs: Sequence[JobFacts], most: int | None = None) -> list[dict[str, Any]]:
+    """What each build of a variant did, in the order of the line, newest first: counts, and rates with intervals; the newest `most`.
 
     [{"build", "sequence", "jobs", "seeds", "counts", "failures", "infrastructure", "hollow", "last_job", "last_at"}]
     """
     groups: dict[tuple[int, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault((job.sequence, job.build), []).append(job)
-    return [_build(groups[place]) for place in sorted(groups, reverse=True)]
+    return [_build(groups[place]) for place in sorted(groups, reverse=True)[:most]]
 
 
 def rates(jobs: Sequence[JobFacts]) -> dict[str, Any]:

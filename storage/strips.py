@@ -174,8 +174,7 @@ def statistics(
     found = {}
     for row in session.execute(select(*columns).where(table.output == output, or_(*wanted))):
         if (row.seed, row.repeat) in chosen[row.job_id]:
-            numbers = {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
-            found[row.job_id, row.seed, row.repeat] = numbers
+            found[row.job_id, row.seed, row.repeat] = {**(row.statistics or {}), **dict(zip(COLUMNS, row[-len(COLUMNS) :], strict=True))}
     return found
 
 
@@ -199,7 +198,8 @@ def _read(session: Session, parts: Sequence[_Part], metric: str) -> list[StripSe
             values |= {f"job{place}": part.job, f"output{place}": part.output}
             values |= {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
         query = text(statement).bindparams(*(bindparam(f"job{place}", type_=IdType) for place, _ in own))
-        found += [StripSeed(parts[place].job, *row) for place, *row in session.execute(query, values)]
+        rows = session.execute(query, values).all()  # at once: one by one takes twice as long
+        found += [StripSeed(parts[row[0]].job, *row[1:]) for row in rows]
     return found
 
 

@@ -1,18 +1,29 @@
-"""A test from build to build, or from day to day: points, change points of its numbers and of its failure rate, and what builds changed."""
+"""A test from build to build, or from day to day: points, change points of its numbers and of its failure rate, and what builds changed.
+
+The background keeps the trend of each variant when one of its jobs is over; `read` gives that as long as its stamp, which names the jobs
+that it was made from, is that of the jobs there are, and else computes it, by the same function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from storage import build_series, test_specs
-from storage.build_series import METRICS, SEEDS_PER_BUILD, Point
-from storage.variants import JobFacts, Variant, jobs_of
+from storage import build_series, dialect, test_specs
+from storage.build_series import METRICS, MOST_POINTS_JOBS, SEEDS_PER_BUILD, Point
+from storage.encoding import encode
+from storage.states import JobState
+from storage.tables import JobRow, TrendRow
+from storage.variants import COUNTED, JobFacts, Variant, jobs_of
 
 if TYPE_CHECKING:
     from gonogo.flakiness.changes import Changes
@@ -22,7 +33,10 @@ OF_TOLERANCE = "tolerance_ratio"
 """The one statistic that depends on the tolerance: its history is the test's own, that of the others is the subject's."""
 MOST_TESTS = 8
 """Tests of a subject whose numbers make one history: a tolerance is advised a few times in a test's life."""
+FORM = f"1/{POLICY.version}"
+"""Of a stored trend: what it consists of, and the policy's version. With another one all are made anew (assessments.catch_up)."""
 Over = Literal["builds", "days"]
+OVERS: tuple[Over, ...] = ("builds", "days")
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,7 @@ class Trend:
     """Each build against the nearest earlier one with judged seeds; empty over days."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; each change with the names of its place."""
+        """In plain JSON types; each change with the names of its place. `steps` come last."""
         names = [point.name for point in self.points]
         return {
             "over": self.over,
@@ -51,20 +65,92 @@ class Trend:
         }
 
 
-def read(session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC) -> Trend:
-    """The trend of a variant. Rates are the test's own; numbers are its subject's on the same line and board, but for tolerance_ratio, so
-    that a test that takes another tolerance keeps its past. Raises ValueError for a metric that isn't in METRICS."""
+@dataclass(frozen=True)
+class Kept:
+    """A trend of the default metric as it is stored."""
+
+    variant: Variant
+    over: Over
+    stamp: str
+    content: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]]
+
+
+def read(session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC) -> dict[str, Any]:
+    """The trend of a variant in plain JSON (`Trend.to_json`): as stored where nothing has run since, else computed.
+
+    Raises ValueError for a metric that isn't in METRICS.
+    """
+    table, whole = TrendRow, metric == DEFAULT_METRIC
+    siblings = _siblings(session, variant)
+    query = select(table.steps, *((table.content,) if whole else ())).where(
+        table.test_key == variant.test_key, table.build_line == variant.build_line, table.arch == variant.arch,
+        table.board == variant.board, table.over == over, table.form == FORM, table.stamp == _stamp(session, (variant, *siblings)),
+    )  # fmt: skip
+    kept = session.execute(query).one_or_none()
+    if kept is None:
+        return _computed(session, variant, siblings, over, metric).to_json()
+    if whole:
+        return {**kept.content, "steps": kept.steps}
+    return {**_computed(session, variant, siblings, over, metric, stepped=False).to_json(), "steps": kept.steps}
+
+
+def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
+    """The trends to store now that a job of this variant is over: its own, and those of its subject's other tests, whose past it is."""
+    found = []
+    for each in (variant, *_siblings(session, variant)):
+        if each == variant or jobs_of(session, each, limit=1):
+            others = _siblings(session, each)
+            stamp = _stamp(session, (each, *others))
+            for over in OVERS:
+                plain = _computed(session, each, others, over, DEFAULT_METRIC).to_json()
+                steps = plain.pop("steps")
+                found.append(Kept(each, over, stamp, plain, steps))
+    return tuple(found)
+
+
+def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
+    """Store them. Where an older look is written after a newer one, its stamp tells `read`, which computes."""
+    rows = [
+        {**each.variant.to_json(), "over": each.over, "form": FORM, "stamp": each.stamp, "content": dict(each.content),
+         "steps": list(each.steps), "made_at": now}
+        for each in found
+    ]  # fmt: skip
+    dialect.upsert(session, TrendRow, rows)
+
+
+def _stamp(session: Session, family: Iterable[Variant]) -> str:
+    """What changes when a job of these is over, or changes after that: their numbers, sums and times, over the jobs that are looked at."""
+    table = JobRow
+    parts = []
+    for each in sorted(family):
+        jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
+            table.test_key == each.test_key, table.build_line == each.build_line, table.arch == each.arch, table.board == each.board,
+            COUNTED, table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0,
+        )  # fmt: skip
+        own = jobs.order_by(table.id.desc()).limit(MOST_POINTS_JOBS).subquery().c
+        times = (func.min(own.created_at), func.max(own.created_at), func.max(own.finished_at))
+        parts.append(select(func.count(), func.sum(own.done), func.sum(own.version), *times))
+    told = [[str(value) for value in row] for row in session.execute(union_all(*parts))]
+    return hashlib.sha256(encode(sorted(told)).encode()).hexdigest()[:32]
+
+
+def _computed(
+    session: Session, variant: Variant, siblings: Sequence[Variant], over: Over, metric: str, *, stepped: bool = True
+) -> Trend:
+    """From the stored seeds. Rates are the test's own; numbers are its subject's on the same line and board, but for tolerance_ratio, so
+    that a test that takes another tolerance keeps its past."""
     from gonogo.flakiness.changes import number_changes, rate_changes  # loads numpy, which the API starts without
 
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
     points = build_series.points(session, variant, by=by, metric=metric)
     if metric != OF_TOLERANCE:
-        others = [build_series.points(session, each, by=by, metric=metric) for each in _siblings(session, variant)]
+        others = [build_series.points(session, each, by=by, metric=metric) for each in siblings]
         points = _joined(points, others)
     outputs = sorted({output for point in points for output in point.numbers})
     numbers = {output: number_changes([point.numbers.get(output) for point in points]) for output in outputs}
     rates = rate_changes([(point.failures, point.runs) for point in points])
-    steps = series(build_series.records(session, jobs_of(session, variant))) if over == "builds" else ()
+    steps = series(build_series.records(session, jobs_of(session, variant))) if over == "builds" and stepped else ()
     return Trend(variant, over, metric, points, numbers, rates, steps)
 
 

@@ -32,12 +32,23 @@ _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 
 
 def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
-    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged run (a gtest without arrays)."""
-    found = Verdict(verdict)
-    if found in _INFRASTRUCTURE:
-        return Outcome.infrastructure
-    if found is Verdict.unjudged and green is not None:
+    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged run (a gtest without arrays).
+
+    Raises ValueError for what is no verdict.
+    """
+    if green is not None and verdict == Verdict.unjudged:
         return Outcome.passed if green else Outcome.failed
-    if not found.judges_kernel:
+    found = _OUTCOMES.get(verdict)
+    return _outcome(Verdict(verdict)) if found is None else found
+
+
+def _outcome(verdict: Verdict) -> Outcome:
+    if verdict in _INFRASTRUCTURE:
+        return Outcome.infrastructure
+    if not verdict.judges_kernel:
         return Outcome.silent
-    return Outcome.failed if found in _RED else Outcome.passed
+    return Outcome.failed if verdict in _RED else Outcome.passed
+
+
+_OUTCOMES: dict[str, Outcome] = {verdict: _outcome(verdict) for verdict in Verdict}
+"""By the text of the verdict: to make an enum of each of thousands of rows would take the longest."""

@@ -62,7 +62,7 @@ def changes(
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
         found = trends.read(session, variant, over=over, metric=wanted)
-    return answer({"key": key, "variant": shape(variant), "variants": [shape(each) for each in variants], **found.to_json()})
+    return answer({"key": key, "variant": shape(variant), "variants": [shape(each) for each in variants], **found})
 
 
 @router.get(

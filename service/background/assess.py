@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -14,7 +15,7 @@ from gonogo.suspicion import Suspicion
 from service.background.core import AWAY, Core, log
 from service.background.delivery import BACKOFF_S
 from service.background.sickness import LOOK_BACK
-from storage import assessing, assessments, fading, flag_changes, flag_evidence, outbox, outcomes
+from storage import assessing, assessments, fading, flag_changes, flag_evidence, outbox, outcomes, trends
 from storage.assessing import Assessment, Missed
 from storage.closing import ASSESS
 from storage.encoding import utcnow
@@ -81,7 +82,8 @@ class Assessor:
         if found is None:
             return None
         raised = flag_evidence.findings(session, found)
-        return found, raised, fading.faded(session, found, {each.kind for each in raised})
+        quiet = fading.faded(session, found, {each.kind for each in raised})
+        return replace(found, trends=trends.made(session, found.variant)), raised, quiet
 
     def _suspects(self, session: Session) -> dict[str, Suspicion]:
         """The devices on which most unrelated tests fail, as `sickness` finds them: it may not have told the devices' table yet."""

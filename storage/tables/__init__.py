@@ -9,7 +9,7 @@ from storage.tables.base import Base
 from storage.tables.bisections import BisectionRow, ProbeRow
 from storage.tables.devices import CanaryRow, DeviceHealthRow, DevicePeriodRow, DeviceRow, GoldenRow, WorkerRow
 from storage.tables.duties import LeaseRow, OutboxRow
-from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow
+from storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow, TrendRow
 from storage.tables.gauges import GaugeResultRow, GaugeRow
 from storage.tables.grids import SeedGridRow
 from storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
@@ -66,6 +66,7 @@ __all__ = [
     "SuiteRow",
     "TestSpecRow",
     "TokenRow",
+    "TrendRow",
     "WebhookRow",
     "WorkerRow",
 ]

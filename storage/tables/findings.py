@@ -89,6 +89,22 @@ class AssessmentRow(Base):
     __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"), Index("ix_assessments_subject", "subject_key"))
 
 
+class TrendRow(Base):
+    """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the jobs that it was made from."""
+
+    __tablename__ = "trends"
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
+    build_line: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    board: Mapped[str] = mapped_column(primary_key=True)
+    over: Mapped[str] = mapped_column(primary_key=True)  # "builds", "days"
+    form: Mapped[str]  # of the content, and the policy that it was made by
+    stamp: Mapped[str]
+    content: Mapped[dict[str, Any]]  # of the default metric, without `steps`
+    steps: Mapped[list[Any]]  # between builds; they depend on no metric
+    made_at: Mapped[datetime]
+
+
 class OverrideRow(Base):
     """What someone took on for a while, so that CI says `suppressed` (gonogo/flakiness/overrides.py). No row is ever deleted."""
 

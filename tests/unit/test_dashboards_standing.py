@@ -10,6 +10,7 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
+from storage.build_series import MOST_BUILDS
 from storage.states import FlagKind, FlagState
 
 
@@ -52,6 +53,12 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     options = curves.trend(curve)
     assert all(row[1] > 0 for row in options["series"][1]["data"])  # a log axis has no place for zero
     assert options["series"][1]["data"][0][4] == 0
+
+
+def test_a_curve_of_as_many_builds_as_are_looked_at_says_that_they_are_the_newest() -> None:
+    curve = curves.read(trend(*(1e-3,) * MOST_BUILDS), "dx")
+    assert curve is not None
+    assert f"of the newest {MOST_BUILDS} builds is 0.001" in curve.summary
 
 
 def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
