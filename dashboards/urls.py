@@ -125,6 +125,11 @@ def end_override(override_id: str) -> str:
     return f"{API}/overrides/{_part(override_id)}"
 
 
+def test_api(key: str) -> str:
+    """What the API says of a test: its grade, and its history by all builds."""
+    return f"{API}/tests/{_part(key)}"
+
+
 def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None) -> str:
     """What the API says of a test: "attribution", "changes", "comparison"."""
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
