@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ def view(job: Job, letters: str, noun: str) -> GridView:
     line = letters.ljust(length, seed_grids.NONE_YET)
     cells = line if width == 1 else _worst_of_each(line, width)
     firsts = _firsts(order, length, width)
-    worst = tuple(order.at(line.index(cell, number * width)) for number, cell in enumerate(cells)) if width > 1 else ()
+    worst = tuple(_at(order, [line.index(cell, number * width) for number, cell in enumerate(cells)])) if width > 1 else ()
     come = len(letters) - letters.count(seed_grids.NONE_YET)
     waiting = _waiting(job)
     return GridView(
@@ -120,7 +120,14 @@ def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
     """The first seed of each cell; none where the cells are the seeds from the first on."""
     if width == 1 and order.repeats == 1 and isinstance(order.seeds, range) and length <= len(order.seeds):
         return ()
-    return tuple(order.at(place)[0] for place in range(0, length, width))
+    return tuple(seed for seed, _ in _at(order, range(0, length, width)))
+
+
+def _at(order: SeedOrder, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The (seed, repeat) of each place; nearly every large job is the plain case."""
+    if order.repeats == 1 and not order.added:
+        return ((order.seeds[place], 0) for place in places)
+    return map(order.at, places)
 
 
 def _waiting(job: Job) -> str:

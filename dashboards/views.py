@@ -37,7 +37,7 @@ from dashboards.reports import TestsView
 from dashboards.seed_details import SeedDetails
 from dashboards.worst_seeds import SeedLine
 from storage import artifacts as stored_artifacts
-from storage import job_attempts, report_reads
+from storage import job_attempts, job_seeds, report_reads, rollups
 from storage import jobs as stored_jobs
 from storage import overview as reads
 from storage.encoding import timestamp
@@ -166,7 +166,8 @@ def job(
     if found is None:
         return None
     line = job_line(found, now)
-    outputs = reads.outputs(session, job_id)
+    told = rollups.of_job(session, job_id)
+    outputs = job_seeds.outputs(session, job_id, told)
     tests = reports.read(session, found)
     if tests is not None:
         judged = report_reads.judged_outputs(session, job_id)
@@ -176,7 +177,7 @@ def job(
         outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
     so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
     verdict = found.verdict if found.state.final else so_far
-    worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
+    worst = job_seeds.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1, told)
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     heads = stored_artifacts.list_(session, job_id)
     return JobView(
@@ -194,7 +195,7 @@ def job(
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,
-        plot=plots.read(session, found, chosen, line.noun) if found.done and (tests is None or chosen) else None,
+        plot=plots.read(session, found, chosen, told, line.noun) if found.done and (tests is None or chosen) else None,
         grid=grids.read(session, found, line.noun),
         seed=None if pair is None else seed_details.read(session, found, pair, output),
         map=error_maps.read(session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]),
