@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from dashboards import spreads, words
@@ -176,6 +177,7 @@ def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Optio
     return {"yAxis": y, "lineStyle": {"color": colour, "type": dashes, "width": 1.5}, "label": label}
 
 
+@lru_cache(maxsize=64)  # a diagnosis stays, and its page is read again and again
 def term(view: TermView) -> Options:
     """A bar per tile: how often each tile's part of a term was used, 1 = once, as it should be; whiskers of one standard error each way.
 
@@ -262,7 +264,8 @@ def term(view: TermView) -> Options:
     }
 
 
-def term_rows(view: TermView) -> list[tuple[str, str, str]]:
+@lru_cache(maxsize=64)
+def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
     """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words. Made here, as a template takes thrice as
     long, and there are three terms of hundreds of tiles."""
     found = []

@@ -156,10 +156,10 @@ def _summary(
         return f"{total}, none with numbers."
     seeds = f"{output}: {total}"
     least, most = words.number(min(values)), words.number(max(values))
-    spread = f"is {most}" if least == most else f"lies between {least} and {most}"
+    lies = f"is {most}" if least == most else f"lies between {least} and {most}"
     if metric == EVIDENCE:
-        return f"{seeds}. The error {spread} times what rounding explains (1 = just explained); there is no rtol and atol to compare with."
-    text = f"{seeds}. The error {spread} times the declared tolerance (1 = where green turns red)."
+        return f"{seeds}. The error {lies} times what rounding explains (1 = just explained); there is no rtol and atol to compare with."
+    text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
     beyond = [mark.evidence for mark in marks if mark.evidence is not None]

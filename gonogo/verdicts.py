@@ -167,7 +167,11 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
     Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the same form would be
     explained if it were smaller by this factor. None when nothing says anything (no numbers, or NaN and Inf only).
     """
-    return max((value / limit for value, limit, _ in _criteria(statistics, policy)), default=None)
+    largest = None
+    for value, limit, _ in _criteria(statistics, policy):
+        if largest is None or value / limit > largest:
+            largest = value / limit
+    return largest
 
 
 def _explains(name: str) -> bool:

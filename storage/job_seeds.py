@@ -30,8 +30,8 @@ _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
 _LOOKED_AT = 100
 """Of more than MOST_WHOLE seeds so many of each output and verdict, those with the largest errors, are looked at to find the worst."""
-_MORE = ("output", "device", "CAST(statistics AS TEXT)", "CAST(nonfinite AS TEXT)", *COLUMNS)
-"""As text, as most that is read of JSON need not be parsed."""
+_MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
+"""Of a mark. As text: of the rows that are read some are left out, and need not be parsed."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def mark_count(session: Session, job_id: str, output: str, told: Told) -> int:
 
 
 def marks(session: Session, job: strips.Counted, output: str, metric: str, told: Told, limit: int | None = None) -> list[MarkRecord]:
-    """The (seed, repeat) of a job for an output, in order of seed; those without numbers have output ''.
+    """The (seed, repeat) of a job for an output, in order of seed, with every statistic; those without numbers have output ''.
 
     limit: about so many, the worst by `metric` (strips.METRICS): each verdict has its share. None: all.
     """
@@ -126,9 +126,9 @@ def worst_seeds(session: Session, job_id: str, limit: int, told: Told) -> list[S
     if not keys:
         return []
     table = SeedResultRow
-    # not pairs: SQLite would read the whole job for them
-    seeds, repeats = zip(*keys, strict=True)
-    rows = session.scalars(select(table).where(table.job_id == job_id, table.seed.in_(set(seeds)), table.repeat.in_(set(repeats))))
+    # each by its key: for a list of pairs SQLite would read the whole job, and PostgreSQL for a list of seeds while it has no statistics
+    named = [select(table).where(table.job_id == job_id, table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
+    rows = session.scalars(select(table).from_statement(union_all(*named)))
     found: dict[tuple[int, int], list[SeedResultRow]] = {}
     for row in rows:
         found.setdefault((row.seed, row.repeat), []).append(row)
@@ -172,14 +172,17 @@ def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Se
         (ungated & table.budget_ratio.is_not(None), table.budget_ratio.desc()),
         (table.tolerance_ratio.is_not(None), table.tolerance_ratio.desc()),
     )
-    columns = (table.seed, table.repeat, literal_column(str(_RANK.get(verdict, len(_RANK)))).label("rank"), _severity().label("severity"))
+    rank: ColumnElement[int] = literal_column(str(_RANK.get(verdict, len(_RANK))))
+    columns: tuple[Any, ...] = (table.seed, table.repeat, rank.label("rank"), _severity().label("severity"))
     for output, sums in told.items():
         # a whole seed has the verdict of one of its outputs, so its row without an output is one of those without any
         if not sums.counts.get(verdict) or (output == WHOLE and not sums.empty):
             continue
         # what is worse than a verdict is fewer than are asked for: to leave it out costs no more
         of_output = (table.job_id == job_id, table.output == output, table.verdict == verdict, table.seed_verdict == verdict)
-        for where, order in orders[:1] if output == WHOLE else orders:
+        gated = sums.sketch("tolerance_ratio")
+        all_gated = gated.count == sums.seeds and not gated.inf
+        for where, order in orders[:1] if output == WHOLE else orders[2:] if all_gated else orders:
             part = select(*columns).where(*of_output, where).order_by(order).limit(_LOOKED_AT)
             yield select(part.subquery())
 
@@ -207,10 +210,10 @@ def _severity() -> ColumnElement[float]:
 
 
 def _of_strip(row: StripSeed) -> MarkRecord:
-    output, device, statistics, nonfinite, *columns = row.more
-    numbers = {**(decode(statistics) or {} if statistics else {}), **dict(zip(COLUMNS, columns, strict=True))}
-    kinds = decode(nonfinite) or {} if nonfinite else {}
-    return MarkRecord(row.seed, row.repeat, output, row.verdict, row.explanation, device, numbers, kinds)
+    output, statistics, *columns = row.more
+    numbers = (decode(statistics) or {}) if statistics else {}
+    numbers.update(zip(COLUMNS, columns, strict=True))
+    return MarkRecord(row.seed, row.repeat, output, row.verdict, row.explanation, None, numbers)
 
 
 def _mark(row: SeedResultRow) -> MarkRecord:
