@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import seeded
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.orm import Session
 
-from dashboards import kept, views
+from dashboards import kept, plots, views
 from storage import engine as engines
 from storage import job_seeds, jobs, rollups
 from storage.encoding import utcnow
@@ -44,7 +45,8 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
     if engines.is_postgres(session):
         session.execute(text("SET LOCAL enable_seqscan = off"))  # six hundred rows are fewer than are worth an index; millions aren't
         session.execute(text("SET LOCAL enable_bitmapscan = off"))
-        read = text("SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables WHERE relname LIKE 'seed_results%'")
+        counters = "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        read = text(f"{counters} WHERE relname LIKE 'seed_results%'")
         before = session.scalar(read)
         yield found
         found[0] = int(session.scalar(read) - before)
@@ -72,7 +74,7 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
 def test_of_a_large_job_only_what_is_shown_is_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_seeds, "MOST_WHOLE", 100)
     monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
-    monkeypatch.setattr(views.plots, "WORST_MARKS", 40)
+    monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
     job_id = _job(engine, rows)
     with engines.reading(engine) as session, _rows_read(session) as read:
@@ -88,14 +90,14 @@ def test_of_a_large_job_only_what_is_shown_is_read(engine: Engine, monkeypatch: 
     values = {verdict: sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows[:-2] if row["verdict"] == verdict), reverse=True)
               for verdict in ("pass", "pass_by_tolerance")}  # fmt: skip
     for verdict, largest in values.items():
-        shown = sorted((mark.value for mark in plot.marks if mark.verdict == verdict), reverse=True)
+        shown = sorted((mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True)
         assert shown == pytest.approx(largest[: len(shown)])
         assert len(shown) > 15
     assert {(mark.verdict, mark.value) for mark in plot.marks if mark.seed >= SEEDS - 2} == {("fail", None), ("hang", None)}
     assert [mark.seed for mark in plot.marks] == sorted(mark.seed for mark in plot.marks)
     assert plot.marks[0].evidence is not None
     # the spread is that of all
-    assert (plot.spread.low, plot.spread.high) == (pytest.approx(min(values["pass"])), pytest.approx(values["pass_by_tolerance"][0]))
+    assert [plot.spread.low, plot.spread.high] == pytest.approx([min(values["pass"]), values["pass_by_tolerance"][0]])
     assert plot.spread.unnumbered == 1
     # the worst: by verdict, then by how far beyond rounding among those with the largest errors
     assert [seed.verdict for seed in view.worst] == ["hang", "fail"] + ["pass_by_tolerance"] * 10
@@ -178,7 +180,7 @@ def test_what_is_kept_is_bounded_and_what_may_change_is_not_kept() -> None:
         return name
 
     for name in ("a", "b", "a", "c", "a", "b"):
-        assert some.get(name, lambda name=name: make(name)) == name  # type: ignore[misc]
+        assert some.get(name, partial(make, name)) == name
     assert made == ["a", "b", "c", "b"], "b was used the longest time ago when c came"
     for _ in range(2):
         some.get(None, lambda: make("x"))

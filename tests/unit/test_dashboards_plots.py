@@ -11,8 +11,8 @@ import pytest
 from dashboards import charts, plots, spreads
 from dashboards.diagnoses import TermView, view
 from dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
-from gonogo.verdicts import POLICY
 from gonogo.flakiness.sketches import Sketch
+from gonogo.verdicts import POLICY
 from storage.job_seeds import MarkRecord, OutputRecord
 
 
