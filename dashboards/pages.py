@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -123,7 +122,7 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
         return _packed(request, render(template, view=view, csrf=context.csrf(request)))
 
     def twin(request: Request, view: Any) -> Response:
-        return _packed(request, Response(encode(asdict(view)), media_type="application/json", headers={"Cache-Control": "no-store"}))
+        return _packed(request, Response(encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}))
 
     def read_overview() -> views.OverviewView:
         with context.reading() as session:

@@ -126,9 +126,11 @@ def worst_seeds(session: Session, job_id: str, limit: int, told: Told) -> list[S
     if not keys:
         return []
     table = SeedResultRow
-    # each by its key: for a list of pairs SQLite would read the whole job, and PostgreSQL for a list of seeds while it has no statistics
-    named = [select(table).where(table.job_id == job_id, table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
-    rows = session.scalars(select(table).from_statement(union_all(*named)))
+    # each by its key: for a list of pairs SQLite would read the whole job. In the key's order: PostgreSQL, which thinks that a new job has
+    # a few rows until it has counted, then takes the index of the key and no other
+    of_job = select(table).where(table.job_id == job_id).order_by(table.seed, table.repeat, table.output)
+    named = [of_job.where(table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
+    rows = session.scalars(select(table).from_statement(union_all(*(select(each.subquery()) for each in named))))
     found: dict[tuple[int, int], list[SeedResultRow]] = {}
     for row in rows:
         found.setdefault((row.seed, row.repeat), []).append(row)
