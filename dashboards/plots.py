@@ -25,7 +25,7 @@ from storage.seed_order import SeedOrder
 MAX_MARKS = 5_000
 """More marks than this are never sent to a browser: above it, the spread of all and the worst points."""
 
-WORST_MARKS = 500
+WORST_MARKS = 400
 """Of more than storage.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of all: more would be a smear, and take as long."""
 
 TOLERANCE_RATIO = "tolerance_ratio"
