@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from dashboards import words
+from dashboards import spreads, words
 from dashboards.diagnoses import TermView
 from dashboards.plots import TOLERANCE_RATIO, SeedPlot
 
@@ -24,6 +25,8 @@ AXIS: Options = {
 }
 _INNER_LABELS: Options = {"color": "$soft", "hideOverlap": True, "showMinLabel": False, "showMaxLabel": False}
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
+MOST_ROWS = 1000
+"""Of the table of a term."""
 _DASHES = 1000
 """With more marks than this, dashes of their own would be a smear: the median stands for all."""
 _FLAT = 5.0
@@ -35,8 +38,8 @@ def seeds(plot: SeedPlot) -> Options:
     low, high, off = _range(plot)
     place = _Places(plot)
     ratio = plot.metric == TOLERANCE_RATIO
-    xs = [place(mark.seed) for mark in plot.marks] + [place(edge) for band in plot.bands for edge in (band.first, band.last)]
-    series = _bands(plot, place, low)
+    xs = [place(mark.seed) for mark in plot.marks] + ([] if plot.spread is None else [plot.first, plot.last])
+    series = _spread(plot, low)
     own = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
     if own:
         series += _own_limits(plot, place, low)
@@ -97,13 +100,28 @@ def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Optio
     ]
 
 
-def _bands(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
-    """A box per group of neighbouring seeds, from its least to its largest value."""
-    if not plot.bands:
+def _spread(plot: SeedPlot, low: float) -> list[Options]:
+    """Behind the marks, where they are only some of the seeds: the spread of all."""
+    if plot.spread is None:
         return []
-    rows = [[place(band.first) - 0.5, place(band.last) + 0.5, _short(max(low, band.low)), _short(band.high)] for band in plot.bands]
-    encode = {"x": [0, 1], "y": [2, 3]}
-    return [{"type": "custom", "name": "bands", "renderItem": "band", "data": rows, "encode": encode, "silent": True, "z": 1}]
+    ranges, medians = spreads.boxes(plot.spread, plot.first - 0.5, plot.last + 0.5, low)
+    return [drawn("range", "box", ranges, "$band", 1), drawn("median", "dash", medians, "$soft", 2)]
+
+
+def drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:
+    """A series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
+    rows = [[float(f"{value:.5g}") for value in row] for row in data]
+    return {
+        "type": "custom",
+        "name": name,
+        "renderItem": renderer,
+        "itemStyle": {"color": colour},
+        "data": rows,
+        "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
+        "silent": True,
+        "clip": True,
+        "z": level,
+    }
 
 
 def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
@@ -159,6 +177,7 @@ def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Optio
     return {"yAxis": y, "lineStyle": {"color": colour, "type": dashes, "width": 1.5}, "label": label}
 
 
+@lru_cache(maxsize=64)  # a diagnosis stays, and its page is read again and again
 def term(view: TermView) -> Options:
     """A bar per tile: how often each tile's part of a term was used, 1 = once, as it should be; whiskers of one standard error each way.
 
@@ -245,6 +264,18 @@ def term(view: TermView) -> Options:
     }
 
 
+@lru_cache(maxsize=64)
+def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
+    """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words. Made here, as a template takes thrice as
+    long, and there are three terms of hundreds of tiles."""
+    found = []
+    for index, value in enumerate(view.coefficients[:MOST_ROWS]):
+        first, last = tiles_of(view, index)
+        error = view.errors[index] if index < len(view.errors) else None
+        found.append((str(first) if first == last else f"{first} … {last}", words.number(value), words.number(error)))
+    return found
+
+
 def _from_one(tiles: int) -> list[int]:
     """Where an axis of tiles has its ticks: the first tile, round numbers, the last tile."""
     step = next((size for power in range(10) for size in (10**power, 2 * 10**power, 5 * 10**power) if tiles <= 8 * size), tiles)
@@ -268,7 +299,8 @@ def tiles_of(view: TermView, index: int) -> tuple[int, int]:
 def _range(plot: SeedPlot) -> tuple[float, float, float]:
     """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything inside; an exact 0 sits at the lowest."""
     values = [mark.value for mark in plot.marks if mark.value] + [mark.explained for mark in plot.marks if mark.explained]
-    values += [edge for band in plot.bands for edge in (band.low, band.high) if edge] + [1.0]
+    values += [edge for edge in (plot.spread.low, plot.spread.high) if edge] if plot.spread else []
+    values.append(1.0)
     low = 10.0 ** math.floor(math.log10(min(values)) - 0.02)
     high = 10.0 ** math.ceil(math.log10(max(values)) + 0.25)
     if any(mark.value == 0 for mark in plot.marks):
@@ -280,8 +312,8 @@ class _Places:
     """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its place in order."""
 
     def __init__(self, plot: SeedPlot) -> None:
-        known = sorted({mark.seed for mark in plot.marks} | {edge for band in plot.bands for edge in (band.first, band.last)})
-        sparse = len(known) > 1 and not plot.bands and known[-1] - known[0] > 4 * len(known)
+        known = sorted({mark.seed for mark in plot.marks})
+        sparse = len(known) > 1 and plot.spread is None and known[-1] - known[0] > 4 * len(known)
         self._order = {seed: place + 1 for place, seed in enumerate(known)} if sparse else None
         self.words = f"{plot.noun}s, in order of their number" if sparse else plot.noun
 

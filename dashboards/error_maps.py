@@ -5,8 +5,6 @@ The page names the artifact's address, and the browser fetches the cells from th
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import tile_patterns, urls, words
+from dashboards.kept import Kept
 from storage import artifacts
 
 KIND = "error_map"
@@ -118,24 +117,15 @@ def read(
     )
 
 
-_lock = threading.Lock()
-_contents: OrderedDict[str, MapContent] = OrderedDict()
+_contents: Kept[MapContent] = Kept(_KEPT)
 
 
 def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
-    with _lock:
-        if artifact_id in _contents:
-            _contents.move_to_end(artifact_id)
-            return _contents[artifact_id]
-    found = artifacts.get(session, job_id, artifact_id)
-    if found is None:
-        return None
-    made = content(found["content"])
-    with _lock:
-        _contents[artifact_id] = made
-        while len(_contents) > _KEPT:
-            _contents.popitem(last=False)
-    return made
+    def made() -> MapContent | None:
+        found = artifacts.get(session, job_id, artifact_id)
+        return None if found is None else content(found["content"])
+
+    return _contents.get(artifact_id, made)
 
 
 def content(told: Mapping[str, Any]) -> MapContent:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -71,9 +72,9 @@ def view(job: Job, letters: str, noun: str) -> GridView:
     length = min(max(length, 1), len(order))
     width = _width(length)
     line = letters.ljust(length, seed_grids.NONE_YET)
-    cells = line if width == 1 else _worst_of_each(line, width)
+    cells, places = (line, ()) if width == 1 else _worst_of_each(line, width)
     firsts = _firsts(order, length, width)
-    worst = tuple(order.at(line.index(cell, number * width)) for number, cell in enumerate(cells)) if width > 1 else ()
+    worst = tuple(_at(order, places))
     come = len(letters) - letters.count(seed_grids.NONE_YET)
     waiting = _waiting(job)
     return GridView(
@@ -106,21 +107,33 @@ def _width(length: int) -> int:
     return next(step for step in steps if length <= step * MOST_CELLS)
 
 
-_RANKS = str.maketrans({letter: chr(ord("A") + rank) for rank, letter in enumerate(_WORST_FIRST + seed_grids.NONE_YET)})
-
-
-def _worst_of_each(line: str, width: int) -> str:
-    """The worst letter of each `width` neighbours."""
-    ranks = line.translate(_RANKS)  # so that the worst is the least
-    by_rank = _WORST_FIRST + seed_grids.NONE_YET
-    return "".join(by_rank[ord(min(ranks[start : start + width])) - ord("A")] for start in range(0, len(ranks), width))
+@lru_cache(maxsize=16)  # a page is read again and again, and most of its letters, if not all, stay
+def _worst_of_each(line: str, width: int) -> tuple[str, tuple[int, ...]]:
+    """The worst letter of each `width` neighbours, and the first place that has it."""
+    count = -(-len(line) // width)
+    cells, places = [""] * count, [0] * count
+    for letter in _WORST_FIRST + seed_grids.NONE_YET:
+        place = line.find(letter)
+        while place >= 0:  # from cell to cell: every letter is looked at by the string's own search
+            cell = place // width
+            if not cells[cell]:
+                cells[cell], places[cell] = letter, place
+            place = line.find(letter, (cell + 1) * width)
+    return "".join(cells), tuple(places)
 
 
 def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
     """The first seed of each cell; none where the cells are the seeds from the first on."""
     if width == 1 and order.repeats == 1 and isinstance(order.seeds, range) and length <= len(order.seeds):
         return ()
-    return tuple(order.at(place)[0] for place in range(0, length, width))
+    return tuple(seed for seed, _ in _at(order, range(0, length, width)))
+
+
+def _at(order: SeedOrder, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The (seed, repeat) of each place; nearly every large job is the plain case."""
+    if order.repeats == 1 and not order.added:
+        return ((order.seeds[place], 0) for place in places)
+    return map(order.at, places)
 
 
 def _waiting(job: Job) -> str:
@@ -130,9 +143,9 @@ def _waiting(job: Job) -> str:
 def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell]:
     """The cells that are not green, worst first."""
     fine = _WORST_FIRST[-1] + seed_grids.NONE_YET
-    found = sorted((_WORST_FIRST.index(cell), number) for number, cell in enumerate(cells) if cell not in fine)
+    bad = (number for letter in _WORST_FIRST if letter not in fine for number, cell in enumerate(cells) if cell == letter)
     lines = []
-    for _, number in found[:MOST_ROWS]:
+    for number in islice(bad, MOST_ROWS):
         start, end = number * width, min((number + 1) * width, len(line))
         seed, repeat = order.at(line.index(cells[number], start))
         come = end - start - line.count(seed_grids.NONE_YET, start, end)
@@ -146,7 +159,7 @@ def _summary(job: Job, letters: str, length: int, width: int, come: int, noun: s
         if job.state.final:
             return f"No {noun} ever ran."
         return f"No {noun} has come back yet: a mark fills in as each one does."
-    counts = Counter(letters)
+    counts = {letter: letters.count(letter) for letter in _WORST_FIRST}
     told = ", ".join(f"{counts[letter]:,} {words.mark(_VERDICTS[letter]).label}" for letter in _WORST_FIRST if counts[letter])
     missing = length - come
     text = f"{words.count(length, noun)}: {told}." if not missing else f"{come:,} of {words.count(length, noun)}: {told}."

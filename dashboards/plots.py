@@ -14,17 +14,19 @@ from statistics import median
 
 from sqlalchemy.orm import Session
 
-from dashboards import words
+from dashboards import spreads, words
+from dashboards.spreads import Spread
 from gonogo import verdicts
-from storage import overview as reads
+from storage import job_seeds as reads
+from storage.job_seeds import MarkRecord, OutputRecord, Told
 from storage.jobs import Job
-from storage.overview import BandRecord, MarkRecord, OutputRecord
+from storage.seed_order import SeedOrder
 
 MAX_MARKS = 5_000
-"""More marks than this are never sent to a browser: above it, bands of neighbouring seeds and the worst points."""
+"""More marks than this are never sent to a browser: above it, the spread of all and the worst points."""
 
-WORST_MARKS = 2_000
-BANDS = 240
+WORST_MARKS = 400
+"""Of more than storage.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of all: more would be a smear, and take as long."""
 
 TOLERANCE_RATIO = "tolerance_ratio"
 EVIDENCE = "evidence"
@@ -44,29 +46,22 @@ class SeedMark:
 
 
 @dataclass(frozen=True)
-class SeedBand:
-    """The range of values of neighbouring seeds, where there are too many to show each."""
-
-    first: int
-    last: int
-    seeds: int
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class SeedPlot:
     """A job's seeds for one output. `metric` is what `value` is: tolerance_ratio, or evidence where no tolerance is declared.
 
     `limit` is where rounding ends on that axis: the median over the marks beyond it, if there are none over all (None: unknown).
-    `total` counts all seeds, shown or in bands.
+    `total` counts all seeds, shown or not. `whole`: each of them is a mark, else the worst of each verdict are; then `spread` is that of
+    all values (None where the axis is the evidence, which is known of marks only), from seed `first` to seed `last`.
     """
 
     output: str
     metric: str
     total: int
     marks: tuple[SeedMark, ...]
-    bands: tuple[SeedBand, ...]
+    whole: bool
+    first: int
+    last: int
+    spread: Spread | None
     limit: float | None
     summary: str
     noun: str = "seed"
@@ -93,20 +88,39 @@ def evidence(mark: MarkRecord) -> float | None:
     return verdicts.evidence(mark.statistics)
 
 
-def read(session: Session, job: Job, output: str, noun: str = "seed") -> SeedPlot | None:
-    """The picture of a job's seeds for an output; None where it has no rows."""
-    total = reads.mark_count(session, job.id, output)
+def read(session: Session, job: Job, output: str, told: Told, noun: str = "seed") -> SeedPlot | None:
+    """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its rows; None where it has none."""
+    total = reads.mark_count(session, job.id, output, told)
     if not total:
         return None
-    many = total > MAX_MARKS
-    marks = reads.marks(session, job.id, output, WORST_MARKS if many else MAX_MARKS)
-    metric = TOLERANCE_RATIO if any(mark.statistics.get(TOLERANCE_RATIO) is not None for mark in marks) else EVIDENCE
-    found = reads.bands(session, job.id, output, TOLERANCE_RATIO if metric == TOLERANCE_RATIO else "budget_ratio", BANDS) if many else []
-    return picture(output, metric, total, marks, found if metric == TOLERANCE_RATIO else [], noun)
+    sums = None if told is None else told.get(output)
+    most = WORST_MARKS if total > reads.MOST_WHOLE else None
+    sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
+    marks: list[MarkRecord] = []
+    if sketch is None or sketch.count:
+        marks = reads.marks(session, job, output, TOLERANCE_RATIO, told, most)
+    if any(mark.statistics.get(TOLERANCE_RATIO) is not None for mark in marks):
+        spread = None if most is None or sketch is None else spreads.of(sketch)
+        return picture(output, TOLERANCE_RATIO, total, marks, spread, noun, ends=_ends(job))
+    if most is not None or not marks:  # all of them are the same whatever the axis
+        marks = reads.marks(session, job, output, "budget_ratio", told, most)
+    return picture(output, EVIDENCE, total, marks, None, noun, ends=_ends(job))
+
+
+def _ends(job: Job) -> tuple[int, int]:
+    """The first and the last seed of the job that may have come back: they do in about their order."""
+    order = SeedOrder.of(job.request, job.suspects)
+    return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 
 
 def picture(
-    output: str, metric: str, total: int, rows: Sequence[MarkRecord], bands: Sequence[BandRecord], noun: str = "seed"
+    output: str,
+    metric: str,
+    total: int,
+    rows: Sequence[MarkRecord],
+    spread: Spread | None = None,
+    noun: str = "seed",
+    ends: tuple[int, int] | None = None,
 ) -> SeedPlot:
     """The picture from stored rows."""
     marks = tuple(_mark(row, metric) for row in rows)
@@ -114,9 +128,12 @@ def picture(
     beyond = [mark for mark in known if (mark.evidence or 0.0) > 1]
     limits = [mark.explained for mark in beyond or known if mark.explained is not None]
     limit = median(limits) if limits else None
-    shown = tuple(SeedBand(band.first, band.last, band.seeds, band.low, band.high) for band in bands)
-    summary = _summary(output, metric, words.count(total, noun), noun, marks, shown, limit)
-    return SeedPlot(output, metric, total, marks, shown, limit, summary, noun)
+    seeds = [mark.seed for mark in marks] + ([] if spread is None else [*(ends or ())])
+    whole = len(marks) >= total
+    summary = _summary(output, metric, words.count(total, noun), noun, marks, spread, limit)
+    if not whole:
+        summary += _left_out(len(marks), noun, spread)
+    return SeedPlot(output, metric, total, marks, whole, min(seeds), max(seeds), spread, limit, summary, noun)
 
 
 def _mark(row: MarkRecord, metric: str) -> SeedMark:
@@ -130,18 +147,19 @@ def _mark(row: MarkRecord, metric: str) -> SeedMark:
 
 
 def _summary(
-    output: str, metric: str, total: str, noun: str, marks: Sequence[SeedMark], bands: Sequence[SeedBand], limit: float | None
+    output: str, metric: str, total: str, noun: str, marks: Sequence[SeedMark], spread: Spread | None, limit: float | None
 ) -> str:
     """The picture in words, for readers who don't see it."""
-    values = [mark.value for mark in marks if mark.value is not None] + [edge for band in bands for edge in (band.low, band.high)]
+    values = [mark.value for mark in marks if mark.value is not None]
+    values += [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
     if not values:
         return f"{total}, none with numbers."
     seeds = f"{output}: {total}"
     least, most = words.number(min(values)), words.number(max(values))
-    spread = f"is {most}" if least == most else f"lies between {least} and {most}"
+    lies = f"is {most}" if least == most else f"lies between {least} and {most}"
     if metric == EVIDENCE:
-        return f"{seeds}. The error {spread} times what rounding explains (1 = just explained); there is no rtol and atol to compare with."
-    text = f"{seeds}. The error {spread} times the declared tolerance (1 = where green turns red)."
+        return f"{seeds}. The error {lies} times what rounding explains (1 = just explained); there is no rtol and atol to compare with."
+    text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
     beyond = [mark.evidence for mark in marks if mark.evidence is not None]
@@ -152,3 +170,11 @@ def _summary(
         some = f"{sum(each > 1 for each in beyond):,} of {len(beyond):,} {noun}s shown are"
         return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times."
     return f"{text}: every {noun} shown is explained."
+
+
+def _left_out(shown: int, noun: str, spread: Spread | None) -> str:
+    """What stands for the seeds that are no marks."""
+    said = f" The {shown:,} marks are the worst {noun}s of each verdict, each verdict's share"
+    if spread is None:
+        return f"{said}."
+    return f"{said}; the bar is the range of all, darker from the 10th to the 90th percentile, with a line at the median."

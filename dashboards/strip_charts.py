@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dashboards import words
-from dashboards.charts import AXIS, Options
+from dashboards import spreads, words
+from dashboards.charts import AXIS, Options, drawn
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
 
@@ -72,13 +72,13 @@ def _bands(plot: Strip, low: float) -> list[Options]:
             declared.append([*across, max(low, band.declared)])
     ranges, medians = _spread(plot, low)
     return [
-        _drawn("what rounding explains", "box", budget, "$limit", 0),
-        _drawn("gap", "box", gap, "$gap", 0),
-        _drawn("range", "box", ranges, "$band", 1),
-        _drawn("median", "dash", medians, "$soft", 2),
-        _drawn("limit", "dash", limits, "$limit", 2),
-        _drawn("advised", "dots", advised, "$accent", 2),
-        _drawn("declared", "dash", declared, "$tolerance", 2),
+        drawn("what rounding explains", "box", budget, "$limit", 0),
+        drawn("gap", "box", gap, "$gap", 0),
+        drawn("range", "box", ranges, "$band", 1),
+        drawn("median", "dash", medians, "$soft", 2),
+        drawn("limit", "dash", limits, "$limit", 2),
+        drawn("advised", "dots", advised, "$accent", 2),
+        drawn("declared", "dash", declared, "$tolerance", 2),
     ]
 
 
@@ -87,30 +87,11 @@ def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float
     percentile, and the medians."""
     ranges: list[list[float]] = []
     medians: list[list[float]] = []
-    for place, column in enumerate(plot.columns):
-        if plot.whole or not column.high:
-            continue
-        across = [place - HALF, place + HALF]
-        ranges.append([*across, max(low, column.low or low), column.high, 0.4])
-        if column.most_to and column.middle:
-            ranges.append([*across, max(low, column.most_from or low), max(low, column.most_to), 0.5])
-            medians.append([*across, max(low, column.middle)])
+    for place, column in enumerate(plot.columns if not plot.whole else ()):
+        boxes, dashes = spreads.boxes(column, place - HALF, place + HALF, low)
+        ranges += boxes
+        medians += dashes
     return ranges, medians
-
-
-def _drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:
-    rows = [[float(f"{value:.5g}") for value in row] for row in data]
-    return {
-        "type": "custom",
-        "name": name,
-        "renderItem": renderer,
-        "itemStyle": {"color": colour},
-        "data": rows,
-        "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
-        "silent": True,
-        "clip": True,
-        "z": level,
-    }
 
 
 def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Options]:

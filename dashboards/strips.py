@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import urls, words
+from dashboards import spreads, urls, words
 from dashboards.lines import Count, counts
 from dashboards.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo import verdicts
@@ -40,7 +40,6 @@ _LEAST_SHARE = 0.3
 _ASKED = 6
 """Seeds of each form and build whose statistics say where the lines are: the median of so many."""
 MOST_NAMED = 12
-_SPREAD = {"low": 0.0, "most_from": 0.1, "middle": 0.5, "most_to": 0.9}
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 
 
@@ -267,8 +266,6 @@ def _column(
     jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, here: Mapping[str, str]
 ) -> StripColumn:
     found = _own_sums(seeds) if whole else reads.together([told[job.id] for job in jobs if job.id in told])
-    sketch = found.sketch
-    seen = sketch.count - sketch.inf
     url = urls.history(jobs[0].variant.test_key, {**here, "build": jobs[0].build})
     return StripColumn(
         build=jobs[0].build,
@@ -276,9 +273,7 @@ def _column(
         seeds=sum(job.done for job in jobs),
         shown=len(seeds),
         counts=counts(found.counts, max(1, sum(found.counts.values()))),
-        **{name: _finite(sketch.quantile(share)) if seen else None for name, share in _SPREAD.items()},
-        high=sketch.largest,
-        unnumbered=sketch.inf + sketch.nan + sketch.missing,
+        **vars(spreads.of(found.sketch)),
     )
 
 

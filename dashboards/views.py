@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -32,22 +32,27 @@ from dashboards.grids import GridView
 from dashboards.hooks import OriginLine, origins
 from dashboards.imported import ImportedView
 from dashboards.job_logs import LogView, TelemetryView
+from dashboards.kept import Kept
 from dashboards.lines import JobLine, job_line
 from dashboards.plots import SeedPlot
 from dashboards.reports import TestsView
 from dashboards.seed_details import SeedDetails
 from dashboards.worst_seeds import SeedLine
 from storage import artifacts as stored_artifacts
-from storage import job_attempts, report_reads
+from storage import job_attempts, job_seeds, report_reads, rollups
 from storage import jobs as stored_jobs
-from storage import overview as reads
 from storage.encoding import timestamp
+from storage.job_seeds import SeedRecord
 from storage.jobs import Job, JobFilter
 
 WORST_SEEDS = 12
 MOST_TABS = 12
 """Outputs that can be chosen on the page; of more, the worst."""
 _OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
+_KEPT = 32
+"""Jobs that are over whose worst seeds and plot are kept in memory, about 0.3 MB each."""
+_worst: Kept[list[SeedRecord]] = Kept(_KEPT)
+_plots: Kept[SeedPlot] = Kept(_KEPT)
 FILTERS = ("state", "verdict", "build", "test", "label")
 
 
@@ -141,7 +146,8 @@ def job(
     if found is None:
         return None
     line = job_line(found, now)
-    outputs = reads.outputs(session, job_id)
+    told = rollups.of_job(session, job_id)
+    outputs = job_seeds.outputs(session, job_id, told)
     tests = reports.read(session, found)
     if tests is not None:
         judged = report_reads.judged_outputs(session, job_id)
@@ -151,7 +157,8 @@ def job(
         outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
     so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
     verdict = found.verdict if found.state.final else so_far
-    worst = reads.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1)
+    fixed = _fixed(found, told)
+    worst = _worst.get(fixed, lambda: job_seeds.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1, told)) or []
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     heads = stored_artifacts.list_(session, job_id)
     return JobView(
@@ -169,7 +176,9 @@ def job(
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,
-        plot=plots.read(session, found, chosen, line.noun) if found.done and (tests is None or chosen) else None,
+        plot=_plots.get(fixed and (*fixed, chosen), lambda: plots.read(session, found, chosen, told, line.noun))
+        if found.done and (tests is None or chosen)
+        else None,
         grid=grids.read(session, found, line.noun),
         seed=None if pair is None else seed_details.read(session, found, pair, output),
         map=error_maps.read(session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]),
@@ -200,6 +209,12 @@ def job(
         },
         at=timestamp(now),
     )
+
+
+def _fixed(job: Job, told: job_seeds.Told) -> tuple[Hashable, ...] | None:
+    """What tells a job whose seeds stay as they are, as it is over and counted; None where more may come. Rows are never changed, and one
+    that comes late has its event."""
+    return (job.id, job.version, job.last_event, job.done) if job.state.final and told is not None else None
 
 
 def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:

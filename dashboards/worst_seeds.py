@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboards import plots, words
-from storage.overview import MarkRecord, SeedRecord
+from storage.job_seeds import MarkRecord, SeedRecord
 
 
 @dataclass(frozen=True)

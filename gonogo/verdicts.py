@@ -167,7 +167,11 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
     Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the same form would be
     explained if it were smaller by this factor. None when nothing says anything (no numbers, or NaN and Inf only).
     """
-    return max((value / limit for value, limit, _ in _criteria(statistics, policy)), default=None)
+    largest = None
+    for value, limit, _ in _criteria(statistics, policy):
+        if largest is None or value / limit > largest:
+            largest = value / limit
+    return largest
 
 
 def _explains(name: str) -> bool:
@@ -185,11 +189,11 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
     An infinite statistic is stored as null, and named in nonfinite_statistics: it is infinite here, not silent.
     """
     count = _number(statistics.get("count"))
-    infinite = statistics.get("nonfinite_statistics") or {}
+    infinite = statistics.get("nonfinite_statistics")
     for name, raw in statistics.items():
         if not name.endswith(_EXPLAINING):
             continue
-        value = math.inf if infinite.get(name) == "inf" else _number(raw)
+        value = math.inf if infinite and infinite.get(name) == "inf" else _number(raw)
         if value is None:
             continue
         if name == "budget_ratio":
@@ -205,6 +209,8 @@ def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, f
 
 def _number(value: object) -> float | None:
     """A stored number; null (and NaN, which is never stored) says nothing."""
+    if type(value) is float:  # nearly always; a page asks this of thousands
+        return abs(value) if value == value else None
     if value is None or isinstance(value, bool | str | Mapping) or not isinstance(value, int | float):
         return None
     return None if math.isnan(value) else abs(float(value))

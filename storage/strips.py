@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import and_, bindparam, or_, select, text
 from sqlalchemy.orm import Session
@@ -21,7 +21,6 @@ from storage.columns import IdType
 from storage.results import COLUMNS
 from storage.tables import JobTallyRow, SeedResultRow
 from storage.tallies import WHOLE
-from storage.variants import JobFacts
 
 METRICS = ("tolerance_ratio", "budget_ratio")
 """What may be the axis: statistics that have a column and a sketch."""
@@ -52,6 +51,19 @@ class StripSeed(NamedTuple):
     verdict: str
     explanation: str | None
     value: float | None
+    more: tuple[Any, ...] = ()
+    """What else was asked for, in that order."""
+
+
+class Counted(Protocol):
+    """What is needed of a job: how many (seed, repeat) it has, and how many of each verdict."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
 
 
 @dataclass(frozen=True)
@@ -74,29 +86,39 @@ def outputs(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, int
     return found
 
 
-def marks(session: Session, jobs: Sequence[JobFacts], output: str, metric: str) -> list[StripSeed]:
-    """Every (seed, repeat) of the jobs for the output, those without any numbers too. Raises ValueError for another metric."""
-    return _read(session, [_Part(job.id, name, "TRUE") for job in jobs for name in (output, WHOLE)], _known(metric))
+def marks(session: Session, jobs: Sequence[Counted], output: str, metric: str, more: Sequence[str] = ()) -> list[StripSeed]:
+    """Every (seed, repeat) of the jobs for the output, those without any numbers too. Raises ValueError for another metric.
+
+    more: SQL of what else to read of each row.
+    """
+    parts = [_Part(job.id, name, "TRUE") for job in jobs for name in dict.fromkeys((output, WHOLE))]
+    return _read(session, parts, _known(metric), more)
 
 
 def worst(
-    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, limit: int, told: Mapping[str, Sums]
+    session: Session,
+    columns: Sequence[Sequence[Counted]],
+    output: str,
+    metric: str,
+    limit: int,
+    told: Mapping[str, Sums],
+    more: Sequence[str] = (),
 ) -> list[StripSeed]:
     """The worst seeds of each column (jobs of a build), about `limit` over all columns: each verdict has its share of a column's marks,
     and in it the largest values come first.
 
-    told: the jobs' sums (`sums`); of a job that has none yet every verdict is looked for.
+    told: the jobs' sums (`sums`); of a job that has none yet every verdict is looked for. more: as of `marks`.
     """
     rooms = shares([sum(job.done for job in jobs) for jobs in columns], limit)
     parts = [part for jobs, room in zip(columns, rooms, strict=True) for part in _worst_of(jobs, output, _known(metric), room, told)]
     place = {job.id: number for number, jobs in enumerate(columns) for job in jobs}
     found: list[list[StripSeed]] = [[] for _ in columns]
-    for seed in _read(session, parts, metric):
+    for seed in _read(session, parts, metric, more):
         found[place[seed.job]].append(seed)
     return [seed for own, room in zip(found, rooms, strict=True) for seed in _kept(own, room)]
 
 
-def _worst_of(jobs: Sequence[JobFacts], output: str, metric: str, room: int, told: Mapping[str, Sums]) -> Iterator[_Part]:
+def _worst_of(jobs: Sequence[Counted], output: str, metric: str, room: int, told: Mapping[str, Sums]) -> Iterator[_Part]:
     """What to ask for a column: of each job and verdict as many as could be shown."""
     for job in jobs:
         own = told.get(job.id)
@@ -188,24 +210,27 @@ class _Part(NamedTuple):
     most: int = 0
 
 
-def _read(session: Session, parts: Sequence[_Part], metric: str) -> list[StripSeed]:
+def _read(session: Session, parts: Sequence[_Part], metric: str, more: Sequence[str]) -> list[StripSeed]:
     """The rows of all parts. Each tells its place among the parts and not its job, as to parse thousands of ids would take the longest."""
-    rest, found = iter(enumerate(parts)), []
+    rest = iter(enumerate(parts))
+    found: list[StripSeed] = []
     while own := list(islice(rest, _AT_ONCE)):
-        statement = " UNION ALL ".join(_spelt(place, part, metric) for place, part in own)
+        statement = " UNION ALL ".join(_spelt(place, part, metric, more) for place, part in own)
         values: dict[str, Any] = {}
         for place, part in own:
             values |= {f"job{place}": part.job, f"output{place}": part.output}
             values |= {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
         query = text(statement).bindparams(*(bindparam(f"job{place}", type_=IdType) for place, _ in own))
         rows = session.execute(query, values).all()  # at once: one by one takes twice as long
-        found += [StripSeed(parts[row[0]].job, *row[1:]) for row in rows]
+        for place, seed, repeat, verdict, explanation, value, *others in rows:
+            found.append(StripSeed(parts[place].job, seed, repeat, verdict, explanation, value, tuple(others)))
     return found
 
 
-def _spelt(place: int, part: _Part, metric: str) -> str:
+def _spelt(place: int, part: _Part, metric: str, more: Sequence[str]) -> str:
     where = part.where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
-    columns = f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value"
+    named = [f"{each} AS more{number}" for number, each in enumerate(more)]
+    columns = ", ".join([f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value", *named])
     of_job = f"job_id = :job{place} AND output = :output{place}"
     return f"SELECT * FROM (SELECT {columns} FROM seed_results WHERE {of_job} AND {where}) AS part{place}"
 

@@ -11,7 +11,6 @@ from sqlalchemy import Engine
 from dashboards import views
 from storage import engine as engines
 from storage import jobs, schema
-from storage import overview as reads
 from storage.encoding import utcnow
 
 
@@ -21,23 +20,6 @@ def engine(database_url: str) -> Iterator[Engine]:
     schema.upgrade(made)
     yield made
     made.dispose()
-
-
-def test_marks_are_the_worst_in_order_of_seed_and_bands_hold_all(engine: Engine) -> None:
-    with engines.session(engine) as session:
-        job = seeded.submit(session, seeds=40)
-        rows = [seeded.row(seed, wrong=seed % 10 == 0) for seed in range(39)]
-        seeded.report(session, job.id, [*rows, seeded.unwell(39, "hang", "no answer")])
-    with engines.reading(engine) as session:
-        assert reads.mark_count(session, job.id, "dx") == 40
-        worst = reads.marks(session, job.id, "dx", 5)
-        assert [mark.seed for mark in worst] == [0, 10, 20, 30, 39]
-        assert worst[0].statistics["count"] == 6930378
-        assert worst[0].statistics["xhat_z"] == pytest.approx(rows[0]["outputs"]["dx"]["xhat_z"])
-        bands = reads.bands(session, job.id, "dx", "tolerance_ratio", 4)
-        assert [(band.first, band.last, band.seeds) for band in bands] == [(0, 9, 10), (10, 19, 10), (20, 29, 10), (30, 38, 9)]
-        assert all(band.low < 0.03 < 0.09 < band.high for band in bands)
-        assert [each.counts for each in reads.outputs(session, job.id) if each.output == "dx"] == [{"pass": 35, "pass_by_tolerance": 4}]
 
 
 def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
@@ -59,19 +41,6 @@ def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
     assert view.worst[0].message == "signal 11"
     assert view.verdict == "crash"
     assert view.check.endswith("--seeds 1 --seed-start 3 --rtol 0.001 --atol 0.5")
-
-
-def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
-    rows = [seeded.row(seed, wrong=True) for seed in range(4)]
-    for row, xhat, budget, right in zip(rows, (50.0, 900.0, 200.0, 20.0), (20.0, 12.0, 30.0, 11.0), (0.5, 0.5, 0.5, 2.9), strict=True):
-        row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
-        row["outputs"]["dgamma"]["budget_ratio"] = right  # of an output that passes: nobody sees it
-    rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
-    with engines.session(engine) as session:
-        job = seeded.submit(session, seeds=4)
-        seeded.report(session, job.id, rows)
-    with engines.reading(engine) as session:
-        assert [seed.seed for seed in reads.worst_seeds(session, job.id, 4)] == [3, 1, 2, 0]
 
 
 def test_a_view_is_of_one_moment(engine: Engine) -> None:

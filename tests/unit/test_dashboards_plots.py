@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from dashboards import charts, plots
+from dashboards import charts, plots, spreads
 from dashboards.diagnoses import TermView, view
 from dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
+from gonogo.flakiness.sketches import Sketch
 from gonogo.verdicts import POLICY
-from storage.overview import BandRecord, MarkRecord, OutputRecord
+from storage.job_seeds import MarkRecord, OutputRecord
 
 
 def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:
     return MarkRecord(seed, 0, "dx" if statistics else "", verdict, None, None, statistics)
 
 
-def plot(*marks: MarkRecord, metric: str = TOLERANCE_RATIO, bands: tuple[BandRecord, ...] = ()) -> SeedPlot:
-    return plots.picture("dx", metric, len(marks), marks, bands)
+def plot(*marks: MarkRecord, metric: str = TOLERANCE_RATIO) -> SeedPlot:
+    return plots.picture("dx", metric, len(marks), marks)
 
 
 RIGHT = {"tolerance_ratio": 0.0265, "budget_ratio": 0.99, "row_z": 1.0}
@@ -101,10 +102,20 @@ def test_seeds_with_wide_gaps_stand_in_order_instead_of_to_scale() -> None:
     assert "in order" in options["xAxis"]["name"]
 
 
-def test_bands_stand_for_the_seeds_that_are_not_sent() -> None:
-    shown = plot(mark(0, **RIGHT), bands=(BandRecord(0, 49, 50, 0.02, 0.025, 0.03), BandRecord(50, 99, 50, 0.02, 0.025, 0.031)))
-    [band] = [series for series in charts.seeds(shown)["series"] if series["type"] == "custom"]
-    assert band["data"] == [[-0.5, 49.5, 0.02, 0.03], [49.5, 99.5, 0.02, 0.031]]
+def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
+    values = [0.02 + 0.0001 * place for place in range(100)]
+    shown = plots.picture("dx", TOLERANCE_RATIO, 100, [mark(40, **RIGHT), mark(50, "hang")], spreads.of(Sketch.of(values)), ends=(0, 99))
+    assert (shown.whole, shown.first, shown.last) == (False, 0, 99)
+    options = charts.seeds(shown)
+    boxes, median = [series["data"] for series in options["series"] if series["type"] == "custom"]
+    assert boxes[0] == [-0.5, 99.5, 0.02, 0.0299, 0.4]
+    assert boxes[1] == [-0.5, 99.5, pytest.approx(0.0209, rel=0.02), pytest.approx(0.0289, rel=0.02), 0.5]
+    assert median == [[-0.5, 99.5, pytest.approx(0.0249, rel=0.02)]]
+    assert options["xAxis"]["min"] < 0 < 99 < options["xAxis"]["max"]
+    assert "lies between 0.02 and 0.0299 times" in shown.summary
+    assert "The 2 marks are the worst seeds of each verdict" in shown.summary
+    assert "the bar is the range of all" in shown.summary
+    assert "marks are" not in plot(mark(0, **RIGHT)).summary
 
 
 def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:

@@ -107,12 +107,6 @@ const RENDERERS = {
       ],
     };
   },
-  // data row: [from, to, low, high]: one box of a band of many seeds
-  band: (_, api) => {
-    const [x, y] = api.coord([api.value(0), api.value(3)]);
-    const [x2, y2] = api.coord([api.value(1), api.value(2)]);
-    return { type: 'rect', shape: { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) }, style: { fill: colour('band'), opacity: 0.55 } };
-  },
   // data row: [from, to, low, high, opacity]: a box of the series' own colour
   box: (_, api) => {
     const [x, y] = api.coord([api.value(0), api.value(3)]);
