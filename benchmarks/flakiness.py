@@ -20,8 +20,10 @@ from rich.table import Table
 from benchmarks.sequential_seeds import through_the_service
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
+from gonogo.flakiness.grades import Stability, stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher, rate
+from gonogo.flakiness.repeated import tail_of
 from gonogo.flakiness.sequential import Stopping, decide, fixed_seeds, plan
 from gonogo.flakiness.special import normal_quantile
 from gonogo.flakiness.tails import tail
@@ -75,6 +77,44 @@ def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
         good &= bool(shares[-1] >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (each * len(DISTRIBUTIONS))))
         observed = [f"{share:.3f}" for share in shares]
         shown.add_row(str(seeds), f"{true:g}", *observed, f"{worst[1]:.3f} {worst[0]}", f"{float(np.median(predictions)):.4f}")
+    console.print(shown)
+    return good
+
+
+def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
+    """Thirty nights of the same four seeds: how many series are called latent flakes, as if each run were a seed of its own and in truth.
+
+    The kernels above the line fail never (their numbers are at most .5 and vary by a few percent), those below it .004 of their runs.
+    """
+    shown = Table(title=f"the same 4 seeds for 30 nights: latent flakes of {count} series", title_justify="left")
+    for column in ("kernel", "each run a seed", "repeated seeds"):
+        shown.add_column(column, justify="left" if column == "kernel" else "right")
+    nights, seeds = 30, 4
+    scale = 1 / -math.log(0.004)
+
+    def near(rng: np.random.Generator) -> Array:
+        one = np.zeros(seeds)
+        one[-1] = 0.5
+        return np.asarray(one + np.where(one, 0.5 / -math.log(0.016), 0.01) * rng.exponential(size=(nights, seeds)), dtype=np.float64)
+
+    kernels: dict[str, Callable[[np.random.Generator], Array]] = {
+        "right, the same numbers": lambda rng: np.tile(rng.uniform(0.05, 0.5, size=seeds), (nights, 1)),
+        "right, numbers within 1e-6": lambda rng: rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 1e-6, size=(nights, seeds)),
+        "right, numbers within 3%": lambda rng: rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 0.03, size=(nights, seeds)),
+        "flaky, runs of all seeds alike": lambda rng: scale * rng.exponential(size=(nights, seeds)),
+        "flaky, one seed of the four": near,
+    }
+    good = True
+    for name, draw in kernels.items():
+        before = after = 0
+        for _ in range(count):
+            ratios = draw(rng)
+            told = [(seed, float(ratios[night, seed])) for night in range(nights) for seed in range(seeds)]
+            alike, found = tail(ratios), tail_of(told)
+            before += stability(rate(0, nights * seeds), alike)[0] is Stability.marginal
+            after += stability(rate(0, nights * seeds), found)[0] is Stability.marginal
+        good &= after >= 0.8 * before if name.startswith("flaky") else after <= count * 0.01
+        shown.add_row(name, str(before), str(after))
     console.print(shown)
     return good
 
@@ -198,6 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
     rng = np.random.default_rng(20261121)
     met = {
         "latent flakes": latent(rng, chosen.series, console),
+        "repeated seeds": repeated(np.random.default_rng(4), chosen.series, console),
         "rates": intervals(rng, chosen.series * 4, console),
         "false alarms": alarms(rng, chosen.stable, console),
         "power": power(rng, chosen.series, console),

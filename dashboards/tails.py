@@ -30,7 +30,9 @@ class FitLine:
 
 @dataclass(frozen=True)
 class TailView:
-    """The tail of a build's tolerance ratio: rates are per seed. `curve`: (ratio, share of seeds above it), from the roll-ups."""
+    """The tail of a build's tolerance ratio: rates are per seed, or per run where `per` says so.
+
+    `curve`: (ratio, share of seeds above it), from the roll-ups."""
 
     sentence: str
     seeds: int
@@ -44,6 +46,7 @@ class TailView:
     fits: tuple[FitLine, ...]
     curve: tuple[tuple[float, float], ...]
     summary: str
+    per: str = "seeds"
 
 
 def read(session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]) -> TailView | None:
@@ -58,23 +61,24 @@ def read(session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFac
         left -= number
     if curve and sketch.most is not None:
         curve.append((float(f"{sketch.most:.4g}"), curve[-1][1]))
-    if sketch.count < POLICY.least_seeds:
-        curve = []  # a picture of so few says nothing of a tail
+    if min(sketch.count, tail["seeds"]) < POLICY.least_seeds:
+        curve = []  # a picture of so few says nothing of a tail, however often they ran
     fits = tuple(FitLine(each["threshold"], each["exceedances"], each["predicted"]) for each in tail["thresholds"])
     target = POLICY.latent_target
     view = TailView(
         tail["words"], tail["seeds"], rate_words(tail["observed"]), tail["predicted"], tail["upper"], bool(tail["at_most"]), tail["level"],
-        target, tail["largest"], fits, tuple(curve), "",
+        target, tail["largest"], fits, tuple(curve), "", tail.get("per", "seeds"),
     )  # fmt: skip
     return TailView(**{**vars(view), "summary": _summary(view)})
 
 
 def _summary(view: TailView) -> str:
     """The picture in words."""
-    largest = "" if view.largest is None else f" The largest of {words.count(view.seeds, 'seed')} needs {words.number(view.largest)} of it."
+    counted = words.count(view.seeds, view.per.removesuffix("s"))
+    largest = "" if view.largest is None else f" The largest of {counted} needs {words.number(view.largest)} of it."
     if view.predicted is None:
         return f"Share of seeds above each part of the declared tolerance.{largest} No failure rate can be predicted: {view.sentence}."
-    rate = f"{'at most ' if view.at_most else ''}{words.number(view.predicted)} of the seeds are predicted to fail"
+    rate = f"{'at most ' if view.at_most else ''}{words.number(view.predicted)} of the {view.per} are predicted to fail"
     bound = "" if view.upper is None else f", {words.number(view.upper)} at the upper {view.level:.0%} bound"
     return f"Share of seeds above each part of the declared tolerance.{largest} {rate[:1].upper()}{rate[1:]}{bound}."
 
@@ -112,6 +116,7 @@ def survival(view: TailView) -> Options:
             {"type": "custom", "name": "bound", "renderItem": "whisker", "silent": True, "z": 3, "encode": {"x": 0, "y": [1, 2]},
              "data": [[row[0], row[1], row[3]] for row in mark if row[3]]},
             {"type": "scatter", "name": "predicted failures", "symbol": "diamond", "symbolSize": 12, "itemStyle": {"color": "$fail"},
-             "dimensions": ["_x", "_y", "per seed", "upper bound"], "encode": {"x": 0, "y": 1}, "data": mark, "z": 4},
+             "dimensions": ["_x", "_y", f"per {view.per.removesuffix('s')}", "upper bound"], "encode": {"x": 0, "y": 1}, "data": mark,
+             "z": 4},
         ],
     }  # fmt: skip

@@ -17,7 +17,6 @@ from gonogo.flakiness.changes import Changes, number_changes, rate_changes
 from gonogo.flakiness.grades import Grade, grade
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, rate
-from gonogo.flakiness.tails import tail
 from gonogo.suspicion import Suspicion
 from gonogo.verdicts import Verdict
 from storage import build_series, eras, gauges, samples, sick_devices
@@ -81,7 +80,7 @@ def assess(
 
     suspicions: devices that are suspected at this moment; what ran while a device was suspect or bad is left out anyway.
     Stability, attribution and the comparison are of the job's build. Where all its seeds are green, the tail takes in those of the builds
-    before it whose errors look the same (`era`), each (seed, digest) once: the same seed of the same kernel is the same observation.
+    before it whose errors look the same (`era`); a seed that gives the same again is the same observation (`samples.distinct`, `tail_of`).
     """
     job = job_of(session, job_id)
     if job is None or not job.done:
@@ -111,7 +110,8 @@ def assess(
     distinct = samples.distinct(pool)
     if read_all or left_out or job.selection:
         failures = _failures(distinct, policy) if own_failures.known else own_failures
-    fitted = tail(samples.ratios_of(distinct), policy)
+    # the build's own last: of a seed that stands for itself however often it runs the newest number counts
+    fitted = samples.tail_of(sorted(pool, key=lambda run: run.job.build == job.build), policy)
     green = _green(own if not left_out else None, mine, policy)
     given = grade(failures, fitted if not job.selection else None, missed(session, variant), green, policy)
     return Assessment(

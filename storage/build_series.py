@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import case, null, select
 from sqlalchemy.orm import Session
@@ -35,7 +35,7 @@ class Point:
     at: float
     """The build's sequence, or the day's ordinal: what orders the points, for `at` of gonogo.flakiness.changes."""
     numbers: Mapping[str, tuple[float, ...]]
-    """By output: the metric of each seed looked at, without those that are no finite number."""
+    """By output: the metric of each seed looked at, once where it gives the same bits again, without those that are no finite number."""
     failures: int
     runs: int
     """Counted over whole jobs; hangs, crashes and errors are in neither."""
@@ -69,11 +69,11 @@ def points(
         jobs = groups[at, name]
         outcomes = [outcomes_of(job) for job in jobs]
         failed = sum(each[Outcome.failed] for each in outcomes)
-        numbers: dict[str, list[float]] = {}
+        numbers: dict[str, list[_Number]] = {}
         for job in jobs:
             for output, each in values.get(job.id, {}).items():
-                numbers.setdefault(output, []).extend(each)
-        told = {output: tuple(each) for output, each in sorted(numbers.items())}
+                numbers.setdefault(output, []).extend([one._replace(seed=None) for one in each] if job.selection else each)
+        told = {output: tuple(_once(each)) for output, each in sorted(numbers.items())}
         runs = failed + sum(each[Outcome.passed] for each in outcomes)
         found.append(Point(name, at, told, failed, runs, tuple(job.id for job in jobs)))
     return tuple(found)
@@ -135,15 +135,38 @@ def _shared(jobs: Sequence[JobFacts], seeds: int) -> list[tuple[JobFacts, int]]:
     return found
 
 
-def _numbers(session: Session, budget: Mapping[str, int], metric: str) -> dict[str, dict[str, list[float]]]:
+class _Number(NamedTuple):
+    seed: int | None
+    digest: str | None
+    value: float
+
+
+def _once(numbers: Sequence[_Number]) -> list[float]:
+    """The values, those of a seed that gave the same bits each time once: run again every night they are no new samples."""
+    bits: dict[int | None, set[str | None]] = {}
+    for each in numbers:
+        bits.setdefault(each.seed, set()).add(each.digest)
+    steady = {seed for seed, digests in bits.items() if seed is not None and len(digests) == 1 and None not in digests}
+    seen: set[int | None] = set()
+    found = []
+    for each in numbers:
+        if each.seed not in seen:
+            found.append(each.value)
+        if each.seed in steady:
+            seen.add(each.seed)
+    return found
+
+
+def _numbers(session: Session, budget: Mapping[str, int], metric: str) -> dict[str, dict[str, list[_Number]]]:
     """Job -> output -> the finite values of its first arrivals; one statement per number of seeds."""
     table = SeedResultRow
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[_Number]]] = {}
     for number, ids in _by_number(budget).items():
-        query = select(table.job_id, table.output, getattr(table, metric)).where(table.job_id.in_(ids), table.arrival <= number)
+        query = select(table.job_id, table.output, table.seed, table.digest, getattr(table, metric))
+        query = query.where(table.job_id.in_(ids), table.arrival <= number)
         query = query.where(getattr(table, metric).is_not(None)).order_by(table.job_id, table.arrival)
-        for job_id, output, value in session.execute(query):
-            found.setdefault(job_id, {}).setdefault(output, []).append(float(value))
+        for job_id, output, seed, digest, value in session.execute(query):
+            found.setdefault(job_id, {}).setdefault(output, []).append(_Number(seed, digest, float(value)))
     return found
 
 

@@ -140,8 +140,9 @@ def _latent(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]
     known = [run for run in found.runs if run.ratio is not None]
     worst = sorted(known, key=lambda run: -(run.ratio or 0.0))
     figures = {"tail": fitted.to_json(), "target": found.policy.latent_target, "era": list(found.era)}
-    seeds = min(len(known), 4096)
-    return _finding(found, FlagKind.latent_flake, canonical, fitted.words, figures, worst, worst, count=seeds)
+    seeds = min(len({run.seed for run in known}), 4096)
+    repeats = REPEATS if fitted.per == "runs" else 1
+    return _finding(found, FlagKind.latent_flake, canonical, fitted.words, figures, worst, worst, repeats=repeats, count=seeds)
 
 
 def _masked(found: Assessment, mine: Sequence[Run], canonical: Mapping[str, Any]) -> Finding | None:

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
-from gonogo.flakiness.samples import Sample
+from gonogo.flakiness.samples import Sample, once
 from storage.tables import SeedResultRow
 from storage.variants import MOST_JOBS, JobFacts, Variant, jobs_of
+
+if TYPE_CHECKING:
+    from gonogo.flakiness.tails import Tail
 
 MOST_SEEDS = 5000
 """(seed, repeat) that one look reads: the tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide."""
@@ -150,14 +154,24 @@ def ratios_of(runs: Iterable[Run]) -> list[float | None]:
 
 
 def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Each (seed, digest) once: the same seed that gives the same bits, in another job or on another build, is the same observation, and
-    counted twice would make a history of eight seeds look like one of hundreds. Runs without a digest, and iterations, are all kept."""
-    found: dict[Any, Run] = {}
-    for run in runs:
-        digest = None if run.job.selection else run.digest
-        key = (run.job.id, run.seed, run.repeat) if digest is None else (run.seed, digest, run.verdict)
-        found.setdefault(key, run)
-    return list(found.values())
+    """The runs that tell something new (gonogo.flakiness.samples.once).
+
+    The same seed that gives the same bits, in another job or on another build, or the same largest ratio on another build, is the same
+    observation: counted twice it would make a history of eight seeds look like one of hundreds. Runs without a digest, iterations, and the
+    runs of a build that is known to be nondeterministic are all kept.
+    """
+    found = list(runs)
+    return [found[place] for place in once(of_runs(found), [run.ratio for run in found])]
+
+
+def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
+    """What the tail of chosen runs, oldest first, tells of seeds that have not run."""
+    from gonogo.flakiness.repeated import tail_of as tail  # numpy: not for the API's process, which reads samples, too
+
+    found = [run for run in runs if run.digests or run.ratio is not None]
+    news = distinct(found)
+    told = [(None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news]
+    return tail(told, policy, left=len(found) - len(news))
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate, rate_of
-from gonogo.flakiness.samples import Configuration, Sample, contexts, devices, significant
+from gonogo.flakiness.samples import Configuration, Sample, contexts, devices, once, significant
 from gonogo.suspicion import Suspicion
 
 EXAMPLES = 5
@@ -78,12 +78,15 @@ class Attribution:
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
     failures: Rate
+    """Of runs that tell something new (samples.once): a seed that fails in the same way every night is one failure."""
     lost: Rate
     """Hangs, crashes and errors, of all runs tried."""
     contexts: tuple[Configuration, ...]
     devices: tuple[Configuration, ...]
     words: str
     policy: str
+    repeated: int = 0
+    """Runs that `failures` leaves out, since they repeat another bit for bit."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -92,7 +95,7 @@ class Attribution:
             "findings": [each.to_json() for each in self.findings],
             "failures": self.failures.to_json(), "infrastructure": self.lost.to_json(),
             "contexts": [row.to_json() for row in self.contexts], "devices": [row.to_json() for row in self.devices],
-            "words": self.words, "policy": self.policy,
+            "words": self.words, "policy": self.policy, "repeated": self.repeated,
         }
 
 
@@ -112,7 +115,10 @@ def attribute(
     everything = list(samples)
     away = {each.device for each in everything} & set(sick or {})
     kept = [each for each in everything if each.device not in away]
-    failures, lost = rate_of((each.outcome for each in kept), policy)
+    _, lost = rate_of((each.outcome for each in kept), policy)
+    judged = [each for each in kept if each.outcome in (Outcome.passed, Outcome.failed)]
+    news = once(judged)
+    failures, _ = rate_of((judged[place].outcome for place in news), policy)
     by_context, by_device = contexts(kept, policy), devices(kept, policy)
     digested = [each for each in kept if each.seed is not None and each.digest is not None]
     repeats, state = _repeats(digested, policy)
@@ -120,12 +126,12 @@ def attribute(
     context = _context(digested, state, repeats.compared, by_context, policy)
     findings = (repeats, device, context, _seeds(kept, repeats, policy))
     holding = [each.cause for each in findings if each.holds]
-    cause, words = _decide(everything, away, failures, lost, findings, policy)
+    cause, words = _decide(everything, away, failures, lost, findings, len(judged) - len(news), policy)
     causes = tuple(dict.fromkeys([cause, *holding])) if cause is not Cause.unknown else (cause, *holding)
     if away:
         named = ", ".join(sorted(away))
         words += f"; left out: what ran on {named} ({'; '.join((sick or {})[each].words for each in sorted(away))})"
-    return Attribution(cause, causes, findings, failures, lost, by_context, by_device, words, policy.version)
+    return Attribution(cause, causes, findings, failures, lost, by_context, by_device, words, policy.version, len(judged) - len(news))
 
 
 def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Finding, Finding]:
@@ -233,14 +239,16 @@ def _seeds(kept: Sequence[Sample], repeats: Finding, policy: FlakinessPolicy) ->
 
 
 def _decide(
-    everything: Sequence[Sample], away: set[str], failures: Rate, lost: Rate, findings: Sequence[Finding], policy: FlakinessPolicy
+    everything: Sequence[Sample], away: set[str], failures: Rate, lost: Rate, findings: Sequence[Finding], again: int,
+    policy: FlakinessPolicy,
 ) -> tuple[Cause, str]:
     """The one cause, and a sentence. Hangs and crashes explain a flicker only where the kernel's own outcomes don't flicker."""
     if away and not failures.known:
         return Cause.sick_device, Cause.sick_device.sentence
     if not failures.known and not lost.known:
         return Cause.unknown, "no run to judge by" if everything else "no runs"
-    alone = f"{failures.words} runs failed; {lost.words} were lost to hangs, crashes and errors"
+    same = f" ({again} more repeat one of these bit for bit)" if again else ""
+    alone = f"{failures.words} runs failed{same}; {lost.words} were lost to hangs, crashes and errors"
     if 0 < failures.failures < failures.runs:
         for finding in findings:
             if finding.holds:

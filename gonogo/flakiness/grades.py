@@ -89,7 +89,7 @@ class Grade:
 
 
 def stability(failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY) -> tuple[Stability, str]:
-    """The first axis. A mixed record is flaky however short; all green or all red need enough seeds, or are unknown.
+    """The first axis. A mixed record is flaky however short; all green or all red need enough seeds, or are unknown: distinct ones.
 
     Marginal needs a prediction above the target, and above the least that may be predicted of so many seeds: 1/(10 x seeds) is no finding
     (20 seeds alone would make every test marginal at a target of 1/1000), but then `robust` says what it could exclude.
@@ -102,8 +102,11 @@ def stability(failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLIC
         if failures.low is not None and failures.low > policy.broken_most:
             return Stability.broken, f"{failures.words} seeds failed"
         return Stability.unknown, f"all {failures.runs} seeds failed: too few to call it broken"
-    if failures.runs < policy.least_seeds:
-        return Stability.unknown, f"not enough seeds: {failures.runs} of {policy.least_seeds}"
+    repeat = tail is not None and tail.repeated > 0 and tail.predicted is None and tail.seeds > 0
+    if failures.runs < policy.least_seeds or repeat:
+        few = min(failures.runs, tail.seeds) if tail is not None and repeat else failures.runs
+        why = f"; {tail.words}" if tail is not None and repeat else ""
+        return Stability.unknown, f"not enough seeds: {few} of {policy.least_seeds}{why}"
     if tail is not None and tail.predicted is not None and not tail.at_most and tail.predicted > policy.latent_target:
         return Stability.marginal, f"{tail.words}; the target is {1000 * policy.latent_target:g} per thousand"
     return Stability.robust, tail.words if tail is not None else f"{failures.words} seeds failed; no tail"

@@ -42,8 +42,10 @@ class FlakinessPolicy:
     tail_bootstraps: int = 200
     tail_reach: float = 10.0
     """Nothing is predicted below 1/(tail_reach x seeds) (4-flakiness)."""
+    same_seed: float = 0.01
+    """Of the test whether numbers of one seed are alike (gonogo.flakiness.repeated): above it each run of a seed is a new sample."""
     broken_most: float = 0.5
-    """A test is broken when it failed always and the interval of its rate lies above this: 3 of 3 do (lower bound .54)."""
+    """A test is broken when it failed always and the interval of its rate lies above this: 4 of 4 distinct runs do (lower bound .55)."""
 
     # change points
     change_alarm: float = 2e-3
@@ -107,7 +109,7 @@ class FlakinessPolicy:
 
     def __post_init__(self) -> None:
         for name in (
-            "level", "tail_level", "rate_level", "broken_most", "same_share", "significance", "latent_target",
+            "level", "tail_level", "rate_level", "broken_most", "same_share", "same_seed", "significance", "latent_target",
             "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate", "bisect_stop",
             "bisect_sharp", "bisect_cost",
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,6 +44,8 @@ class Configuration:
     """Fisher's exact test, two-sided, before Bonferroni; None for the row that the others are compared with."""
     higher: float | None
     """Posterior probability that it fails more often than the row of comparison."""
+    repeated: int = 0
+    """Runs that the rate leaves out, since they repeat another of the row bit for bit."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types, the pass rate beside the failure rate."""
@@ -54,8 +56,45 @@ class Configuration:
             "pass_rate": passed / self.rate.runs if self.rate.runs else None,
             "pass_low": 1 - self.rate.high if known and self.rate.high is not None else None,
             "pass_high": 1 - self.rate.low if known and self.rate.low is not None else None,
-            "p": self.p, "higher": self.higher,
+            "p": self.p, "higher": self.higher, "repeated": self.repeated,
         }
+
+
+def unsteady(samples: Iterable[Sample]) -> frozenset[str]:
+    """The builds that are known to be nondeterministic: a seed gave differing digests in equal conditions."""
+    given: dict[Hashable, str] = {}
+    found = set()
+    for each in samples:
+        if each.seed is not None and each.digest is not None:
+            place = (each.build, each.seed, each.device, each.context, each.fresh)
+            if given.setdefault(place, each.digest) != each.digest:
+                found.add(each.build)
+    return frozenset(found)
+
+
+def once(
+    samples: Sequence[Sample], numbers: Sequence[float | None] | None = None, varying: frozenset[str] | None = None
+) -> list[int]:
+    """The places of the samples that tell something new of other seeds; the others repeat what a seed gave before.
+
+    A kernel that gives a seed's bits again, in whatever job or build, gives no new sample: four seeds of thirty nights are four. Not so on
+    builds that are `unsteady` (varying: known already): there each run is a new trial, also one that happens to repeat the bits. Samples
+    without a controlled seed or a digest are all kept. numbers: a figure of each sample; the same figure of the same seed by another build
+    is no new one either, whatever the bits.
+    """
+    varying = unsteady(samples) if varying is None else varying
+    seen: set[Hashable] = set()
+    kept = []
+    for place, each in enumerate(samples):
+        if each.seed is not None and each.digest is not None and each.build not in varying:
+            keys: list[Hashable] = [(each.seed, each.digest, each.outcome)]
+            if numbers is not None and numbers[place] is not None:
+                keys.append((each.seed, numbers[place], each.outcome))
+            if not seen.isdisjoint(keys):
+                continue
+            seen.update(keys)
+        kept.append(place)
+    return kept
 
 
 def contexts(samples: Iterable[Sample], policy: FlakinessPolicy = POLICY) -> tuple[Configuration, ...]:
@@ -79,16 +118,25 @@ def _place(sample: Sample) -> str:
 def table(
     samples: Iterable[Sample], key: Callable[[Sample], str], first: str | None, policy: FlakinessPolicy
 ) -> tuple[Configuration, ...]:
-    """Rows by `key`; compared with the row `first` where it exists, else with the sum of the other rows."""
+    """Rows by `key`; compared with the row `first` where it exists, else with the sum of the other rows.
+
+    Within a row each sample counts `once`: else one seed that always fails, run every night on one device, would be a matter of devices.
+    """
     failed: dict[str, int] = defaultdict(int)
     judged: dict[str, int] = defaultdict(int)
+    again: dict[str, int] = defaultdict(int)
     hosts: dict[str, set[str]] = defaultdict(set)
-    for sample in samples:
+    everything = list(samples)
+    varying = unsteady(everything)
+    rows_of: dict[str, list[Sample]] = defaultdict(list)
+    for sample in everything:
         if sample.outcome in (Outcome.passed, Outcome.failed):
-            name = key(sample)
-            judged[name] += 1
-            failed[name] += sample.outcome is Outcome.failed
-            hosts[name].add(sample.host_run)
+            rows_of[key(sample)].append(sample)
+    for name, row in rows_of.items():
+        news = [row[place] for place in once(row, varying=varying)]
+        judged[name], again[name] = len(news), len(row) - len(news)
+        failed[name] = sum(sample.outcome is Outcome.failed for sample in news)
+        hosts[name] = {sample.host_run for sample in row}
     names = sorted(judged, key=lambda name: (name != first, name))
     rows = []
     for name in names:
@@ -99,7 +147,7 @@ def table(
             other = rate(sum(failed[each] for each in against if each), sum(judged[each] for each in against if each), policy)
             p = fisher(own.failures, own.runs, other.failures, other.runs)
             higher = greater(own, other, policy)
-        rows.append(Configuration(name, own, len(hosts[name]), p, higher))
+        rows.append(Configuration(name, own, len(hosts[name]), p, higher, again[name]))
     return tuple(rows)
 
 

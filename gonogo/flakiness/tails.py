@@ -29,6 +29,7 @@ class Tail:
     """The predicted failure rate per seed and its one-sided upper bound; None, and the reason in words, where nothing can be predicted."""
 
     seeds: int
+    """Samples that it is made of, in `per`."""
     left_out: int
     """Seeds without a number (NaN): counted, and left out."""
     failures: Rate
@@ -42,19 +43,27 @@ class Tail:
     """(threshold, exceedances, predicted rate) of every fit."""
     largest: float | None
     words: str
+    distinct: int
+    """Distinct seeds among the samples."""
+    per: str = "seeds"
+    """What the rates are per: "seeds"; or "runs", where seeds ran again and gave other numbers (gonogo.flakiness.repeated)."""
+    repeated: int = 0
+    """Runs that are no samples of their own, since they give again what a seed gave."""
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; rates per seed."""
+        """In plain JSON types."""
         return {
             "seeds": self.seeds, "left_out": self.left_out, "observed": self.failures.to_json(), "predicted": self.predicted,
             "upper": self.upper, "at_most": self.at_most, "level": self.level,
             "thresholds": [{"threshold": at, "exceedances": count, "predicted": found} for at, count, found in self.thresholds],
-            "largest": self.largest, "words": self.words,
+            "largest": self.largest, "words": self.words, "distinct": self.distinct, "per": self.per, "repeated": self.repeated,
         }
 
 
-def tail(ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLICY, level: float | None = None) -> Tail:
-    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
+def tail(
+    ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLICY, level: float | None = None, unit: str = "seeds"
+) -> Tail:
+    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant, each an independent sample (`unit`: named so in words).
 
     Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high threshold u follow a generalised Pareto
     distribution, so P(X > 1) = k/n (1 + xi (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean,
@@ -73,8 +82,8 @@ def tail(ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLIC
     observed = rate(int((known > LIMIT).sum()), seeds, policy)
     largest = float(known[-1]) if seeds and math.isfinite(known[-1]) else None
     if seeds < policy.least_seeds:
-        words = f"not enough seeds: {seeds} of {policy.least_seeds}"
-        return Tail(seeds, left_out, observed, None, None, False, wanted, (), largest, words)
+        words = f"not enough {unit}: {seeds} of {policy.least_seeds}"
+        return Tail(seeds, left_out, observed, None, None, False, wanted, (), largest, words, seeds)
     finite = known[np.isfinite(known)]
     fits = _sweep(finite, policy, wanted)
     floor = 1.0 / (policy.tail_reach * seeds)
@@ -84,7 +93,7 @@ def tail(ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLIC
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         predicted = max(floor, observed.failures / seeds)
         words = f"no tail to fit ({reason}): {observed.words} failed"
-        return Tail(seeds, left_out, observed, predicted, counted.high, not observed.failures, wanted, (), largest, words)
+        return Tail(seeds, left_out, observed, predicted, counted.high, not observed.failures, wanted, (), largest, words, seeds)
     infinite = (seeds - len(finite)) / seeds
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
@@ -93,14 +102,15 @@ def tail(ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLIC
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
     predicted = max(floor, middle)
     upper = min(1.0, max(predicted, bound))
-    least = "at most " if middle <= floor else ""
-    words = f"{least}{_thousand(predicted)} failures per thousand seeds predicted, {_thousand(upper)} at {100 * wanted:.3g}% confidence"
+    words = f"{rates_in_words(predicted, upper, middle <= floor, wanted, unit)} ({seeds} {unit})"
     swept = tuple((at, count, found) for at, count, found, _ in fits)
-    return Tail(seeds, left_out, observed, predicted, upper, middle <= floor, wanted, swept, largest, f"{words} ({seeds} seeds)")
+    return Tail(seeds, left_out, observed, predicted, upper, middle <= floor, wanted, swept, largest, words, seeds)
 
 
-def _thousand(per_seed: float) -> str:
-    return f"{1000 * per_seed:.3g}"
+def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
+    """One phrase, "at most 2 failures per thousand seeds predicted, 3 at 95% confidence"."""
+    least = "at most " if at_most else ""
+    return f"{least}{1000 * predicted:.3g} failures per thousand {unit} predicted, {1000 * upper:.3g} at {100 * level:.3g}% confidence"
 
 
 def _sweep(ordered: Array, policy: FlakinessPolicy, level: float) -> list[tuple[float, int, float, float]]:

@@ -56,9 +56,9 @@ class Threshold(BaseModel):
 
 
 class TailOut(BaseModel):
-    """The failure rate per seed that the tail of the errors foretells, and its one-sided upper bound."""
+    """The failure rate that the tail of the errors foretells, per seed or per run of a seed, and its one-sided upper bound."""
 
-    seeds: int
+    seeds: int = Field(description="samples, in `per`")
     left_out: int
     observed: RateOut
     predicted: float | None
@@ -68,6 +68,9 @@ class TailOut(BaseModel):
     thresholds: list[Threshold]
     largest: float | None
     words: str
+    distinct: int | None = Field(default=None, description="distinct seeds among the samples; null of assessments before it was counted")
+    per: str = Field(default="seeds", description="`seeds`, or `runs` where a seed's runs give other numbers each time")
+    repeated: int = Field(default=0, description="runs that are no samples, since they give again what their seed gave")
 
 
 class GradeOut(BaseModel):
@@ -97,6 +100,7 @@ class Configuration(BaseModel):
     pass_high: float | None
     p: float | None = Field(description="Fisher's exact test, two-sided; null for the row that the others are compared with")
     higher: float | None = Field(description="posterior probability that it fails more often than what it is compared with")
+    repeated: int = Field(default=0, description="further runs that repeat one of the row bit for bit: in no rate")
 
 
 class FactorOut(BaseModel):

@@ -16,7 +16,7 @@ from sqlalchemy import delete, update
 
 from gonogo.flakiness.rates import rate
 from service.background.assess import Assessor
-from storage import assessing, assessments, flags, ids, jobs, outbox, samples
+from storage import assessing, assessments, build_series, flags, ids, jobs, outbox, samples
 from storage import engine as engines
 from storage.closing import ASSESS
 from storage.tables import JobRow, OutboxRow, SeedResultRow
@@ -125,6 +125,37 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
     assert kept["content"]["grade"]["failures"]["runs"] == 32
 
 
+def test_the_same_seeds_every_night_foretell_nothing_of_others_whatever_their_bits(shared: World) -> None:
+    """A right kernel at a quarter of its tolerance: four seeds, six nights, whose builds have bits of their own."""
+    test = spec_of(0.361)
+    for night in range(6):
+        rows = [row(seed, bits=str(night)) for seed in range(4)]
+        for each, ratio in zip(rows, (0.1, 0.15, 0.2, 0.27), strict=True):
+            for output in each["outputs"].values():
+                output["tolerance_ratio"] = ratio
+        job = shared.job(rows, test=test, sequence=night, build=f"night{night}", assess=False)
+    with engines.reading(shared.engine) as session:
+        found = assessing.assess(session, job.id)
+    assert found is not None
+    assert len(found.era) == 5
+    assert found.grade.tail is not None
+    assert (found.grade.stability, found.grade.latent, found.grade.tail.predicted) == ("unknown", False, None)
+    assert "4 distinct seeds are too few to predict how often others fail" in found.grade.words
+    assert (found.attribution.failures.runs, found.grade.failures.runs) == (4, 4)
+
+
+def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared: World) -> None:
+    test = spec_of(0.371)
+    for _ in range(2):
+        shared.job([row(seed) for seed in range(4)], test=test, assess=False)
+    for night in range(2):
+        shared.job([row(seed, bits=str(night)) for seed in range(4)], test=test, build="b2", sequence=2, assess=False)
+    with engines.reading(shared.engine) as session:
+        steady, other = build_series.points(session, variant(test))
+    assert (len(steady.numbers["dx"]), steady.runs) == (4, 8)
+    assert len(other.numbers["dx"]) == 8
+
+
 def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     test = spec_of(0.35)
     sharp = World(shared.core, lambda session, asked: {"double-subtract": rate(0, 9)} if asked == variant(test) else {})
@@ -174,7 +205,7 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(s
 def test_jobs_of_a_version_that_assessed_nothing_are_assessed_once(database_url: str) -> None:
     with world(database_url) as here:
         older = here.job([row(seed) for seed in range(4)], assess=False)
-        newer = here.job([row(seed) for seed in range(4)], assess=False)
+        newer = here.job([row(seed) for seed in range(4, 8)], assess=False)
         with engines.session(here.engine) as session:
             session.execute(delete(OutboxRow))
         upgraded = Assessor(here.core)
