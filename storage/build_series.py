@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import case, null, select
+from sqlalchemy import Text, case, cast, null, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.verdicts import Explanation
+from storage.encoding import decode
 from storage.samples import outcomes_of
 from storage.tables import JobRow, SeedResultRow
 from storage.variants import JobFacts, Variant, jobs_of
@@ -22,6 +23,8 @@ MOST_POINTS_JOBS = 1000
 """Newest jobs whose numbers make the points of a series."""
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the most that a point of a series holds."""
+_DIRECTION = '_z"'
+"""In the text of statistics that have one of a direction."""
 K = TypeVar("K")
 METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
@@ -173,20 +176,20 @@ def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, S
     """Job -> seed -> what it says; a comparison reads thousands, so each row is looked at once, and as little as may be."""
     table = SeedResultRow.__table__.c
     columns = [table[name] for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
-    # explained statistics are noise, which masking does not look at: to parse them would take the longest
-    told = case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()).label("statistics")
+    # explained statistics are noise, which masking does not look at: to parse them would take the longest. So come the others as text.
+    told = cast(case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()), Text)
     found: dict[str, dict[int, Seed]] = {}
     for number, ids in _by_number(budget).items():
         query = select(*columns, told).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
-        for job_id, seed, output, verdict, explained, digest, *numbers, more in session.execute(query):
+        for job_id, seed, output, verdict, explained, digest, *numbers, more in session.execute(query).all():
             green, explanation = _said(verdict, explained)
             digests = {} if digest is None else {output: digest}
             statistics: Mapping[str, Mapping[str, float | None]] = {}
             if output and explanation is Explanation.unexplained:
                 own = dict(zip(_EXPLAIN, numbers, strict=True))
-                for name in more or ():
-                    if name[-2:] == "_z" and isinstance(more[name], (int, float)):
-                        own[name] = more[name]
+                if more and _DIRECTION in more:
+                    others = decode(more).items()
+                    own |= {name: value for name, value in others if name.endswith("_z") and isinstance(value, int | float)}
                 statistics = {output: own}
             of_job = found.setdefault(job_id, {})
             before = of_job.get(seed)

@@ -56,7 +56,7 @@ def builds(session: Session) -> list[BuildRecord]:
 
 
 @cache  # to put it together takes longer than to run it
-def _builds() -> Select[tuple[str, str, int, str]]:
+def _builds() -> Select[str, str, int, str]:
     jobs, after = aliased(JobRow), aliased(JobRow)
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
@@ -131,7 +131,7 @@ def suites(session: Session, limit: int = 100) -> list[str]:
 
 
 @cache
-def _suites(limit: int) -> Select[tuple[str]]:
+def _suites(limit: int) -> Select[str]:
     runs = aliased(RunRow)
     ran = select(func.min(RunRow.name).label("name")).cte("suite_names", recursive=True)
     ran = ran.union_all(select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(ran.c.name.is_not(None)))
