@@ -187,11 +187,12 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
 def _line(test: Compared, found: Comparison) -> TestLine:
     place = test.place
     where = {"arch": place.arch, "board": place.board}
+    lines = {side.lines.get(place) for side in (found.base, found.head)}
+    of_line = {line: urls.history(place.test_key, {"line": line, **where}) for line in lines}
 
     def on(side: Told, ran: Ran | None) -> str | None:
         known = ran is not None and len(side.builds) == 1
-        line = {"line": side.lines[place]} if place in side.lines else {}
-        return urls.history(place.test_key, {**line, **where, "build": side.builds[0]}) if known else None
+        return of_line[side.lines.get(place)] + urls.further("build", side.builds[0]) if known else None
 
     return TestLine(
         name=test.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
@@ -100,7 +101,7 @@ def read(session: Session, query: Mapping[str, str], cursor: str | None, limit: 
     page = _rows(session, names, line, given, limit, cursor)
     where = {name: given.get(name) for name in ("arch", "board")}
     found = reads.cells(session, [each.key for each in page.items], names, line=line or "", **where) if page.items else {}
-    made = tuple(row for each in page.items for row in _rows_of(each, names, line or "", found))
+    made = _rows_of(page.items, names, line or "", found)
     before = [*(each.name for each in ordered[first + 1 : first + columns + 1]), None]
     heads = tuple(_head(each, [row.cells[place] for row in made], before[place]) for place, each in enumerate(shown))
     return MatrixView(
@@ -134,29 +135,39 @@ def _rows(
     return reads.rows(session, names, line=line, **only, limit=limit, cursor=cursor or None)
 
 
-def _rows_of(test: RowRecord, names: Sequence[str], line: str, found: Mapping[CellPlace, Mapping[str, int]]) -> list[MatrixRow]:
-    """A row for each kind of board that the test ran on."""
-    kinds = sorted({(place.arch, place.board) for place in found if place.test_key == test.key})
+def _rows_of(
+    tests: Sequence[RowRecord], names: Sequence[str], line: str, found: Mapping[CellPlace, Mapping[str, int]]
+) -> tuple[MatrixRow, ...]:
+    """Of each test a row for each kind of board that it ran on."""
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for place in found:
+        kinds.setdefault(place.test_key, set()).add((place.arch, place.board))
+    ends = [urls.further("build", name) for name in names]  # a thousand addresses, of which only this part differs within a row
     made = []
-    for arch, board in kinds:
-        here = {"line": line, "arch": arch, "board": board}
-        cells = [found.get(CellPlace(test.key, arch, board, name)) for name in names]
-        shown = tuple(
-            _cell(told, name, urls.history(test.key, {**here, "build": name})) if told else None
-            for name, told in zip(names, cells, strict=True)
-        )
+    for test in tests:
         about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical)
-        made.append(MatrixRow(test.key, urls.history(test.key, here), *about, arch, board, shown))
-    return made
+        for arch, board in sorted(kinds.get(test.key, ())):
+            url = urls.history(test.key, {"line": line, "arch": arch, "board": board})
+            told = (found.get(CellPlace(test.key, arch, board, name)) for name in names)
+            cells = tuple(_cell(each, name, url + end) if each else None for each, name, end in zip(told, names, ends, strict=True))
+            made.append(MatrixRow(test.key, url, *about, arch, board, cells))
+    return tuple(made)
 
 
 def _cell(told: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    verdict = verdict_of(told)
-    seeds = sum(told.values())
-    lost = sum(told.get(each, 0) for each in LOST)
-    found = counts(told, max(1, seeds))
+    verdict, hollow, lost, seeds, found, label, said = _read(tuple(told.items()))
+    return MatrixCell(verdict, hollow, lost, seeds, found, f"{label} on {build}: {said}", url)
+
+
+@lru_cache(maxsize=4096)
+def _read(told: tuple[tuple[str, int], ...]) -> tuple[str, bool, int, int, tuple[Count, ...], str, str]:
+    """What seeds by verdict say, whatever test and build they are of: most cells of a matrix are alike."""
+    by_verdict = dict(told)
+    verdict, seeds = verdict_of(by_verdict), sum(by_verdict.values())
+    found = counts(by_verdict, max(1, seeds))
     said = ", ".join(f"{each.count:,} {each.label}" for each in found)
-    return MatrixCell(verdict, bool(told.get(HOLLOW)), lost, seeds, found, f"{words.mark(verdict).label} on {build}: {said}", url)
+    lost = sum(by_verdict.get(each, 0) for each in LOST)
+    return verdict, bool(by_verdict.get(HOLLOW)), lost, seeds, found, words.mark(verdict).label, said
 
 
 def verdict_of(told: Mapping[str, int]) -> str:

@@ -30,6 +30,7 @@ from dashboards import (
     grids,
     hook_pages,
     map_charts,
+    matrix_cells,
     matrix_pages,
     overview,
     posteriors,
@@ -85,7 +86,7 @@ def environment() -> Environment:
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
     made.globals.update(charts=charts, curves=curves, device_charts=device_charts, gauge_charts=gauge_charts, grids=grids)
     made.globals.update(map_charts=map_charts, posteriors=posteriors, seed_details=seed_details, strip_charts=strip_charts)
-    made.globals.update(suppressions=suppressions, tails=tails)
+    made.globals.update(matrix_cells=matrix_cells, suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 

@@ -283,6 +283,11 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
+def further(name: str, value: str) -> str:
+    """What is put behind an address that has a query already; for tables of addresses that differ in one name."""
+    return f"&{urlencode({name: value})}"
+
+
 def _query(values: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in values.items() if value}
     return f"?{urlencode(given)}" if given else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -70,6 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
+@cache  # once: a test's process makes many apps, and must not keep all of them
 def make_context(settings: Settings) -> Context:
     """Wire the parts together."""
     if settings.database_url is None:

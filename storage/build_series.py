@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import case, null, select
+from sqlalchemy import Text, case, cast, null, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.verdicts import Explanation
+from storage.encoding import decode
 from storage.samples import outcomes_of
 from storage.tables import JobRow, SeedResultRow
 from storage.variants import JobFacts, Variant, jobs_of
@@ -21,9 +23,10 @@ MOST_POINTS_JOBS = 1000
 """Newest jobs whose numbers make the points of a series."""
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the most that a point of a series holds."""
+_DIRECTION = '_z"'
+"""In the text of statistics that have one of a direction."""
+K = TypeVar("K")
 METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
-_GATED = (Outcome.passed, Outcome.failed)
-_EXPLANATIONS: Mapping[str, Explanation] = {str(each): each for each in Explanation}
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 
 
@@ -87,21 +90,28 @@ def records(
     Of each build the newest jobs' seeds (repeat 0) up to `seeds`, with the statistics of those that are unexplained, and the terms of its
     newest diagnosis that could tell any.
     """
-    groups: dict[tuple[float, str], list[JobFacts]] = {}
-    for job in jobs:
-        groups.setdefault(_place(job, "build"), []).append(job)
-    kept = sorted(groups)[-most:]
-    chosen = {name: _shared(groups[at, name], seeds) for at, name in kept}
-    found = _seeds(session, {job.id: number for pairs in chosen.values() for job, number in pairs})
-    terms = _terms(session, [job.id for pairs in chosen.values() for job, _ in pairs])
-    made = []
-    for _, name in kept:
-        ids = [job.id for job, _ in chosen[name]]
-        merged: dict[int, Seed] = {}
-        for job_id in reversed(ids):  # of a seed that was run in several jobs the newest result counts
-            merged |= found.get(job_id, {})
-        made.append(Record(name, merged, next((terms[job_id] for job_id in ids if terms.get(job_id)), {})))
-    return tuple(made)
+    return records_of(session, {"": jobs}, most=most, seeds=seeds)[""]
+
+
+def records_of(
+    session: Session, groups: Mapping[K, Iterable[JobFacts]], *, most: int = MOST_BUILDS, seeds: int = SEEDS_PER_BUILD
+) -> dict[K, tuple[Record, ...]]:
+    """The `records` of several tests, read together. No job may be in two groups."""
+    chosen = {key: _newest(jobs, most, seeds) for key, jobs in groups.items()}
+    read = [pair for builds in chosen.values() for _, pairs in builds for pair in pairs]
+    found = _seeds(session, {job.id: number for job, number in read})
+    terms = _terms(session, [job.id for job, _ in read])
+    made: dict[K, tuple[Record, ...]] = {}
+    for key, builds in chosen.items():
+        own = []
+        for name, pairs in builds:
+            ids = [job.id for job, _ in pairs]
+            merged: dict[int, Seed] = {}
+            for job_id in reversed(ids):  # of a seed that was run in several jobs the newest result counts
+                merged |= found.get(job_id, {})
+            own.append(Record(name, merged, next((terms[job_id] for job_id in ids if terms.get(job_id)), {})))
+        made[key] = tuple(own)
+    return made
 
 
 def coefficients(diagnosis: Mapping[str, Any] | None) -> dict[str, Coefficients]:
@@ -114,6 +124,14 @@ def coefficients(diagnosis: Mapping[str, Any] | None) -> dict[str, Coefficients]
                 bool(term.get("wrong")), str(term.get("words") or ""),
             )  # fmt: skip
     return found
+
+
+def _newest(jobs: Iterable[JobFacts], most: int, seeds: int) -> list[tuple[str, list[tuple[JobFacts, int]]]]:
+    """The newest builds in order, each with its jobs and how many (seed, repeat) of each to look at."""
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
+    for job in jobs:
+        groups.setdefault(_place(job, "build"), []).append(job)
+    return [(place[1], _shared(groups[place], seeds)) for place in sorted(groups)[-most:]]
 
 
 def _place(job: JobFacts, by: str) -> tuple[float, str]:
@@ -178,34 +196,37 @@ def _by_number(budget: Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
-    table = SeedResultRow
-    columns = [getattr(table, name) for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
-    # explained statistics are noise, which masking does not look at: to parse them would take the longest
-    told = case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()).label("statistics")
-    parts: dict[tuple[str, int], list[Any]] = {}
+    """Job -> seed -> what it says; a comparison reads thousands, so each row is looked at once, and as little as may be."""
+    table = SeedResultRow.__table__.c
+    columns = [table[name] for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
+    # explained statistics are noise, which masking does not look at: to parse them would take the longest. So come the others as text.
+    told = cast(case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()), Text)
+    found: dict[str, dict[int, Seed]] = {}
     for number, ids in _by_number(budget).items():
         query = select(*columns, told).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
-        for row in session.execute(query.order_by(table.job_id, table.seed, table.output)):
-            parts.setdefault((row.job_id, row.seed), []).append(row)
-    found: dict[str, dict[int, Seed]] = {}
-    for (job_id, seed), rows in parts.items():
-        found.setdefault(job_id, {})[seed] = _seed(rows)
+        for job_id, seed, output, verdict, explained, digest, *numbers, more in session.execute(query).all():
+            green, explanation = _said(verdict, explained)
+            digests = {} if digest is None else {output: digest}
+            statistics: Mapping[str, Mapping[str, float | None]] = {}
+            if output and explanation is Explanation.unexplained:
+                own = dict(zip(_EXPLAIN, numbers, strict=True))
+                if more and _DIRECTION in more:
+                    others = decode(more).items()
+                    own |= {name: value for name, value in others if name.endswith("_z") and isinstance(value, int | float)}
+                statistics = {output: own}
+            of_job = found.setdefault(job_id, {})
+            before = of_job.get(seed)
+            if before is not None:  # another of its outputs
+                digests, statistics = {**before.digests, **digests}, {**before.statistics, **statistics}
+            of_job[seed] = Seed(green, explanation, digests, statistics)
     return found
 
 
-def _seed(rows: Sequence[Any]) -> Seed:
-    head = rows[0]
-    outcome = outcome_of(head.seed_verdict)
-    green = None if outcome not in _GATED else outcome is Outcome.passed
-    explanation = _EXPLANATIONS[head.seed_explanation or Explanation.unjudged]
-    statistics = {} if explanation is not Explanation.unexplained else {
-        row.output: {name: getattr(row, name) for name in _EXPLAIN}
-        | {name: value for name, value in (row.statistics or {}).items() if name.endswith("_z") and isinstance(value, int | float)}
-        for row in rows
-        if row.output
-    }  # fmt: skip
-    digests = {row.output: row.digest for row in rows if row.digest is not None}
-    return Seed(green, explanation, digests, statistics)
+@cache
+def _said(verdict: str, explanation: str | None) -> tuple[bool | None, Explanation]:
+    """Green or red, and how it is explained."""
+    green = {Outcome.passed: True, Outcome.failed: False}.get(outcome_of(verdict))
+    return green, Explanation(explanation or Explanation.unjudged)
 
 
 def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coefficients]]:

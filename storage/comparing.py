@@ -18,16 +18,19 @@ from gonogo.flakiness.overrides import suppressed, touches
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.problems import FieldError
 from gonogo.verdicts import Verdict
-from storage import build_series, overrides, sides, test_specs
+from storage import build_series, check_lines, overrides, sides, test_specs
+from storage.check_lines import Wanted
 from storage.encoding import timestamp, utcnow
-from storage.evidence import check_line
 from storage.sides import Place, Side, Told
-from storage.states import IMPORT_EXECUTOR, FlagState
-from storage.tables import FlagChangeRow, FlagRow, JobRow, RunJobRow, SeedResultRow, TestSpecRow
+from storage.states import FlagState
+from storage.tables import FlagChangeRow, FlagRow, JobRow, RunJobRow, TestSpecRow
 from storage.variants import ISOLATED
 
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
 _AT_ONCE = 500
+_FLAG = (
+    "id", "test_key", "build_line", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,10 @@ def compare(
     names = _names(session, told)
     called = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
     twice = Counter((name, place.arch, place.board) for place, name in called.items())
+    on_base, on_head = _recorded(session, told, places)
     found = []
     for place in places:
-        before, after = _recorded(session, told, place)
+        before, after = on_base.get(place), on_head.get(place)
         lines = {side.lines[place] for side in told if place in side.lines}
         known = [each for line in sorted(lines) for each in flags.get((place.test_key, line, place.arch, place.board), ())]
         said = classify(before, after, known, policy)
@@ -132,32 +136,38 @@ def compare(
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
         if after is not None and touches(said):
             said = suppressed(said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build))
-        check = _check(session, canonical, told[1], place, after, said)
-        found.append(Compared(place, name, subject, kernel, canonical, said, before, after, check))
+        found.append(Compared(place, name, subject, kernel, canonical, said, before, after, None))
+    wanted = (Wanted(each.place, each.canonical, each.head, each.classification) for each in found)
+    checks = check_lines.lines(session, told[1], wanted)
+    found = [replace(each, check=checks[each.place]) if each.place in checks else each for each in found]
     found.sort(key=lambda each: (each.classification.kind.rank, each.name, each.place))
     return Comparison(*told, tuple(found), policy.version)
 
 
-def _recorded(session: Session, told: tuple[Told, Told], place: Place) -> tuple[Ran | None, Ran | None]:
-    """What a test did on both sides, with its seeds and terms where its errors have to be compared: some seed is unexplained."""
-    before, after = (side.tests.get(place) for side in told)
-    if before is None or after is None or not (before.judged and after.judged) or not (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED)):
-        return before, after
-    records = []
+def _recorded(session: Session, told: tuple[Told, Told], places: Iterable[Place]) -> list[dict[Place, Ran]]:
+    """What tests did on base and on head, with their seeds and terms where the errors have to be compared: some seed is unexplained."""
+    base, head = (side.tests for side in told)
+    compared = [place for place in places if place in base and place in head and _comparable(base[place], head[place])]
+    found = []
     for side in told:
-        made = build_series.records(session, side.facts.get(place, ()))
-        records.append(made[-1] if made else None)
-    return replace(before, record=records[0]), replace(after, record=records[1])
+        made = build_series.records_of(session, {place: side.facts.get(place, ()) for place in compared})
+        recorded = {place: replace(side.tests[place], record=each[-1] if each else None) for place, each in made.items()}
+        found.append({**side.tests, **recorded})
+    return found
+
+
+def _comparable(before: Ran, after: Ran) -> bool:
+    return bool(before.judged and after.judged and (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED)))
 
 
 def _flags(
     session: Session, keys: Iterable[str], base: Told, head: Told, now: datetime
 ) -> dict[tuple[str, str, str, str], list[Known]]:
     """The flags of these tests that are not resolved, by full variant."""
-    rows: list[FlagRow] = []
+    rows: list[Any] = []
     for part in _parts(sorted(keys)):
-        query = select(FlagRow).where(FlagRow.test_key.in_(part), FlagRow.state != FlagState.resolved)
-        rows += session.scalars(query.order_by(FlagRow.kind)).all()
+        query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(FlagRow.test_key.in_(part), FlagRow.state != FlagState.resolved)
+        rows += session.execute(query.order_by(FlagRow.kind)).all()
     openings = _openings(session, [row.id for row in rows])
     found: dict[tuple[str, str, str, str], list[Known]] = {}
     for row in rows:
@@ -217,26 +227,6 @@ def _tolerance(found: Mapping[str, Any]) -> str:
     """ "rtol 0.001, atol 0.5", "dx: rtol 0.001"."""
     parts = [f"{name}: {_tolerance(each)}" if isinstance(each, Mapping) else f"{name} {each:g}" for name, each in found.items()]
     return ", ".join(parts)
-
-
-def _check(
-    session: Session, canonical: Mapping[str, Any], head: Told, place: Place, ran: Ran | None, said: Classification
-) -> str | None:
-    """The line that runs the worst seed of head again; None where nothing is wrong, or no seed says so."""
-    if ran is None or said.verdict in (Verdict.pass_, Verdict.absent, Verdict.skipped) or not ran.jobs:
-        return None
-    table = SeedResultRow
-    query = select(table.seed, table.output, JobRow.build, JobRow.executor, JobRow.context).join(JobRow, JobRow.id == table.job_id)
-    query = query.where(table.job_id.in_(ran.jobs[:_AT_ONCE]))
-    if place.within:
-        query = query.where(table.output == place.within, table.verdict == said.verdict)
-        query = query.where(table.outcome == "failed") if said.verdict is Verdict.unjudged else query
-    else:
-        query = query.where(table.seed_verdict == said.verdict, table.verdict == said.verdict)
-    row = session.execute(query.order_by(table.job_id.desc(), table.seed, table.output).limit(1)).first()
-    if row is None or row.executor == IMPORT_EXECUTOR:  # what was imported can't be run from here
-        return None
-    return check_line(canonical, build=row.build, executor=row.executor, seed=row.seed, output=row.output, context=row.context)
 
 
 def _parts(items: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
@@ -39,8 +40,7 @@ class RowRecord:
     canonical: Mapping[str, Any]
 
 
-@dataclass(frozen=True, order=True)
-class CellPlace:
+class CellPlace(NamedTuple):
     """A test on one kind of board, on one build."""
 
     test_key: str
@@ -51,14 +51,18 @@ class CellPlace:
 
 def builds(session: Session) -> list[BuildRecord]:
     """Every build that jobs were submitted for, in the order of line, sequence and name; one step into the index of jobs each."""
+    found = [BuildRecord(*row) for row in session.execute(_builds())]
+    return sorted(found, key=lambda each: (each.line, each.sequence, each.name))
+
+
+@cache  # to put it together takes longer than to run it
+def _builds() -> Select[str, str, int, str]:
     jobs, after = aliased(JobRow), aliased(JobRow)
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
     ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
     newest = select(after.id).where(after.build == ran.c.name, after.kind == JobKind.seeds).order_by(after.id.desc()).limit(1)
-    query = select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(ran, JobRow.id == newest.scalar_subquery())
-    found = [BuildRecord(*row) for row in session.execute(query)]
-    return sorted(found, key=lambda each: (each.line, each.sequence, each.name))
+    return select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(ran, JobRow.id == newest.scalar_subquery())
 
 
 def rows(
@@ -123,10 +127,15 @@ def _asked(
 
 def suites(session: Session, limit: int = 100) -> list[str]:
     """The names of suites that runs were submitted of, in order; one step into their index each."""
+    return list(session.scalars(_suites(limit)))
+
+
+@cache
+def _suites(limit: int) -> Select[str]:
     runs = aliased(RunRow)
     ran = select(func.min(RunRow.name).label("name")).cte("suite_names", recursive=True)
     ran = ran.union_all(select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(ran.c.name.is_not(None)))
-    return list(session.scalars(select(ran.c.name).where(ran.c.name.is_not(None)).limit(limit)))
+    return select(ran.c.name).where(ran.c.name.is_not(None)).limit(limit)
 
 
 def cells(

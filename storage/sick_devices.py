@@ -15,7 +15,7 @@ from storage.tables import DeviceHealthRow, DeviceRow
 
 LOOK_BACK = timedelta(days=1)
 """A suspicion is drawn from what failed in the day before it: that day counts as sick, too."""
-MOST_CHANGES = 1000
+MOST_CHANGES = 5000
 SICK = (DeviceHealth.suspect, DeviceHealth.bad)
 
 
@@ -38,16 +38,18 @@ class Spell:
         return ended >= self.start and (self.end is None or began <= self.end)
 
 
-def spells(session: Session, devices: Iterable[str]) -> dict[str, tuple[Spell, ...]]:
-    """The spells of each of these devices (host/name, as results name them) that was ever sick; of the newest 1,000 changes of health."""
-    names = set(devices)
-    if not names:
+def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, tuple[Spell, ...]]:
+    """The spells of each of these devices (host/name, as results name them; None: of all) that was ever sick; of the newest 5,000 changes
+    of health."""
+    names = None if devices is None else set(devices)
+    if names is not None and not names:
         return {}
     query = (
         select(DeviceRow.identity, DeviceHealthRow.at, DeviceHealthRow.after, DeviceHealthRow.reason, DeviceHealthRow.evidence)
         .join(DeviceRow, DeviceRow.id == DeviceHealthRow.device_id)
-        .where(DeviceRow.identity.in_(names), DeviceHealthRow.what == "health")
+        .where(DeviceHealthRow.what == "health")
     )
+    query = query if names is None else query.where(DeviceRow.identity.in_(names))
     found: dict[str, list[Spell]] = {}
     running: dict[str, Spell] = {}
     for row in reversed(session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MOST_CHANGES)).all()):

@@ -16,6 +16,7 @@ from gonogo.selections import KERNEL
 from gonogo.verdicts import Explanation, Verdict
 from storage import sick_devices, suspects
 from storage.ids import is_id
+from storage.sick_devices import Spell
 from storage.states import JobKind, JobState
 from storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow
 from storage.variants import JobFacts, Variant, context_name
@@ -186,24 +187,29 @@ def _settled(session: Session, rows: Iterable[Any]) -> dict[str, Mapping[str, in
 
 
 def _without_sick(session: Session, rows: Sequence[Any], counts: dict[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Takes what ran on sick devices out of `counts`; job -> device -> runs taken out. Jobs without anything bad are not looked at."""
-    asked = {row.id: row for row in rows if any(counts[row.id].get(each) for each in _BAD)}
+    """Takes what ran on sick devices out of `counts`; job -> device -> runs taken out. Not looked at are jobs without anything bad, and
+    those that ran when no device was sick: which devices a job ran on, only all of its seeds can tell."""
+    bad = [row for row in rows if any(counts[row.id].get(each) for each in _BAD)]
+    spells = sick_devices.spells(session) if bad else {}
+    asked = {row.id: row for row in bad if any(_ran_in(row, each) for each in spells.values())}
     table = SeedResultRow
     ran_on: dict[str, set[str]] = {}
     for ids in _parts(list(asked)):
         for job_id, device in session.execute(select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()):
-            if device is not None:
+            if device in spells:
                 ran_on.setdefault(device, set()).add(job_id)
-    spells = sick_devices.spells(session, ran_on)
     found: dict[str, dict[str, int]] = {}
-    for device, each in spells.items():
-        for job_id in ran_on[device]:
-            row = asked[job_id]
-            if any(spell.covers(row.created_at, row.finished_at or row.created_at) for spell in each):
+    for device, jobs in ran_on.items():
+        for job_id in jobs:
+            if _ran_in(asked[job_id], spells[device]):
                 taken = _on(session, job_id, device)
                 counts[job_id] = Counter(counts[job_id]) - Counter(taken)
                 found.setdefault(job_id, {})[device] = sum(taken.values())
     return found
+
+
+def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
+    return any(spell.covers(row.created_at, row.finished_at or row.created_at) for spell in spells)
 
 
 def _on(session: Session, job_id: str, device: str) -> dict[str, int]:

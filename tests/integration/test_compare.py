@@ -12,12 +12,13 @@ import pytest
 import seeded
 from api import JOB, Api, in_process, on_port
 from commits import BASE, HEAD
+from sqlalchemy import event
 
 from cli.app import load
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from service.api.compare import ComparisonOut
-from storage import builds, comparing, flag_changes
+from storage import build_series, builds, comparing, flag_changes
 from storage.states import FlagKind
 from storage.tables import JobRow
 
@@ -115,6 +116,29 @@ def test_what_ran_on_a_sick_device_says_nothing_of_the_commit(api: Api) -> None:
     assert found.classification.kind == "infrastructure"
     assert found.head is not None
     assert (found.head.sick, found.head.answered) == ({"lab-1/wormhole:0": 8}, 0)
+
+
+def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: Api) -> None:
+    tests = [{**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}} for number in range(3)]
+    statements: list[str] = []
+
+    def read(*added: dict[str, Any]) -> tuple[comparing.Comparison, list[str]]:
+        for test in added:
+            commits.both(session, test, {"wrong": True}, {"wrong": True, "red": [4, 6]})
+        session.flush()
+        statements.clear()
+        return comparing.compare(session, BASE, HEAD), list(statements)
+
+    with api.context.session() as session:
+        event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))
+        (_, few), (found, many) = read(tests[0]), read(*tests[1:])
+        facts = {each.place: found.head.facts[each.place] for each in found.tests}
+        alone = {place: build_series.records(session, each) for place, each in facts.items()}
+        assert build_series.records_of(session, facts) == alone
+    assert (len(found.tests), len(many)) == (3, len(few))
+    assert not any("DISTINCT seed_results.job_id" in each for each in many)  # no device was ever sick
+    assert [each.check is not None and "--seed-start 4" in each.check for each in found.tests] == [True] * 3
+    assert all(each.head and each.head.record == alone[each.place][-1] for each in found.tests)
 
 
 @pytest.mark.parametrize(("together", "kind"), [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")])
