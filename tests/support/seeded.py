@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.numerics.forensics.words import ordinal
 from gonogo.tests import TestSpec
-from storage import artifacts, attempts, chunks, closing, devices, goldens, jobs
+from storage import artifacts, attempts, chunks, closing, devices, goldens, jobs, test_specs
 from storage.encoding import utcnow
 from storage.ids import new_id
 from storage.jobs import Job, NewJob
@@ -123,7 +124,7 @@ def diagnosis(tiles: int = 265) -> dict[str, Any]:
         }
 
     s1 = term("s1", [1.992] * tiles, f"s1 is subtracted twice in all {tiles} tiles")
-    s2 = term("s2", [0.0] * (tiles - 1) + [0.996], f"s2 sums only the last tile ({tiles}th of {tiles})")
+    s2 = term("s2", [0.0] * (tiles - 1) + [0.996], f"s2 sums only the last tile ({ordinal(tiles)} of {tiles})")
     gamma = {**term("gamma", [1.0] * tiles, ""), "wrong": False}
     return {"terms": [gamma, s1, s2], "words": f"{s1['words']}; {s2['words']}", "can_tell": True, "residuals": {}}
 
@@ -137,7 +138,8 @@ def report(session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnos
         job.state, job.started_at = JobState.running, now
     closing.record(session, job, new_id(), rows, now=now)
     if diagnosed:
-        content = diagnosis()
+        shape = test_specs.get(session, job.test_key)["test"].get("shape", [8462])  # type: ignore[index]
+        content = diagnosis(-(-shape[-1] // 32))
         items = [{"kind": "diagnosis", "seed": rows[0]["seed"], "repeat": 0, "output": "", "content": content}]
         artifacts.add(session, job_id, new_id(), items, now=now)
     session.flush()
