@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
-PYTEST_WORKERS ?= 2
+# more than there are processors: services and kills are mostly waited for
+PYTEST_WORKERS ?= 4
 # a file's tests share one service, so one process runs them all; in the files' order: those that take long come first
 PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
