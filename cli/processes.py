@@ -31,8 +31,10 @@ def serve(
     """Run the HTTP service: API and pages."""
     import uvicorn
 
+    from service import logs
     from service.app import create_app
 
+    logs.configure()
     config = settings.load()
     need(config, "database_url", "broker_url", "secret_key")
     app = create_app(config)
@@ -61,7 +63,9 @@ def background() -> None:
     config = settings.load()
     need(config, "database_url", "broker_url", "worker_key")
     from service import background as work
+    from service import logs
 
+    logs.configure()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

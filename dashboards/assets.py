@@ -51,9 +51,11 @@ def entry(name: str, folder: Path = FOLDER) -> Entry:
     except FileNotFoundError:
         raise NotBuilt(folder) from None
     chunk = chunks[f"src/{name}.js"]
-    # what a page's own script adds comes after what it shares, so that it may say otherwise
     styles = [style for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js") for style in chunks[key].get("css", ())]
-    return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in dict.fromkeys(styles)))
+    # what several entries share comes first: a page's own styles, and those of paper, may say otherwise. Vite lists them by name.
+    shared = {each["file"] for key, each in chunks.items() if key.startswith("_")}
+    ordered = sorted(dict.fromkeys(styles), key=lambda style: style not in shared)
+    return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in ordered))
 
 
 def _imports(chunks: dict[str, Any], key: str) -> list[str]:

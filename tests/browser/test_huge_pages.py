@@ -26,8 +26,8 @@ def test_few_marks_stand_for_a_hundred_thousand_seeds_and_one_or_none_have_a_pag
     assert none is not None
     page.goto(server.url + urls.job(huge))
     figure = page.locator("[data-chart=chart-seeds]")
-    expect(figure).to_have_attribute("data-marks", re.compile(r"\d{4}"))
-    assert 1000 < int(figure.get_attribute("data-marks") or 0) <= MOST_MARKS
+    expect(figure).to_have_attribute("data-marks", re.compile(r"\d{3}"))
+    assert 100 < int(figure.get_attribute("data-marks") or 0) <= MOST_MARKS
     expect(page.locator("#seeds-words")).to_contain_text("100,000 seeds")
     page.goto(server.url + urls.history(test.key))
     strip = page.locator("figure[data-chart=chart-strip]")

@@ -123,7 +123,7 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
         list(played(session, {**MISSED, "tile-missing": UNSEEN, "nan-tile": math.nan}))
     page, twin = api.client.get(f"/gauges/{early}").text, api.client.get(f"/gauges/{early}.json").json()
     assert "Known-wrong kernels pass this test." in page
-    assert "What double-subtract does." in page
+    assert "s1 is subtracted twice." in page
     assert "gonogo gauge --kernel layernorm_bw" in page
     assert twin["gauge"]["sharpness"] == "blunt"
     lines = {part["name"]: part for part in twin["found"]["parts"]}

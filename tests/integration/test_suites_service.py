@@ -17,6 +17,7 @@ from suite_runs import SUITE, conclude, finish
 from typer.testing import CliRunner
 
 from cli import suites as command
+from cli import waiting
 from cli.app import app
 from gonogo.tests import TestSpec
 from storage import jobs, runs
@@ -215,7 +216,7 @@ def test_many_tests_one_command_one_verdict(sqlite_url: str, tmp_path: Path, mon
                 else:
                     conclude(session)
 
-        monkeypatch.setattr(command.time, "sleep", work)
+        monkeypatch.setattr(waiting.time, "sleep", work)
         runner = CliRunner()
         good = runner.invoke(app, ["submit", str(file), "--watch", "--json"])
         assert good.exit_code == 0, good.output

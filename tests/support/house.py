@@ -6,6 +6,7 @@ addresses to look at; a page without a name in its path needs no entry.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,13 +24,13 @@ from suite_runs import SUITE, conclude, finish
 from dashboards import assets, urls
 from dashboards.pages import make_router
 from gonogo.tests import TestSpec
-from storage import ci_subjects, deliveries, devices, flags, github_answers, jobs, runs, webhooks
+from storage import ci_subjects, deliveries, devices, flags, github_answers, inbound, jobs, runs, webhooks
 from storage.deliveries import Try
 from storage.encoding import utcnow
 from storage.flags import Finding
 from storage.ids import new_id
 from storage.jobs import Job
-from storage.states import DeliveryState, FlagKind, InboundState
+from storage.states import DeliveryState, FlagKind, HookSource, InboundState
 from storage.tables import InboundRow
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>{{7*7}}\u202egnp.exe"
@@ -138,6 +139,8 @@ def _messages(house: House, session: Session) -> None:
     house.show("/webhooks/{webhook_id}/deliveries/{delivery_id}", urls.webhook_delivery(hook.id, newest["id"]), hostile=True)
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
     house.show(urls.WEBHOOKS, urls.WEBHOOKS, hostile=True)
+    came, _ = inbound.store(session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode())
+    house.show("/hooks/{inbound_id}", urls.hook(came))
 
 
 def _suites(house: House, api: Api) -> None:
