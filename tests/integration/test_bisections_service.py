@@ -165,7 +165,8 @@ def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
     assert [move["runs"] for move in moves] == sorted({move["runs"] for move in moves})
     assert (moves[0]["runs"], len({share for _, share in moves[0]["shares"]})) == (0, 1)  # nothing is known yet
     assert moves[-1]["shares"] == [[11, pytest.approx(search["probability"], abs=1e-3)]]
-    assert search["moved"] == f"Likeliest: correct after {moves[-1]['runs']} runs; now with a probability of {moves[-1]['probability']:.3f}."
+    runs, share = moves[-1]["runs"], moves[-1]["probability"]
+    assert search["moved"] == f"Likeliest: correct after {runs} runs; now with a probability of {share:.3f}."
     dots = {dot["number"]: (dot["place"], dot["bad"]) for dot in search["dots"]}
     assert all(bad is (place >= 11) for place, bad in dots.values())
     page = api.client.get(f"/bisections/{begun}").text
