@@ -31,10 +31,11 @@ from rich.table import Table
 from sqlalchemy import func, select
 
 from benchmarks import harvest
+from benchmarks.service import command, environment
 from dashboards import urls
 from service.background.assess import Assessor
 from service.background.core import open_core
-from settings import Settings
+from settings import PREFIX, Settings
 from storage import engine as engines
 from storage import evidence, flags, jobs, schema
 from storage.encoding import utcnow
@@ -110,28 +111,29 @@ def assess(url: str) -> int:
 
 @contextmanager
 def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """The real app in a process of its own, and its address."""
-    code = (
-        "import sys, uvicorn; from service.app import create_app; from settings import Settings\n"
-        "app = create_app(Settings(database_url=sys.argv[1], var_dir=sys.argv[2], embedded=True))\n"
-        "uvicorn.run(app, port=int(sys.argv[3]), log_level='warning')"
-    )
+    """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its process."""
     port = _free_port()
-    root = Path(__file__).resolve().parent.parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    words = [sys.executable, "-c", code, f"sqlite:///{file}", str(file.parent), str(port)]
-    process = subprocess.Popen(words, cwd=file.parent, env=environment)
+    own = {"DATABASE_URL": f"sqlite:///{file}", "BROKER_URL": "redis://127.0.0.1:1/0", "SECRET_KEY": "k" * 40, "EMBEDDED": "1"}
+    variables = environment() | {f"{PREFIX}{name}": value for name, value in own.items()}
+    process = subprocess.Popen(command("serve", "--port", str(port)), cwd=file.parent, env=variables, stdin=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            with suppress(httpx.TransportError):
-                httpx.get(f"{url}/healthz")
-                break
-            time.sleep(0.1)
+        _ready(url, process)
         yield url, psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(20)
+
+
+def _ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        if process.poll() is not None:
+            raise RuntimeError(f"gonogo serve ended with {process.returncode}; its log said why above")
+        with suppress(httpx.TransportError):
+            httpx.get(f"{url}/healthz")
+            return
+        time.sleep(0.1)  # it imports for seconds
+    raise RuntimeError("gonogo serve doesn't answer")
 
 
 def _free_port() -> int:
@@ -170,6 +172,7 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         "compare": urls.compare(base, plain.build),
         "gauges": urls.gauges(), "gauge": urls.gauge(gauge), "bisections": urls.bisections(), "bisection": urls.bisection(bisection),
         "flags": urls.flags(), "devices": urls.devices(), "webhooks": urls.webhooks(), "answers": urls.answers(),
+        "deliveries in": urls.hooks(), "rules": urls.rules(),
     }  # fmt: skip
     return found | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})
 
