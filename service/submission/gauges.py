@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from gonogo.builds import EMULATOR
 from gonogo.gauge.plan import planned
 from gonogo.problems import FieldError
-from service.problems import BadField
 from service.submission import jobs
 from service.submission.bodies import MAX_SEED, GaugeIn
 from settings import Settings
@@ -28,7 +27,7 @@ def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Ne
 def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
     if "selection" in body.test:
-        raise BadField("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
+        raise FieldError("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
     test = jobs.kernel_test(body.test, settings, "test")
     executor = body.target.executor
     if executor == EMULATOR and (named := body.builds or body.wrong_builds):
