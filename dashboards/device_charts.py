@@ -64,7 +64,7 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
             line.append([start, None])  # nothing is drawn through an outage
         line.append([start + half, mean, each.start[5:16].replace("T", " "), low, high])
         if low < high:
-            bands.append([start, start + 2 * half, low, high])
+            bands.append([start, start + 2 * half, low, high, 0.55])
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -82,7 +82,8 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
             {
                 "type": "custom",
                 "name": "range",
-                "renderItem": "band",
+                "renderItem": "box",
+                "itemStyle": {"color": "$band"},
                 "data": bands,
                 "encode": {"x": [0, 1], "y": [2, 3]},
                 "silent": True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,14 @@ def test_the_lock_names_no_registry_and_every_version() -> None:
     for name, package in lock["packages"].items():
         assert "resolved" not in package, name
         assert name == "" or (package["version"] and package["integrity"].startswith("sha512-")), name
+
+
+def test_what_charts_ask_for_by_name_is_there() -> None:
+    sources = ROOT / "dashboards" / "web" / "src"
+    asked = "".join(path.read_text() for path in (ROOT / "dashboards").glob("*.py"))
+    script, styles = (sources / "charts.js").read_text(), "".join(path.read_text() for path in sources.glob("*.css"))
+    renderers = set(re.findall(r"^  (\w+): \(_, api\)", script, flags=re.MULTILINE))
+    assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', asked)) | set(re.findall(r'drawn\("[^"]*", "(\w+)"', asked))
+    colours = set(re.findall(r'"\$([\w-]+)"', asked)) - {"names"}  # a docstring says that colours are "$names"
+    assert "tolerance" in colours
+    assert colours <= set(re.findall(r"--([\w-]+):", styles))
