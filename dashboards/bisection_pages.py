@@ -14,12 +14,8 @@ from dashboards.routes import Site
 def add(site: Site) -> None:
     """Adds the list of bisections and the page of one."""
 
-    def listed(session: Session, request: Request, now: datetime) -> bisections.BisectionsView:
-        query = request.query_params
-        return bisections.listed(session, query, query.get("cursor"), site.limit(query.get("limit")), now)
-
     def one(session: Session, request: Request, now: datetime) -> bisections.BisectionView | None:
         return bisections.one(session, request.path_params["bisection_id"], now)
 
-    site.add(urls.BISECTIONS, "bisections.html", listed)
+    site.add_list(urls.BISECTIONS, "bisections.html", bisections.listed)
     site.add(urls.BISECTIONS + "/{bisection_id}", "bisection.html", one, noun="bisection")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from dashboards import urls, words
+from dashboards import commands, urls, words
 from dashboards.lines import shape_of, tolerance_of
 from storage import catalogue
 from storage.catalogue import GradeRecord, TestRecord
@@ -73,12 +73,12 @@ class TestsView:
     at: str | None
 
 
-def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, start: str, now: datetime) -> TestsView:
+def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> TestsView:
     """A page of tests, the latest submitted first. Raises storage.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = catalogue.list_(session, limit=limit, cursor=cursor or None, **given)
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
-    return TestsView(tuple(_test_line(each, now) for each in page.items), given, page.next, next_url, start, timestamp(now))
+    return TestsView(tuple(_test_line(each, now) for each in page.items), given, page.next, next_url, commands.START, timestamp(now))
 
 
 def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 from sqlalchemy.orm import Session
 
 from dashboards import prefill, urls
+from dashboards.routes import Site
 from gonogo.builds import own_builds
 from gonogo.kernels import KERNELS
 from gonogo.selections import OWN_EXECUTORS, REPORTERS
@@ -119,23 +119,10 @@ def _nothing(noun: str, name: str) -> tuple[Mapping[str, str], str, None]:
     return {}, f"There is no {noun} {name}: this is the form's own beginning.", None
 
 
-def add(
-    router: APIRouter,
-    *,
-    page: Callable[[Request, str, Any], Response],
-    twin: Callable[[Request, Any], Response],
-    reading: Callable[[], AbstractContextManager[Session]],
-) -> None:
-    """Adds the routes, which only read. Before those of single jobs: "new" is no job's id."""
+def add(site: Site) -> None:
+    """Adds the page, which only reads."""
 
-    def read(request: Request) -> FormView:
-        with reading() as session:
-            return new_job(session, request.query_params)
+    def read(session: Session, request: Request, _: datetime) -> FormView:
+        return new_job(session, request.query_params)
 
-    @router.get(f"{urls.NEW_JOB}.json")
-    def new_twin(request: Request) -> Response:
-        return twin(request, read(request))
-
-    @router.get(urls.NEW_JOB)
-    def new_page(request: Request) -> Response:
-        return page(request, "new_job.html", read(request))
+    site.add(urls.NEW_JOB, "new_job.html", read)

@@ -14,12 +14,8 @@ from dashboards.routes import Site
 def add(site: Site) -> None:
     """Adds the list of gauges and the page of one."""
 
-    def listed(session: Session, request: Request, now: datetime) -> gauges.GaugesView:
-        query = request.query_params
-        return gauges.listed(session, query, query.get("cursor"), site.limit(query.get("limit")), now)
-
     def one(session: Session, request: Request, now: datetime) -> gauges.GaugeView | None:
         return gauges.one(session, request.path_params["gauge_id"], request.query_params, now)
 
-    site.add(urls.GAUGES, "gauges.html", listed)
+    site.add_list(urls.GAUGES, "gauges.html", gauges.listed)
     site.add(urls.GAUGES + "/{gauge_id}", "gauge.html", one, noun="gauge")

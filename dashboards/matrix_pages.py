@@ -8,7 +8,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from dashboards import matrices, urls
-from dashboards.routes import Site
+from dashboards.routes import Site, number
 
 
 def add(site: Site) -> None:
@@ -16,12 +16,7 @@ def add(site: Site) -> None:
 
     def read(session: Session, request: Request, now: datetime) -> matrices.MatrixView:
         query = request.query_params
-        return matrices.read(session, query, query.get("cursor"), site.limit(query.get("limit")), columns(query.get("builds")), now)
+        columns = number(query.get("builds"), matrices.BUILDS, matrices.MOST_BUILDS)
+        return matrices.read(session, query, query.get("cursor"), site.limit(query), columns, now)
 
     site.add(urls.MATRIX, "matrix.html", read, noun="matrix")
-
-
-def columns(text: str | None) -> int:
-    """How many builds: what was asked for within 1 and matrices.MOST_BUILDS, else matrices.BUILDS."""
-    asked = int(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else matrices.BUILDS
-    return min(matrices.MOST_BUILDS, max(1, asked))

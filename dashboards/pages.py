@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import lru_cache
@@ -49,9 +49,7 @@ from dashboards import (
 from settings import Settings
 from storage import day_totals
 from storage.encoding import encode, utcnow
-from storage.paging import BadCursor
 
-PAGE_LENGTH = 50
 PACK_FROM = 2_000
 """Bytes; shorter answers fit into two packets as they are."""
 
@@ -130,97 +128,31 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     def twin(request: Request, view: Any) -> Response:
         return _packed(request, Response(encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}))
 
+    site = routes.Site(router, page, twin, _refuse, context.reading, context.may, now)
     days = day_totals.Memory()
+    patience = context.settings.heartbeat_timeout_s
 
-    def read_overview() -> overview.OverviewView:
-        with context.reading() as session:
-            return overview.overview(session, days, now(), context.settings.heartbeat_timeout_s)
+    def front(session: Session, _: Request, at: datetime) -> overview.OverviewView:
+        return overview.overview(session, days, at, patience)
 
-    def read_jobs(query: Mapping[str, str]) -> views.JobsView:
-        with context.reading() as session:
-            return views.jobs(session, query, query.get("cursor"), _limit(query.get("limit")), now())
+    def job(session: Session, request: Request, at: datetime) -> views.JobView | None:
+        query = request.query_params
+        return views.job(session, request.path_params["job_id"], query.get("output"), at, seed_details.wanted(query))
 
-    def read_job(request: Request, job_id: str, output: str | None) -> views.JobView | None:
-        with context.reading() as session:
-            return views.job(session, job_id, output, now(), seed_details.wanted(request.query_params))
+    def all_devices(session: Session, _: Request, at: datetime) -> devices.DevicesView:
+        return devices.devices(session, at, patience)
 
-    @router.get("/overview.json")
-    def overview_twin(request: Request) -> Response:
-        return twin(request, read_overview())
+    def device(session: Session, request: Request, at: datetime) -> devices.DeviceView | None:
+        return devices.device(session, request.path_params["device_id"], at, patience)
 
-    @router.get(urls.OVERVIEW)
-    def front(request: Request) -> Response:
-        return page(request, "overview.html", read_overview())
-
-    @router.get("/jobs.json")
-    def jobs_twin(request: Request) -> Response:
-        try:
-            return twin(request, read_jobs(request.query_params))
-        except BadCursor:
-            return _problem(400, "Bad cursor", "cursor: not one that this list gave")
-
-    @router.get(urls.JOBS)
-    def jobs(request: Request) -> Response:
-        try:
-            return page(request, "jobs.html", read_jobs(request.query_params))
-        except BadCursor:
-            return error_page(400, "This list has no such page", "The address holds a cursor that no list of jobs gave.")
-
-    forms.add(router, page=page, twin=twin, reading=context.reading)
-
-    @router.get("/jobs/{job_id}.json")
-    def job_twin(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(request, job_id, output)
-        return _problem(404, "No such job", f"job {job_id} does not exist") if view is None else twin(request, view)
-
-    @router.get("/jobs/{job_id}")
-    def job(request: Request, job_id: str, output: str | None = None) -> Response:
-        view = read_job(request, job_id, output)
-        if view is None:
-            return error_page(404, "No such job", f"There is no job {job_id}. It may have been on another server.")
-        return page(request, "job.html", view)
-
-    def read_devices() -> devices.DevicesView:
-        with context.reading() as session:
-            return devices.devices(session, now(), context.settings.heartbeat_timeout_s)
-
-    def read_device(device_id: str) -> devices.DeviceView | None:
-        with context.reading() as session:
-            return devices.device(session, device_id, now(), context.settings.heartbeat_timeout_s)
-
-    @router.get("/devices.json")
-    def devices_twin(request: Request) -> Response:
-        return twin(request, read_devices())
-
-    @router.get(urls.DEVICES)
-    def all_devices(request: Request) -> Response:
-        return page(request, "devices.html", read_devices())
-
-    @router.get("/devices/{device_id}.json")
-    def device_twin(request: Request, device_id: str) -> Response:
-        view = read_device(device_id)
-        return _problem(404, "No such device", f"device {device_id} does not exist") if view is None else twin(request, view)
-
-    @router.get("/devices/{device_id}")
-    def device(request: Request, device_id: str) -> Response:
-        view = read_device(device_id)
-        if view is None:
-            return error_page(404, "No such device", f"There is no device {device_id}. It may have been on another server.")
-        return page(request, "device.html", view)
-
-    site = routes.Site(router, page, twin, _refuse, context.reading, _limit, now)
-    gauge_pages.add(site)
-    bisection_pages.add(site)
-    run_pages.add(
-        router, reading=context.reading, page=page, twin=twin, limit=_limit, problem=_problem, error_page=error_page, now=now
-    )
-    compare_pages.add(site)
-    matrix_pages.add(site)
-    test_pages.add(router, test_pages.Answers(page, twin, _refuse), reading=context.reading, limit=_limit, now=now)
-
-    answers = webhook_pages.Answers(page, twin, _refuse, lambda request: context.may(request, "admin"))
-    webhook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
-    hook_pages.add(router, answers, reading=context.reading, limit=_limit, now=now)
+    site.add(urls.OVERVIEW, "overview.html", front, twin_path=urls.overview(twin=True))
+    site.add_list(urls.JOBS, "jobs.html", views.jobs)
+    forms.add(site)  # before single jobs: "new" is no job's id
+    site.add(urls.JOBS + "/{job_id}", "job.html", job, noun="job")
+    site.add(urls.DEVICES, "devices.html", all_devices)
+    site.add(urls.DEVICES + "/{device_id}", "device.html", device, noun="device")
+    for more in (gauge_pages, bisection_pages, run_pages, compare_pages, matrix_pages, test_pages, webhook_pages, hook_pages):
+        more.add(site)
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:
@@ -248,11 +180,6 @@ def _packed(request: Request, response: Response) -> Response:
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))
     return response
-
-
-def _limit(text: str | None) -> int:
-    """How long a list is: what was asked for within 1 and 200, else PAGE_LENGTH."""
-    return min(200, max(1, int(text))) if text and text.isascii() and text.isdigit() and len(text) < 6 else PAGE_LENGTH
 
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:

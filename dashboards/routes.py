@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,16 @@ from storage.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]
 """From a reading session, what was asked and the time now to a view; None: there is no such thing."""
+ReadList = Callable[[Session, Mapping[str, str], str | None, int, datetime], Any]
+"""From a reading session, the filters, the cursor, how long the list is and the time now to a view. Raises storage.paging.BadCursor."""
+
+PAGE_LENGTH, MOST_LENGTH = 50, 200
+"""Of a list, unless asked for, and at most."""
+
+
+def number(text: str | None, default: int, most: int) -> int:
+    """A number of the query: what was asked for within 1 and `most`, else the default."""
+    return min(most, max(1, int(text))) if text and text.isascii() and text.isdigit() and len(text) < 6 else default
 
 
 @dataclass(frozen=True)
@@ -27,18 +37,27 @@ class Site:
     twin: Callable[[Request, Any], Response]
     refuse: Callable[[Request, int, str, str], Response]
     reading: Callable[[], AbstractContextManager[Session]]
-    limit: Callable[[str | None], int]
-    """How long a list is, from what was asked for."""
+    may: Callable[[Request, str], bool]
+    """Whether the reader has a scope beyond `read`."""
     now: Callable[[], datetime]
 
-    def add(self, path: str, template: str, read: Read, *, noun: str = "list", wrong: str = "") -> None:
-        """Adds `path` and `path`.json, which only read.
+    def limit(self, query: Mapping[str, str]) -> int:
+        """How long a list is."""
+        return number(query.get("limit"), PAGE_LENGTH, MOST_LENGTH)
+
+    def add(
+        self, path: str, template: str, read: Read, *, noun: str = "list", wrong: str = "", scope: str = "", twin_path: str = ""
+    ) -> None:
+        """Adds `path` and its twin, which only read.
 
         noun: what a page shows: "list" where it is one, whose cursor may be wrong (400), else what there may be none of (404), named by the
-        last part of the address. wrong: the title where a field of the query is (422).
+        last part of the address. wrong: the title where a field of the query is (422). scope: which the reader must have beyond `read`
+        (403). twin_path: where the twin is, if not at `path`.json.
         """
 
         def view(request: Request, form: Callable[[Request, Any], Response]) -> Response:
+            if scope and not self.may(request, scope):
+                return self.refuse(request, 403, f"This page needs the scope {scope}", "Log in with a token that has it.")
             try:
                 with self.reading() as session:
                     found = read(session, request, self.now())
@@ -49,7 +68,7 @@ class Site:
                     raise
                 return self.refuse(request, 422, wrong, str(problem))
             if found is None:
-                (name,) = request.path_params.values()
+                *_, name = request.path_params.values()
                 return self.refuse(request, 404, f"No such {noun}", f"There is no {noun} {name}. It may have been on another server.")
             return form(request, found)
 
@@ -59,5 +78,14 @@ class Site:
         def page(request: Request) -> Response:
             return view(request, lambda asked, found: self.page(asked, template, found))
 
-        self.router.add_api_route(f"{path}.json", twin, methods=["GET"])  # first: "x.json" could be an id, too
+        self.router.add_api_route(twin_path or f"{path}.json", twin, methods=["GET"])  # first: "x.json" could be an id, too
         self.router.add_api_route(path, page, methods=["GET"])
+
+    def add_list(self, path: str, template: str, read: ReadList, *, scope: str = "") -> None:
+        """Adds a list with its twin: the query has its filters, its cursor and its length."""
+
+        def view(session: Session, request: Request, now: datetime) -> Any:
+            query = request.query_params
+            return read(session, query, query.get("cursor") or None, self.limit(query), now)
+
+        self.add(path, template, view, scope=scope)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 
 from dashboards import triage, urls
-from dashboards.pages import PAGE_LENGTH, render
+from dashboards.pages import render
+from dashboards.routes import PAGE_LENGTH
 from dashboards.triage import Kept, Told
 from gonogo.problems import FieldError
 from service.api.flags import MAX_REASON, MOST_AT_ONCE
