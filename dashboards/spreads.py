@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from gonogo.flakiness.sketches import Sketch
 
@@ -25,30 +24,16 @@ class Spread:
 def of(sketch: Sketch) -> Spread:
     """The spread of a sketch's values."""
     seen = sketch.count - sketch.inf
-    low, most_from, middle, most_to = (_finite(sketch.quantile(share)) if seen else None for share in (0.0, 0.1, 0.5, 0.9))
+    low, most_from, middle, most_to = (finite(sketch.quantile(share)) if seen else None for share in (0.0, 0.1, 0.5, 0.9))
     return Spread(low, most_from, middle, most_to, sketch.largest, sketch.inf + sketch.nan + sketch.missing)
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """The value, None in place of NaN and infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
-class Spreading(Protocol):
-    """What `boxes` needs of a spread."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def most_from(self) -> float | None: ...
-    @property
-    def middle(self) -> float | None: ...
-    @property
-    def most_to(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-
-
-def boxes(spread: Spreading, left: float, right: float, floor: float) -> tuple[list[list[float]], list[list[float]]]:
+def boxes(spread: Spread, left: float, right: float, floor: float) -> tuple[list[list[float]], list[list[float]]]:
     """How it is drawn from `left` to `right` on a log axis that begins at `floor`: a box [left, right, low, high, opacity] of all and a
     darker one from the 10th to the 90th percentile, and the dash [left, right, at] of the median. Nothing where no value is above 0."""
     if not spread.high:

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from dashboards import spreads, urls, words
 from dashboards.lines import Count, counts
 from dashboards.plots import MAX_MARKS, TOLERANCE_RATIO
+from dashboards.spreads import Spread, finite
 from gonogo import verdicts
 from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
@@ -73,22 +74,14 @@ class StripBand:
 
 
 @dataclass(frozen=True)
-class StripColumn:
-    """A build: all its seeds, shown or not. `low`, `most_from`, `middle`, `most_to`, `high`: least value, the 10th, 50th and 90th
-    percentile (within 2%), largest value."""
+class StripColumn(Spread):
+    """A build, and how far the errors of all its seeds spread, shown or not."""
 
     build: str
     url: str
     seeds: int
     shown: int
     counts: tuple[Count, ...]
-    low: float | None
-    most_from: float | None
-    middle: float | None
-    most_to: float | None
-    high: float | None
-    unnumbered: int
-    """Seeds without a finite value."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +214,7 @@ def _placed(columns: Sequence[Sequence[StripSeed]]) -> tuple[list[list[StripMark
             right = left + 2 * HALF * (share if form else 1 - share)
             for place, seed in enumerate(group):
                 x = left + (right - left) * (place + 0.5) / len(group)
-                own.append(StripMark(round(x, 4), seed.job, seed.seed, seed.repeat, seed.verdict, seed.explanation, _finite(seed.value)))
+                own.append(StripMark(round(x, 4), seed.job, seed.seed, seed.repeat, seed.verdict, seed.explanation, finite(seed.value)))
             bands.append(StripBand(number, round(left, 4), round(right, 4), form, len(group), None, None, None))
             left = right
         marks.append(own)
@@ -295,10 +288,6 @@ def _severity(mark: StripMark) -> tuple[Any, ...]:
 
 def _worst(mark: StripMark, build: str) -> StripWorst:
     return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, urls.job(mark.job))
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def summary(strip: Strip) -> str:

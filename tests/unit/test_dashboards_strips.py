@@ -23,7 +23,10 @@ def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool 
     marks, bands = strips._placed(groups)
     lined = [replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05) for band in bands]
     spread: dict[str, Any] = {"low": 0.01, "most_from": 0.02, "middle": 0.03, "most_to": 0.05, "high": 0.1, "unnumbered": 0}
-    columns = [StripColumn(f"b{place}", "/", len(group), len(group), (), **spread) for place, group in enumerate(groups)]
+    columns = [
+        StripColumn(**spread, build=f"b{place}", url="/", seeds=len(group), shown=len(group), counts=())
+        for place, group in enumerate(groups)
+    ]
     flat = tuple(mark for group in marks for mark in group)
     return Strip("dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), "")
 
