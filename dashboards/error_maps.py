@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from dashboards import tile_patterns, urls, words
 from dashboards.kept import Kept
+from dashboards.lines import SeedChoice
 from storage import artifacts
 
 KIND = "error_map"
@@ -58,16 +59,6 @@ class MapContent:
 
 
 @dataclass(frozen=True)
-class MapChoice:
-    """Another seed's map of the same output."""
-
-    seed: int
-    repeat: int
-    url: str
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class MapView:
     """A map on its page. `url`: the artifact, with all cells."""
 
@@ -76,7 +67,8 @@ class MapView:
     seed: int
     repeat: int
     output: str
-    others: tuple[MapChoice, ...]
+    others: tuple[SeedChoice, ...]
+    """Seeds with a map of the same output."""
     content: MapContent
 
 
@@ -105,7 +97,7 @@ def read(
         return None
     same = sorted((head for head in ordered if head["output"] == chosen["output"]), key=lambda head: order(head)[1:])
     others = tuple(
-        MapChoice(
+        SeedChoice(
             head["seed"], head["repeat"],
             urls.job(job_id, output=chosen["output"] if chosen["output"] == output else None, seed=(head["seed"], head["repeat"])),
             head["id"] == chosen["id"],

@@ -13,18 +13,11 @@ from dashboards import commands, gauge_curves, gauge_findings, urls, words
 from dashboards.gauge_curves import Picture
 from dashboards.gauge_findings import Findings
 from gonogo.flakiness.grades import Sharpness
-from gonogo.verdicts import Verdict
 from storage import gauges as stored
 from storage.encoding import timestamp
 from storage.states import JobState
 
 FILTERS = ("test", "state", "sharpness")
-LOOKS: Mapping[str, str] = {
-    Sharpness.sharp: Verdict.pass_,
-    Sharpness.blunt: Verdict.pass_by_tolerance,
-    Sharpness.unmeasured: Verdict.no_information,
-}
-"""The verdict whose shape and colour a sharpness takes."""
 SENTENCES: Mapping[str, str] = {
     Sharpness.sharp: "Every known-wrong kernel that can show failed on every seed.",
     Sharpness.blunt: "Known-wrong kernels pass this test.",
@@ -130,9 +123,9 @@ def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
         board=gauge["target"]["board"],
         state_words=words.STATES.get(state, state.value),
         final=state.final,
-        looks=LOOKS.get(gauge["sharpness"] or ""),
+        looks=words.GRADES.get(gauge["sharpness"] or ""),
         words=gauge["words"] or "",
-        age=words.ago((now - datetime.fromisoformat(gauge["created_at"])).total_seconds()),
+        age=words.since(gauge["created_at"], now),
     )
 
 

@@ -208,17 +208,12 @@ def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]
         state, said, verdict = links.get(run, ("", "", None))
         return RunLink(run, urls.run(run), build, sha, state, said, verdict)
 
+    same = ("id", "suite", "pull_request", "branch", "head_sha", "base_sha", "error")
     return StartedLine(
-        id=subject.id,
-        suite=subject.suite,
-        pull_request=subject.pull_request,
-        branch=subject.branch,
-        head_sha=subject.head_sha,
-        base_sha=subject.base_sha,
+        **{name: getattr(subject, name) for name in same},
         head=link(subject.run_id, subject.head_build, subject.head_sha),
         base=link(subject.base_run_id, subject.base_build, subject.base_sha),
         gauges=tuple(urls.gauge(each) for each in subject.gauges),
-        error=subject.error,
     )
 
 

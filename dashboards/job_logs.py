@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import urls, words
+from dashboards.lines import SeedChoice
 from storage import artifacts, job_attempts
 
 KIND = "log"
@@ -23,16 +24,6 @@ MOST_READINGS = 50
 
 
 @dataclass(frozen=True)
-class LogChoice:
-    """A seed whose log was kept."""
-
-    seed: int
-    repeat: int
-    url: str
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class LogView:
     """The end of what the kernel host had printed when a seed failed. `cut`: it had printed more."""
 
@@ -43,7 +34,8 @@ class LogView:
     url: str
     more: tuple[tuple[str, str], ...]
     """Kind and address of what else was found out about the seed: of a hang, under the watcher and by triage."""
-    others: tuple[LogChoice, ...]
+    others: tuple[SeedChoice, ...]
+    """Seeds whose log was kept."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +97,7 @@ def log(session: Session, job_id: str, heads: Sequence[Mapping[str, Any]], wante
         urls.artifact(job_id, chosen["id"]),
         tuple((head["kind"], urls.artifact(job_id, head["id"])) for head in heads if head["kind"] in OF_A_HANG and _pair(head) == pair),
         tuple(
-            LogChoice(head["seed"], head["repeat"], urls.job(job_id, seed=_pair(head)), head is chosen)
+            SeedChoice(head["seed"], head["repeat"], urls.job(job_id, seed=_pair(head)), head is chosen)
             for head in logs[:MOST_LOGS]
         ),
     )

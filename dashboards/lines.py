@@ -30,6 +30,16 @@ class Count:
 
 
 @dataclass(frozen=True)
+class SeedChoice:
+    """Another seed that a part of a job's page can show."""
+
+    seed: int
+    repeat: int
+    url: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
 class JobLine:
     """A job in a list: what, where, how far, what came out."""
 

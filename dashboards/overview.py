@@ -194,11 +194,7 @@ def _night(found: Night) -> NightView:
 def _queue(found: queue_reads.Standing, now: datetime) -> QueueLine:
     age_s = None if found.oldest_at is None else max(0.0, (now - found.oldest_at).total_seconds())
     return QueueLine(
-        queue=found.queue,
-        waiting=found.waiting,
-        running=found.running,
-        workers=found.workers,
-        stuck=found.stuck,
+        **{name: getattr(found, name) for name in ("queue", "waiting", "running", "workers", "stuck")},
         oldest_at=timestamp(found.oldest_at),
         age_s=age_s,
         age="" if age_s is None else words.duration(age_s),

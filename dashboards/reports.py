@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -54,11 +52,6 @@ class TestsView:
 def is_selection(job: Job) -> bool:
     """Whether the job runs tests that exist already."""
     return job.kernel == KERNEL
-
-
-def selection_words(canonical: Mapping[str, Any]) -> str:
-    """ "suite nightly, filter LayerNorm*"."""
-    return Selection.parse(canonical).words
 
 
 def read(session: Session, job: Job) -> TestsView | None:
