@@ -118,7 +118,7 @@ def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, t
 
 
 @cache
-def _variants_query() -> Select[Any]:
+def _variants_query() -> Select[str, str, str, str]:
     job, here, other = aliased(JobRow), aliased(JobRow), aliased(JobRow)
 
     def first(of_test: Any, *after: Any) -> Any:
