@@ -29,7 +29,7 @@ from storage.variants import Variant, jobs_of
 CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
 MOST_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
-MOST_BUILDS = 40
+MOST_BUILDS = 20
 """Builds in the table of a page; all that were looked at are in the API's answer."""
 
 
