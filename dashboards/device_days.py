@@ -13,11 +13,7 @@ from storage.periods import Hour
 from storage.states import CanaryOutcome
 
 HOUR_S = 3600.0
-METRICS: dict[str, tuple[str, str]] = {
-    "temperature_c": ("temperature", "°C"),
-    "clock_mhz": ("clock", "MHz"),
-    "power_w": ("power", "W"),
-}
+METRICS = ("temperature_c", "clock_mhz", "power_w")
 CANARIES: dict[str, tuple[str, str]] = {
     CanaryOutcome.golden: ("bits as on other devices", "pass"),
     CanaryOutcome.first: ("bits known from one device only", "no_information"),
@@ -130,7 +126,7 @@ def _sung(sung: Mapping[str, int]) -> str:
 
 
 def _series(metric: str, hours: Sequence[Hour]) -> Series:
-    name, unit = METRICS[metric]
+    name, unit = words.quantity(metric)
     told = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
     readings = tuple(Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in told)
     said = ""

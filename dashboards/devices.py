@@ -21,7 +21,7 @@ from storage.jobs import Job
 from storage.periods import Load, Pulse
 from storage.states import DeviceHealth, DeviceState
 
-_TELEMETRY = (("temperature_c", "°C"), ("clock_mhz", "MHz"), ("power_w", "W"), ("voltage_v", "V"), ("current_a", "A"))
+_TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "told by"))
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
@@ -232,7 +232,7 @@ def _canary(sung: Mapping[str, Any] | None, now: datetime) -> CanaryLine | None:
 
 
 def _telemetry(told: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{words.number(told[name])} {unit}" for name, unit in _TELEMETRY if isinstance(told.get(name), int | float))
+    return tuple(f"{words.number(told[name])} {words.quantity(name)[1]}" for name in _TELEMETRY if isinstance(told.get(name), int | float))
 
 
 def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:

@@ -17,8 +17,6 @@ OF_A_HANG = ("watcher", "triage")
 """Kinds of artifacts that hold what was found out about a hang."""
 KEPT_BYTES = 64 * 1024
 """What a worker keeps of a log: its end."""
-UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
-"""By the end of a reading's name, as in temperature_c."""
 MOST_LOGS = 20
 MOST_READINGS = 50
 
@@ -110,8 +108,8 @@ def _pair(head: Mapping[str, Any]) -> tuple[int, int]:
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     """What the devices told during the job; None where none of them tells anything, as those of the emulator."""
     told = job_attempts.readings(session, job_id)
-    numbers = {name: None for each in told for name, value in each["telemetry"].items() if _unit(name) and _number(value) is not None}
-    names = list(numbers)
+    pairs = (pair for each in told for pair in each["telemetry"].items())
+    names = list(dict.fromkeys(name for name, value in pairs if words.quantity(name)[1] and _number(value) is not None))
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
@@ -122,7 +120,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
         Reading(each["device"] or "", each["at"], tuple(_number(each["telemetry"].get(name)) for name in names))
         for each in reversed(told[-MOST_READINGS:])
     )
-    return TelemetryView(tuple(f"{_label(name)}, {_unit(name)}" for name in names), devices, readings)
+    return TelemetryView(tuple(", ".join(words.quantity(name)) for name in names), devices, readings)
 
 
 def _device(device: str, told: Sequence[Mapping[str, Any]], names: Sequence[str]) -> DeviceReadings:
@@ -130,7 +128,7 @@ def _device(device: str, told: Sequence[Mapping[str, Any]], names: Sequence[str]
     for name in names:
         values = [value for each in told if (value := _number(each.get(name))) is not None]
         if values:
-            quantities.append(Quantity(_label(name), _unit(name), min(values), max(values), values[-1], _path(values)))
+            quantities.append(Quantity(*words.quantity(name), min(values), max(values), values[-1], _path(values)))
     said = [f"{each.name} {_span(each)}" for each in quantities]
     firmware = next((str(each["firmware"]) for each in reversed(told) if each.get("firmware")), "")
     return DeviceReadings(device, len(told), firmware, tuple(quantities), f"{device}: {', '.join(said)}.")
@@ -148,14 +146,6 @@ def _path(values: Sequence[float]) -> str:
     if len(points) == 1:
         points = [points[0], (100.0, points[0][1])]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-
-
-def _label(name: str) -> str:
-    return name.rsplit("_", 1)[0]
-
-
-def _unit(name: str) -> str:
-    return UNITS.get(name.rpartition("_")[2], "") if "_" in name else ""
 
 
 def _number(value: Any) -> float | None:

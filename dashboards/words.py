@@ -330,6 +330,15 @@ def shape(test_shape: Iterable[int]) -> str:
     return "×".join(str(size) for size in test_shape)
 
 
+_UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
+
+
+def quantity(reading: str) -> tuple[str, str]:
+    """What a reading of a device is of, and its unit, by its name: "temperature_c"; no unit where the name ends otherwise."""
+    name, _, end = reading.rpartition("_")
+    return (name, _UNITS[end]) if name and end in _UNITS else (reading, "")
+
+
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """ "1 seed", "2,000 seeds"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

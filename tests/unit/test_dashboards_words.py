@@ -60,6 +60,12 @@ def test_ages_have_one_unit(seconds: float, text: str) -> None:
     assert words.ago(seconds) == text
 
 
+def test_a_reading_s_name_says_its_quantity_and_unit() -> None:
+    assert words.quantity("temperature_c") == ("temperature", "°C")
+    assert words.quantity("core_clock_mhz") == ("core_clock", "MHz")
+    assert [words.quantity(name)[1] for name in ("firmware", "c", "fan_rpm")] == ["", "", ""]
+
+
 def test_addresses_escape_what_they_hold() -> None:
     assert urls.job("../x?y#z") == "/jobs/..%2Fx%3Fy%23z"
     assert urls.job("a", output="d&x", twin=True) == "/jobs/a.json?output=d%26x"
