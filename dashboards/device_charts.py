@@ -16,7 +16,7 @@ def work(view: DeviceDays) -> Options:
     """A bar a day: the share of the day at work."""
     rows = [[_short(day.day), None if day.busy is None else round(100 * day.busy, 1), day.seeds, day.attempts] for day in view.days]
     return {
-        **_frame(view, "% of the day at work", {"max": 100}),
+        **_frame(view, "% of the day at work", {"max": 100, "interval": 50}),
         "series": [
             {
                 "type": "bar",
@@ -64,7 +64,7 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
             line.append([start, None])  # nothing is drawn through an outage
         line.append([start + half, mean, each.start[5:16].replace("T", " "), low, high])
         if low < high:
-            bands.append([start, start + 2 * half, low, high])
+            bands.append([start, start + 2 * half, low, high, 0.55])
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -82,7 +82,8 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
             {
                 "type": "custom",
                 "name": "range",
-                "renderItem": "band",
+                "renderItem": "box",
+                "itemStyle": {"color": "$band"},
                 "data": bands,
                 "encode": {"x": [0, 1], "y": [2, 3]},
                 "silent": True,
