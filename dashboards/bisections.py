@@ -228,7 +228,7 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
     return Search(
         track=track["track"], track_words=Signal(track["track"]).sentence, stage=stage.value, stage_words=stage.sentence, words=said_words,
         low=found.builds[low], high=found.builds[high], builds=tuple(lines), culprit=culprit, probability=float(track["probability"]),
-        before=float(track["before"]), after=float(track["after"]), bad=bad, moves=moves, dots=dots, moved=_moved(moves),
+        before=float(track["before"]), after=float(track["after"]), bad=bad, moves=moves, dots=dots, moved=_moved(moves, stage),
     )  # fmt: skip
 
 
@@ -246,10 +246,12 @@ def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -
     return Move(int(move["runs"]), tuple(inside), found.builds[place], share)
 
 
-def _moved(moves: tuple[Move, ...]) -> str:
+def _moved(moves: tuple[Move, ...], stage: Stage) -> str:
     """How the likeliest build changed, in a sentence; "" before anything moved."""
     told = [move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))]  # at first all are as likely
     turns = [move for before, move in zip((None, *told), told, strict=False) if before is None or before.build != move.build]
+    if stage is Stage.no_change:
+        return "No build stood out."
     if not turns:
         return "No build is likelier than the others yet."
     few = turns if len(turns) <= 4 else [turns[0], *turns[-3:]]

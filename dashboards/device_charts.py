@@ -16,7 +16,7 @@ def work(view: DeviceDays) -> Options:
     """A bar a day: the share of the day at work."""
     rows = [[_short(day.day), None if day.busy is None else round(100 * day.busy, 1), day.seeds, day.attempts] for day in view.days]
     return {
-        **_frame(view, "% of the day at work", {"max": 100}),
+        **_frame(view, "% of the day at work", {"max": 100, "interval": 50}),
         "series": [
             {
                 "type": "bar",

@@ -132,7 +132,8 @@ def _series(metric: str, hours: Sequence[Hour]) -> Series:
     said = ""
     if readings:
         low, high = min(each.low for each in readings), max(each.high for each in readings)
-        said = f"{words.number(low)} to {words.number(high)} {unit} in {words.count(len(readings), 'hour')} with work"
+        lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
+        said = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
         gaps = [(after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(told)]
         said += f"; the longest gap is {words.duration(gap)}." if (gap := max(gaps, default=0.0)) > 0 else "."
     return Series(metric, name, unit, readings, said)

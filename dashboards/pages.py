@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from dashboards import (
     assets,
+    bidi,
     bisection_pages,
     charts,
     compare_pages,
@@ -73,11 +74,12 @@ class Context(Protocol):
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates: everything is escaped, an unknown name is an error."""
+    """The templates: everything is escaped, an unknown name is an error, no text turns its neighbours around."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=bidi.contained,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -85,7 +87,8 @@ def environment() -> Environment:
     made.globals.update(charts=charts, curves=curves, device_charts=device_charts, gauge_charts=gauge_charts, grids=grids)
     made.globals.update(map_charts=map_charts, posteriors=posteriors, seed_details=seed_details, strip_charts=strip_charts)
     made.globals.update(matrix_cells=matrix_cells, suppressions=suppressions, tails=tails)
-    made.filters.update(number=words.number, data=_data, seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
+    made.filters.update(number=words.number, data=_data, exact=bidi.exact)
+    made.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
 
 

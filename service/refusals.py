@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 from fastapi import FastAPI, Request
@@ -28,11 +29,12 @@ _log = structlog.get_logger("gonogo.service")
 
 
 def respond(problem: Problem, scope: Scope) -> Response:
-    """The response of a problem: a document, or a page where a person asked for a page (not for a 500: a page may be what failed)."""
-    if problem.status != 500 and not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get("accept", ""):
-        page = error_page(problem.status, http.HTTPStatus(problem.status).phrase, problem.detail)
-        page.headers.update(problem.headers)
-        return page
+    """The response of a problem: a document, or a page where a person asked for a page."""
+    if not scope["path"].startswith("/api/") and "text/html" in Headers(scope=scope).get("accept", ""):
+        with suppress(Exception):  # what every page is made of may be what failed; an answer there must be
+            page = error_page(problem.status, http.HTTPStatus(problem.status).phrase, problem.detail)
+            page.headers.update(problem.headers)
+            return page
     return JSONResponse(document(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=problem.headers)
 
 

@@ -232,6 +232,22 @@ def test_a_person_gets_a_page_instead(lone: Api) -> None:
     answer = lone.client.get("/nothing", headers={"Accept": "text/html"})
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
+    assert "try again" not in answer.text
+
+
+def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(lone: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dashboards import pages, views
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret inside")
+
+    monkeypatch.setattr(views, "jobs", broken)
+    answer = lone.client.get("/jobs", headers={"Accept": "text/html"})
+    assert (answer.status_code, "try again" in answer.text, "secret" in answer.text) == (500, True, False)
+    assert answer.headers["content-type"].startswith("text/html")
+    monkeypatch.setattr(pages, "environment", broken)
+    document = problem(lone.client.get("/jobs", headers={"Accept": "text/html"}), 500)
+    assert "secret" not in str(document)
 
 
 def test_an_address_with_nul_is_refused(lone: Api) -> None:

@@ -68,6 +68,7 @@ def month(session: Session, now: datetime, *, days: int = 20, working: Callable[
             at = hour + timedelta(minutes=20)
             told = {"temperature_c": 44.0 + place % 24 / 2, "clock_mhz": 1000.0, "power_w": 30.0 + place % 5, "at": at.timestamp()}
             devices.measured(session, DEVICE, told, now=at)
+            devices.measured(session, DEVICE, {**told, "power_w": told["power_w"] + 6}, now=at)  # an hour has a range
             sing(session, "c0ffee", at)
         for at, act in events.items():
             if hour <= at < hour + timedelta(hours=1):

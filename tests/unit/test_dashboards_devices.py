@@ -74,8 +74,10 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
     view = device_days.days(hours, SINCE, NOW, began=SINCE)
     (series,) = view.series
     assert series.words == "40 to 50 °C in 5 hours with work; the longest gap is 3 h."
+    still = device_days.days([hour(1, telemetry={"clock_mhz": (1000.0, 1000.0, 1000.0)})], SINCE, NOW, began=SINCE)
+    assert still.series[0].words == "1,000 MHz in 1 hour with work."
     ranges, line = device_charts.telemetry(view, series)["series"]
-    assert [row[2:] for row in ranges["data"]] == [[40.0, 50.0, 0.55]] * 5
+    assert [row[2:4] for row in ranges["data"]] == [[40.0, 50.0]] * 5
     assert line["connectNulls"] is False
     assert [point[1] for point in line["data"]] == [45.0, 45.0, 45.0, None, 45.0, 45.0]
 

@@ -5,6 +5,11 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
+/** Browsers call it "Failed to fetch", or something else. */
+function away(error) {
+  throw error instanceof TypeError ? new Error('the server does not answer') : error;
+}
+
 /** Sends JSON and gives the answer's; raises with the server's own words where it refuses, `errors` holding each wrong field. */
 export async function send(method, address, values, signal) {
   const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
@@ -13,7 +18,7 @@ export async function send(method, address, values, signal) {
     headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...(token ? { 'X-CSRF-Token': token } : {}) },
     body: JSON.stringify(values),
     signal,
-  });
+  }).catch(away);
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw Object.assign(new Error(body.detail ?? body.title ?? `the server answered ${answer.status}`), { errors: body.errors });
   return body;

@@ -5,6 +5,7 @@ import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComp
 import { CanvasRenderer } from 'echarts/renderers';
 import { listenToMaps, withCells } from './maps.js';
 import { colour, onThemeChange, painted } from './theme.js';
+import { available, unavailable } from './unavailable.js';
 
 use([BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart, CanvasRenderer]);
 use([DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent]);
@@ -22,29 +23,24 @@ function content(address) {
       contents.set(address, (await answer.json()).content);
       drawAll();
     })
-    .catch(() => contents.delete(address)); // the next refresh asks again
+    .catch((error) => {
+      contents.delete(address); // the next refresh asks again, or the reader
+      const why = error instanceof TypeError ? 'the server does not answer' : error.message;
+      for (const figure of document.querySelectorAll('[data-source]')) if (figure.dataset.source === address) unavailable(figure, why, drawAll);
+    });
   contents.set(address, coming);
   return undefined;
 }
 
-/** Draws, or brings up to date, every `[data-chart]` figure from the JSON block whose id it names. */
+/** Draws, or brings up to date, every `[data-chart]` figure from the JSON block whose id it names. One that fails takes no other with it. */
 export function drawAll() {
   for (const figure of document.querySelectorAll('[data-chart]')) {
-    const text = document.getElementById(figure.dataset.chart)?.textContent ?? '';
-    const old = drawn.get(figure);
-    if (!text || old?.text === text || !figure.checkVisibility()) continue; // in a closed <details>: drawn when it opens
-    const { source, group } = figure.dataset;
-    const cells = source ? content(source) : null;
-    if (cells === undefined) continue; // on its way
-    const options = JSON.parse(text);
-    const chart = old?.chart ?? start(figure.querySelector('.canvas'));
-    chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
-    if (group) {
-      chart.group = group; // they zoom together
-      connect(group);
+    try {
+      drawOne(figure);
+    } catch (error) {
+      unavailable(figure, 'it could not be drawn', () => location.reload());
+      console.error(error);
     }
-    figure.dataset.marks = String(marks(chart));
-    drawn.set(figure, { chart, text });
   }
   for (const [figure, { chart }] of drawn) {
     if (!figure.isConnected) {
@@ -52,6 +48,25 @@ export function drawAll() {
       drawn.delete(figure);
     }
   }
+}
+
+function drawOne(figure) {
+  const text = document.getElementById(figure.dataset.chart)?.textContent ?? '';
+  const old = drawn.get(figure);
+  if (!text || old?.text === text || !figure.checkVisibility()) return; // in a closed <details>: drawn when it opens
+  const { source, group } = figure.dataset;
+  const cells = source ? content(source) : null;
+  if (cells === undefined) return; // on its way
+  const options = JSON.parse(text);
+  available(figure); // a chart needs its room when it starts
+  const chart = old?.chart ?? start(figure.querySelector('.canvas'));
+  drawn.set(figure, { chart, text });
+  chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
+  if (group) {
+    chart.group = group; // they zoom together
+    connect(group);
+  }
+  figure.dataset.marks = String(marks(chart));
 }
 
 function start(element) {
@@ -149,8 +164,9 @@ function finished(options) {
 function withFunctions(value, key = '') {
   if (typeof value === 'string') {
     if (key === 'formatter' && Object.hasOwn(FORMATTERS, value)) return FORMATTERS[value];
-    if (key === 'renderItem' && Object.hasOwn(RENDERERS, value)) return RENDERERS[value];
-    return value;
+    if (key !== 'renderItem') return value;
+    if (!Object.hasOwn(RENDERERS, value)) throw new Error(`no renderer ${value}`); // ECharts would leave the series out without a word
+    return RENDERERS[value];
   }
   if (key === 'formatter' && Array.isArray(value)) return (place) => value[place] ?? ''; // the names of an axis' places
   if (Array.isArray(value)) return value.map((item) => withFunctions(item, key));

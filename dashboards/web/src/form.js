@@ -131,6 +131,7 @@ export function fill(form) {
         return line;
       }),
     );
+    estimate.removeAttribute('aria-busy');
   }
 
   function mark(control, message) {
@@ -233,6 +234,7 @@ export function fill(form) {
   form.addEventListener('input', ({ target }) => {
     if (target === form.elements.kind) follow(form);
     suit(form);
+    estimate.setAttribute('aria-busy', 'true'); // what stands there is of what stood here before
     clearTimeout(timer);
     timer = setTimeout(() => {
       address();

@@ -6,6 +6,7 @@ import './job.css';
 import './overview.css';
 import './device.css';
 import './hooks.css';
+import './states.css';
 import './print.css';
 import { listen } from './actions.js';
 import { fill } from './form.js';
@@ -16,6 +17,7 @@ import { paced } from './refresh.js';
 import { triage } from './triage.js';
 import { talk } from './timeline.js';
 import { reachable } from './scrolled.js';
+import { unavailable } from './unavailable.js';
 
 const page = document.body;
 const ask = paced(Number(page.dataset.gap ?? 1000));
@@ -30,9 +32,14 @@ document.addEventListener('gonogo:ask', ask);
 
 async function draw() {
   drawGrids();
-  if (!document.querySelector('[data-chart]')) return;
-  const { drawAll } = await import('./charts.js'); // ECharts is fetched on pages with charts only
-  drawAll();
+  const figures = document.querySelectorAll('[data-chart]');
+  if (!figures.length) return;
+  try {
+    const { drawAll } = await import('./charts.js'); // ECharts is fetched on pages with charts only
+    drawAll();
+  } catch {
+    for (const figure of figures) if (!figure.dataset.marks) unavailable(figure, 'the program that draws it did not come', () => location.reload());
+  }
 }
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);

@@ -14,12 +14,25 @@ export function refresh() {
 
 const PATIENCE_MS = 20_000;
 const AGAIN_MS = 2000;
+const LOST = 'connection lost, trying again'; // also where something before the server answers in its place (502, 503, 504)
+const REFUSED = { 404: 'this page is not there any more', 429: 'the server has too much to do' };
 
-/** Raises where the server doesn't answer, or something before it says so in its place (502, 503, 504). */
+/** The page can't be brought up to date: the message is for the reader. */
+class Stale extends Error {}
+
+/** Why the page can't be brought up to date, in words; "" where it can. */
+function refusal(answer) {
+  if (answer.redirected) return `${new URL(answer.url).pathname === '/login' ? 'your login has ended' : 'this page has moved'}: reload it`;
+  if (answer.ok) return '';
+  const why = REFUSED[answer.status] ?? `the server answers ${answer.status}`;
+  return answer.status > 501 ? LOST : `${why}: what you see is no longer up to date`;
+}
+
+/** Raises Stale, or what `fetch` does where the server is away. */
 async function once() {
   const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
-  if (answer.status > 501) throw new Error(`the server answers ${answer.status}`);
-  if (!answer.ok || answer.redirected) return;
+  const why = refusal(answer);
+  if (why) throw new Stale(why);
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const focused = document.activeElement?.id;
   for (const old of document.querySelectorAll('[data-live]')) {
@@ -36,15 +49,17 @@ async function once() {
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }
 
-/** Says whether the page is still told what happens. */
-function connected(yes) {
+/** Says why the page is not up to date; "" if it is. */
+function say(why) {
   const line = document.getElementById('connection');
-  if (line) line.hidden = yes;
+  if (!line) return;
+  if (why && line.textContent !== why) line.textContent = why;
+  line.hidden = !why;
 }
 
 /**
  * A function that runs `refresh` at once, then at most every `gap` ms (longer when the server needs longer), never losing the last call.
- * While the server is away the page says so and asks by itself.
+ * While the server is away, or refuses, the page says so and asks by itself.
  */
 export function paced(gap) {
   let timer = null;
@@ -58,15 +73,15 @@ export function paced(gap) {
       reading = true;
       again = false;
       const began = performance.now();
-      let away = false;
+      let away = '';
       try {
         await refresh();
-      } catch {
-        away = true;
+      } catch (error) {
+        away = error instanceof Stale ? error.message : LOST;
       }
-      connected(!away);
+      say(away);
       const took = performance.now() - began;
-      next = performance.now() + (away ? AGAIN_MS : Math.max(gap, 4 * took));
+      next = performance.now() + (away ? AGAIN_MS * (away === LOST ? 1 : 5) : Math.max(gap, 4 * took));
       timer = null;
       reading = false;
       if (again || (away && !document.hidden)) ask();

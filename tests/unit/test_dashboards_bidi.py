@@ -1,0 +1,48 @@
+"""Names of others in a page: none turns the words beside it around, and fields and copied lines hold what was stored."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from house import HOSTILE, RIGHT_TO_LEFT
+
+from dashboards import pages
+from dashboards.bidi import ISOLATE, POP, contained
+
+TEMPLATES = Path(__file__).parents[2] / "dashboards" / "templates"
+FIELD = re.compile(r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<')
+TEMPLATE = '<p title="{{ name }}">on {{ name }} (n150), 3</p><input value="{{ name | exact }}">'
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("plain", "plain"),
+        ("3×64 – ein Gerät", "3×64 – ein Gerät"),
+        ("a\u202egnp.exe", "a\\u202egnp.exe"),
+        ("\u2067b\u2069", "\\u2067b\\u2069"),
+        (RIGHT_TO_LEFT, f"{ISOLATE}{RIGHT_TO_LEFT}{POP}"),
+        (f"\u202e{RIGHT_TO_LEFT}", f"{ISOLATE}\\u202e{RIGHT_TO_LEFT}{POP}"),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_a_text_that_turns_others_is_contained(given: object, shown: object) -> None:
+    assert contained(given) == shown
+
+
+def test_pages_contain_every_text_and_fields_keep_it() -> None:
+    page = pages.environment().from_string(TEMPLATE).render(name=HOSTILE)
+    said, field = page.split("<input")
+    assert "\u202e" not in said
+    assert said.count("\\u202egnp.exe") == 2
+    assert "\u202egnp.exe" in field
+    assert "<img" not in page
+
+
+def test_every_field_of_a_template_is_exact() -> None:
+    found = {(path.name, text) for path in TEMPLATES.glob("*.html") for each in FIELD.findall(path.read_text()) for text in each if text}
+    assert len(found) > 30
+    assert [each for each in sorted(found) if not each[1].endswith("| exact }}")] == []
