@@ -67,8 +67,8 @@ def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
     return AnswerLine(
         **{name: item[name] for name in own},
         run_url=urls.run(item["run"]) if item["run"] else None,
-        state_words=words.ANSWERS[state],
-        verdict=words.ANSWER_VERDICTS[state],
+        state_words=words.ANSWERS[state].words,
+        verdict=words.ANSWERS[state].verdict,
         told=tuple(item["told"]),
         due_words=words.until(item["due_at"], now),
         updated_at=item["updated_at"],

@@ -177,8 +177,8 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
         url=urls.hook(item["id"]),
         source_words=words.SOURCES[item["source"]],
         state=state.value,
-        state_words=words.INBOUND[state],
-        verdict=words.INBOUND_VERDICTS[state],
+        state_words=words.INBOUND[state].words,
+        verdict=words.INBOUND[state].verdict,
         rules=tuple(each["rule"] for each in item["outcome"] if each["started"]),
         size=f"{item['size']:,} bytes",
         age=words.since(item["received_at"], now),
@@ -198,7 +198,7 @@ def _outcome(
 ) -> OutcomeLine:
     mine = tuple(_started(subjects[each], links) for each in item["subjects"] if each in subjects)
     state = InboundState.started if item["started"] else InboundState.failed if mine else InboundState.ignored
-    return OutcomeLine(item["rule"], item["started"], item["reason"], words.INBOUND_VERDICTS[state], mine)
+    return OutcomeLine(item["rule"], item["started"], item["reason"], words.INBOUND[state].verdict, mine)
 
 
 def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]]) -> StartedLine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from unicodedata import bidirectional
@@ -35,6 +35,14 @@ class Mark:
     label: str
     sign: str
     path: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state in words, and the verdict whose shape and colour it takes."""
+
+    words: str
+    verdict: str
 
 
 _CROSS = "M3.2 1.2 8 6 12.8 1.2 14.8 3.2 10 8 14.8 12.8 12.8 14.8 8 10 3.2 14.8 1.2 12.8 6 8 1.2 3.2Z"
@@ -186,55 +194,30 @@ CHANGE_VERDICTS: dict[str, str] = {
 """The verdict whose shape and colour takes what became of a kernel."""
 
 
-ANSWERS: dict[str, str] = {
-    AnswerState.waiting: "not told yet",
-    AnswerState.pending: "told that it runs",
-    AnswerState.told: "told",
-    AnswerState.failed: "given up",
-    AnswerState.superseded: "asked for again",
+ANSWERS: dict[str, Standing] = {
+    AnswerState.waiting: Standing("not told yet", Verdict.no_information),
+    AnswerState.pending: Standing("told that it runs", Verdict.no_information),
+    AnswerState.told: Standing("told", Verdict.pass_),
+    AnswerState.failed: Standing("given up", Verdict.fail),
+    AnswerState.superseded: Standing("asked for again", Verdict.unjudged),
 }
 """How far GitHub was told of something."""
 
-ANSWER_VERDICTS: dict[str, str] = {
-    AnswerState.waiting: Verdict.no_information,
-    AnswerState.pending: Verdict.no_information,
-    AnswerState.told: Verdict.pass_,
-    AnswerState.failed: Verdict.fail,
-    AnswerState.superseded: Verdict.unjudged,
-}
-"""The verdict whose shape and colour it takes."""
-
-DELIVERIES: dict[str, str] = {
-    DeliveryState.waiting: "waits",
-    DeliveryState.delivered: "delivered",
-    DeliveryState.failed: "given up",
-    DeliveryState.cancelled: "cancelled",
+DELIVERIES: dict[str, Standing] = {
+    DeliveryState.waiting: Standing("waits", Verdict.no_information),
+    DeliveryState.delivered: Standing("delivered", Verdict.pass_),
+    DeliveryState.failed: Standing("given up", Verdict.fail),
+    DeliveryState.cancelled: Standing("cancelled", Verdict.unjudged),
 }
 """What became of a message to a subscription."""
 
-DELIVERY_VERDICTS: dict[str, str] = {
-    DeliveryState.waiting: Verdict.no_information,
-    DeliveryState.delivered: Verdict.pass_,
-    DeliveryState.failed: Verdict.fail,
-    DeliveryState.cancelled: Verdict.unjudged,
-}
-"""The verdict whose shape and colour it takes."""
-
-INBOUND: dict[str, str] = {
-    InboundState.waiting: "waits",
-    InboundState.started: "started something",
-    InboundState.ignored: "ignored",
-    InboundState.failed: "nothing could be started",
+INBOUND: dict[str, Standing] = {
+    InboundState.waiting: Standing("waits", Verdict.no_information),
+    InboundState.started: Standing("started something", Verdict.pass_),
+    InboundState.ignored: Standing("ignored", Verdict.skipped),
+    InboundState.failed: Standing("nothing could be started", Verdict.fail),
 }
 """What became of a delivery that came in."""
-
-INBOUND_VERDICTS: dict[str, str] = {
-    InboundState.waiting: Verdict.no_information,
-    InboundState.started: Verdict.pass_,
-    InboundState.ignored: Verdict.skipped,
-    InboundState.failed: Verdict.fail,
-}
-"""The verdict whose shape and colour it takes."""
 
 SOURCES: dict[str, str] = {
     HookSource.github: "GitHub",
@@ -261,6 +244,17 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.passed: Verdict.pass_,
 }
 """The verdict whose shape and colour takes what a commit did to a test: loud is what is new."""
+
+
+def options(states: Mapping[str, Standing]) -> list[tuple[str, str]]:
+    """States for a form: what is sent, and what is read."""
+    return [(state, each.words) for state, each in states.items()]
+
+
+def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:
+    """Verdicts for a form; of_seeds: those that a seed can have."""
+    none = (Verdict.skipped, Verdict.absent) if of_seeds else ()
+    return [(verdict, f"{looks.sign} {looks.label}") for verdict, looks in MARKS.items() if verdict not in none]
 
 
 def variant(line: str, arch: str, board: str) -> str:
