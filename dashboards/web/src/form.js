@@ -1,5 +1,6 @@
 // The form that submits a job: what is typed becomes the API's JSON, the API checks it as one types and says what it would cost.
 import { send } from './actions.js';
+import { counted } from './words.js';
 
 const PAUSE_MS = 300;
 const DAY_S = 86_400;
@@ -99,18 +100,16 @@ function time(seconds) {
   return `${Number((seconds / size).toPrecision(2))} ${unit}`;
 }
 
-const many = (count, word) => `${count.toLocaleString('en')} ${word}${count === 1 ? '' : 's'}`;
-
 /** What the estimate says, a sentence a line: [text, class]. */
 function words(told, deadline) {
   const most = told.expected ? 'at most ' : '';
-  const lines = [[`${most}${many(told.results, 'result')} in ${many(told.chunks, 'chunk')}: ${most}${time(told.device_s)} on one device, ${time(told.seed_s)} a seed`, 'strong']];
+  const lines = [[`${most}${counted(told.results, 'result')} in ${counted(told.chunks, 'chunk')}: ${most}${time(told.device_s)} on one device, ${time(told.seed_s)} a seed`, 'strong']];
   if (told.expected) {
     const means = Object.entries(told.expected).filter(([, each]) => each);
-    lines.push([`in the mean ${means.map(([kind, each]) => `${many(Math.round(each.seeds), 'seed')} if it is ${kind} (${time(each.device_s)})`).join(', ')}`, '']);
+    lines.push([`in the mean ${means.map(([kind, each]) => `${counted(Math.round(each.seeds), 'seed')} if it is ${kind} (${time(each.device_s)})`).join(', ')}`, '']);
   }
   if (told.workers === 0) lines.push([`No live worker serves ${told.queue}: it would wait until its queue deadline, ${time(deadline)}.`, 'over']);
-  else lines.push([`${many(told.workers, 'worker')} on ${told.queue}, ${many(told.queue_chunks, 'chunk')} before it: starts ${told.wait_s < 1 ? 'at once' : `within ${time(told.wait_s)}`}`, '']);
+  else lines.push([`${counted(told.workers, 'worker')} on ${told.queue}, ${counted(told.queue_chunks, 'chunk')} before it: starts ${told.wait_s < 1 ? 'at once' : `within ${time(told.wait_s)}`}`, '']);
   return lines;
 }
 

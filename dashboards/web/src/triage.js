@@ -1,13 +1,13 @@
 // The flags' list by keyboard: move, select, take on, resolve, undo. What is done is told in place; without this script the form sends itself.
 import { send } from './actions.js';
 import { refresh } from './refresh.js';
+import { counted } from './words.js';
 
 const DEEDS = { acknowledged: 'taken on', owned: 'assigned', resolved: 'resolved', open: 'open again' };
 const KEYS = 'gonogo-keys';
 const OWNER = 'gonogo-owner';
 
 const byId = (id) => document.getElementById(id);
-const counted = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
 
 /** What the browser remembers under a name, or is to remember; null where it may not. */
 function memory(name, value) {

@@ -1,0 +1,4 @@
+// Words that several scripts say.
+
+/** "1 seed", "2,000 seeds". */
+export const counted = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
