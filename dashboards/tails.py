@@ -14,6 +14,7 @@ from dashboards.charts import AXIS, Options
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.proofs import rate_words
 from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.sketches import Sketch
 from storage import strips as reads
 from storage.tallies import WHOLE
 from storage.variants import JobFacts
@@ -54,15 +55,8 @@ def read(session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFac
     if tail is None or not tail["seeds"]:
         return None
     sketch = reads.together(list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())).sketch
-    left = sketch.count
-    curve = []
-    for low, _, number in sketch.bins():
-        curve.append((float(f"{low:.4g}"), left / sketch.count))
-        left -= number
-    if curve and sketch.most is not None:
-        curve.append((float(f"{sketch.most:.4g}"), curve[-1][1]))
-    if min(sketch.count, tail["seeds"]) < POLICY.least_seeds:
-        curve = []  # a picture of so few says nothing of a tail, however often they ran
+    # a picture of few says nothing of a tail, however often they ran
+    curve = [] if min(sketch.count, tail["seeds"]) < POLICY.least_seeds else _curve(sketch)
     fits = tuple(FitLine(each["threshold"], each["exceedances"], each["predicted"]) for each in tail["thresholds"])
     target = POLICY.latent_target
     view = TailView(
@@ -70,6 +64,18 @@ def read(session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFac
         target, tail["largest"], fits, tuple(curve), "", tail.get("per", "seeds"),
     )  # fmt: skip
     return TailView(**{**vars(view), "summary": _summary(view)})
+
+
+def _curve(sketch: Sketch) -> list[tuple[float, float]]:
+    """(value, share of all values that are as large): from the least that is above 0 on."""
+    left = sketch.count - sketch.zero
+    curve = []
+    for low, _, number in sketch.bins():
+        curve.append((float(f"{low:.4g}"), left / sketch.count))
+        left -= number
+    if curve and sketch.most is not None:
+        curve.append((float(f"{sketch.most:.4g}"), curve[-1][1]))
+    return curve
 
 
 def _summary(view: TailView) -> str:

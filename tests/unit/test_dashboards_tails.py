@@ -8,6 +8,7 @@ import pytest
 
 from dashboards import tails, words
 from dashboards.tails import FitLine, TailView
+from gonogo.flakiness.sketches import Sketch
 
 
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
@@ -28,6 +29,12 @@ def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None
     assert (options["xAxis"]["min"], options["xAxis"]["max"]) == (pytest.approx(0.01), pytest.approx(10))
     assert options["yAxis"]["min"] < 1e-3
     assert "0.004 of the seeds are predicted to fail, 0.01 at the upper 95% bound." in shown.summary
+
+
+def test_seeds_without_any_error_are_above_nothing() -> None:
+    curve = tails._curve(Sketch.of([0.0] * 60 + [0.1] * 30 + [0.5] * 10))
+    assert [share for _, share in curve] == [0.4, 0.1, 0.1]
+    assert curve[-1][0] == 0.5
 
 
 def test_where_nothing_can_be_predicted_it_is_said_and_no_mark_is_drawn() -> None:
