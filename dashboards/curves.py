@@ -114,14 +114,14 @@ def trend(curve: Curve) -> Options:
         },
         "series": [
             {"type": "custom", "name": "spread", "renderItem": "whisker", "data": whiskers, "silent": True, "z": 1},
-            _marks(curve, rows, noun, low, failed=False),
-            _marks(curve, rows, noun, low, failed=True),
+            _marks(rows, noun, low, failed=False),
+            _marks(rows, noun, low, failed=True),
             _changes(curve),
         ],
     }
 
 
-def _marks(curve: Curve, rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool) -> Options:
+def _marks(rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool) -> Options:
     """The means of the points where some run failed, or of those where none did: apart by shape and colour."""
     looks = words.mark(Verdict.fail if failed else Verdict.pass_)
     data = [
