@@ -145,11 +145,11 @@ def look(context: Ctx, _who: Reader, override_id: str) -> Response:
 def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange) -> Response:
     """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it conditional."""
     given = body.model_fields_set - {"version"}
-    if not given or (given == {"expires"} and body.expires is None):
+    if not given:
         raise BadField("body", {}, "nothing to change", limit="any of owner, reason, classes, expires")
-    fields: dict[str, Any] = {name: getattr(body, name) for name in given}
-    if "expires" in fields and body.expires is None:
+    if "expires" in given and body.expires is None:
         raise BadField("expires", None, "every override ends", limit="a time")
+    fields: dict[str, Any] = {name: getattr(body, name) for name in given}
     if "reason" in fields:
         fields["reason"] = _said(body.reason)
     if "classes" in fields:
