@@ -14,7 +14,7 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW
 from service.api import PREFIX, idempotency
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
-from service.api.flags import MAX_REASON
+from service.api.flags import MAX_OWNER, MAX_REASON
 from service.api.suite_schemas import Labels
 from service.context import Context, Ctx, Reader, Submitter
 from service.problems import BadField
@@ -28,7 +28,7 @@ router = make_router("overrides")
 MOST_PATTERNS = 20
 MAX_KEY = 100
 
-Owner = Annotated[str, Field(min_length=1, max_length=100)]
+Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
 Patterns = Annotated[list[Pattern], Field(max_length=MOST_PATTERNS)]
