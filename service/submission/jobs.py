@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -163,9 +163,8 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:
-        known = replace(
-            Build.parse({field: registered[field] for field in ("name", "executor", "line", "sequence", "commit", "profile", "outputs")})
-        )
+        fields = ("name", "executor", "line", "sequence", "commit", "profile", "outputs")
+        known = Build.parse({field: registered[field] for field in fields})
     if known is not None:
         if known.executor == executor:
             return known
