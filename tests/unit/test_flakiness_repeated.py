@@ -123,6 +123,16 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
     assert devices(mixed)[1].rate.runs == 60
 
 
+def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_devices() -> None:
+    well = [sample(seed, device="a") for seed in range(30)]
+    bad = [sample(99, failed=True, device=f"d{number}") for number in range(8)]
+    found = attribute([*well, *bad])
+    assert Cause.device_dependent not in found.causes
+    assert next(row.p for row in found.devices if row.name == "a") == pytest.approx(1 / 31)  # 0 of 30 against 1 of 1
+    other = [each._replace(digest=each.device) for each in bad]  # each device has bits of its own: eight failures
+    assert Cause.device_dependent in attribute([*well, *other]).causes
+
+
 def test_one_red_seed_run_again_is_not_a_broken_test() -> None:
     assert attribute([sample(0, failed=True, night=night) for night in range(9)]).cause is Cause.unknown
     assert attribute([sample(seed, failed=True) for seed in range(4)]).cause is Cause.broken
