@@ -12,14 +12,12 @@ from sqlalchemy import case, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.verdicts import WORST_FIRST, Verdict
+from storage import triage
 from storage.ids import floor
 from storage.overview import FlagRecord
-from storage.states import FlagKind, FlagState, JobState
+from storage.states import FlagState, JobState
 from storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRow
 
-UNSEEN = (FlagState.open, FlagState.reopened)
-HOLLOW_FIRST = (FlagKind.passes_by_tolerance, FlagKind.fix_masked, *FlagKind)
-"""Green and wrong before everything else; `dict.fromkeys` leaves each kind once."""
 RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
 MOST_RUNS = 200
@@ -69,8 +67,8 @@ class Night:
 
 
 def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
-    """(Unseen findings by kind, hollow tests first, with the latest `each` of every kind; how many others someone has taken on)."""
-    counted = select(FlagRow.kind, FlagRow.state, func.count()).where(FlagRow.state.in_((*UNSEEN, FlagState.acknowledged)))
+    """(Unseen findings by kind, as triage orders them, with the latest `each` of every kind; how many others someone has taken on)."""
+    counted = select(FlagRow.kind, FlagRow.state, func.count()).where(FlagRow.state.in_(triage.STATES["unresolved"]))
     counts: Counter[str] = Counter()
     there: list[tuple[str, str]] = []
     taken = 0
@@ -80,7 +78,7 @@ def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
         else:
             counts[kind] += number
             there.append((kind, state))
-    known = [kind for kind in dict.fromkeys(HOLLOW_FIRST) if kind in counts]
+    known = [kind for kind in triage.ORDER if kind in counts]
     order = [*known, *sorted(kind for kind in counts if kind not in known)]
     latest = _latest(session, there, each)
     return [KindOfFlag(str(kind), counts[kind], tuple(latest[kind][:each])) for kind in order], taken

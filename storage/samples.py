@@ -169,7 +169,7 @@ def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
     from gonogo.flakiness.repeated import tail_of as tail  # numpy: not for the API's process, which reads samples, too
 
     found = [run for run in runs if run.digests or run.ratio is not None]
-    news = distinct(found)
+    news = distinct(reversed(found))[::-1]  # a build that goes back to old bits is the newest that a seed gave
     told = [(None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news]
     return tail(told, policy, left=len(found) - len(news))
 

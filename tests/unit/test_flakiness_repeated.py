@@ -77,6 +77,8 @@ def test_a_seed_that_comes_near_by_itself_is_foretold_per_run() -> None:
     assert found.predicted is not None
     assert found.predicted > 1e-3
     assert found.words.startswith("of these 4 seeds themselves ")
+    rest = tail_of([*told, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))])  # too few runs for tails of their own
+    assert (rest.seeds, rest.distinct, rest.words) == (found.seeds, 4, found.words)
     assert stability(rate(0, len(told)), found)[0] is Stability.marginal
 
 
