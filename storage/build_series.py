@@ -52,33 +52,36 @@ class Point:
 
 def points(
     session: Session, variant: Variant, *, by: Literal["build", "day"] = "build", metric: str = "rms", most: int = MOST_BUILDS,
-    seeds: int = SEEDS_PER_BUILD,
+    seeds: int = SEEDS_PER_BUILD, siblings: Sequence[Variant] = (),
 ) -> tuple[Point, ...]:
     """The newest `most` builds (by sequence, then name), or days on which jobs finished, in order, with at most `seeds` numbers each.
 
-    metric: one of METRICS. `numbers` go to changes.number_changes, `failures` and `runs` to changes.rate_changes. Raises ValueError for
+    metric: one of METRICS. `numbers` go to changes.number_changes, `failures` and `runs` to changes.rate_changes. siblings: variants whose
+    errors have the same history; their numbers, jobs and newest `most` places join, their failures and runs don't. Raises ValueError for
     another metric.
     """
     if metric not in METRICS:
         raise ValueError(f"no series of {metric!r}; there are {', '.join(METRICS)}")
     groups: dict[tuple[float, str], list[JobFacts]] = {}
-    for job in jobs_of(session, variant, limit=MOST_POINTS_JOBS):
-        groups.setdefault(_place(job, by), []).append(job)
-    kept = sorted(groups)[-most:]
-    budget = {job.id: number for place in kept for job, number in _shared(groups[place], seeds)}
+    for each in (variant, *siblings):
+        own: dict[tuple[float, str], list[JobFacts]] = {}
+        for job in jobs_of(session, each, limit=MOST_POINTS_JOBS):
+            own.setdefault(_place(job, by), []).append(job)
+        for place in sorted(own)[-most:]:
+            groups.setdefault(place, []).extend(own[place])
+    budget = {job.id: number for jobs in groups.values() for job, number in _shared(jobs, seeds)}
     values = _numbers(session, budget, metric)
     found = []
-    for at, name in kept:
-        jobs = groups[at, name]
-        outcomes = [outcomes_of(job) for job in jobs]
+    for (at, name), jobs in sorted(groups.items()):
+        outcomes = [outcomes_of(job) for job in jobs if job.variant == variant]
         failed = sum(each[Outcome.failed] for each in outcomes)
         numbers: dict[str, list[_Number]] = {}
         for job in jobs:
-            for output, each in values.get(job.id, {}).items():
-                numbers.setdefault(output, []).extend([one._replace(seed=None) for one in each] if job.selection else each)
-        told = {output: tuple(_once(each)) for output, each in sorted(numbers.items())}
+            for output, told in values.get(job.id, {}).items():
+                numbers.setdefault(output, []).extend([one._replace(seed=None) for one in told] if job.selection else told)
+        once = {output: tuple(_once(told)) for output, told in sorted(numbers.items())}
         runs = failed + sum(each[Outcome.passed] for each in outcomes)
-        found.append(Point(name, at, told, failed, runs, tuple(job.id for job in jobs)))
+        found.append(Point(name, at, once, failed, runs, tuple(job.id for job in jobs)))
     return tuple(found)
 
 

@@ -1,6 +1,6 @@
 """Stored seeds as the statistics of gonogo.flakiness take them: samples, tails. Indexed reads of the newest so many seeds.
 
-`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out is counted, and said in `History.looked`.
+`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out is counted: `History.looked`.
 """
 
 from __future__ import annotations

@@ -120,6 +120,17 @@ def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) 
     assert [point["failures"]["runs"] for point in both["points"]] == [8, 0]  # its rates are its own
 
 
+def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_once(here: World) -> None:
+    shape = {"shape": [1, 1, 32, 160]}
+    tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
+    for test in (tight, loose):
+        night(here, 1, test, assess=False)
+    here.job([row(seed) for seed in range(8, 12)], test=loose, build="n1", sequence=1, assess=False)
+    (point,) = told(here, tight)["points"]
+    assert (point["numbers"]["dx"]["seeds"], point["failures"]["runs"], point["jobs"]) == (12, 8, 3)
+    assert told(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
+
+
 def test_trends_of_another_form_are_made_anew(here: World) -> None:
     test = spec_of(0.51)
     night(here, 1, test)
