@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.verdicts import WORST_FIRST, Verdict
 from storage import triage
 from storage.ids import floor
-from storage.overview import FlagRecord
 from storage.states import FlagState, JobState
 from storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRow
 
@@ -24,6 +23,26 @@ MOST_RUNS = 200
 """Runs of the last day that are looked at, newest first."""
 MOST_RED = 400
 """Red jobs of these that are compared with those before."""
+
+
+@dataclass(frozen=True)
+class FlagRecord:
+    """A finding about a test, with its evidence as ingest wrote it."""
+
+    id: str
+    kind: str
+    state: str
+    test_key: str
+    kernel: str
+    build: str
+    jobs: int
+    last_job: str
+    owner: str | None
+    reason: str | None
+    opened_at: datetime
+    updated_at: datetime
+    evidence: Mapping[str, Any]
+    test: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
