@@ -21,6 +21,7 @@ from service.problems import BadField
 from service.strict import Moment, Strict
 from storage import overrides as stored
 from storage.encoding import utcnow
+from storage.flag_changes import Outdated
 from storage.overrides import NewOverride
 from storage.states import OverrideState
 
@@ -159,7 +160,7 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
             found = stored.change(
                 session, override_id, fields, actor=who.actor, now=utcnow(), longest=_longest(context), version=body.version
             )
-        except stored.Outdated as problem:
+        except Outdated as problem:
             raise BadField("version", problem.given, "the override was changed since", limit=problem.found, status=409) from problem
     return answer(_found(found, override_id))
 

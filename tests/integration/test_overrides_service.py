@@ -23,7 +23,7 @@ from storage.states import OverrideState
 from storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(commits.NEW).key
-SOON = timestamp(datetime.now(UTC) + timedelta(days=3))
+SOON = timestamp((datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30))  # no midnight, which would be told without its time
 BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
 
 
