@@ -21,7 +21,7 @@ from storage import closing, jobs, rollups, test_specs
 from storage.ids import floor, new_id
 from storage.jobs import NewJob
 from storage.states import ChunkState, JobState
-from storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
+from storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedGridRow, SeedResultRow
 from storage.tallies import Tally, total
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
@@ -117,6 +117,7 @@ class Source:
         self.chunks = _columns(session, ChunkRow, ChunkRow.job_id == job_id)
         self.rollups = _columns(session, RollupRow, RollupRow.job_id == job_id)
         self.events = _columns(session, EventRow, EventRow.job_id == job_id)
+        (self.letters,) = session.scalars(select(SeedGridRow.letters).where(SeedGridRow.job_id == job_id))
         tallies = session.execute(select(JobTallyRow.output, *Tally.of(JobTallyRow)).where(JobTallyRow.job_id == job_id))
         self.tallies = {row.output: Tally.stored(row) for row in tallies}
         self._sums: dict[int, dict[str, dict[str, Any]]] = {}
@@ -144,6 +145,7 @@ class Source:
         events = [{**each, "job_id": own, "at": at, **({"data": done} if each["type"] == "progress" else {})} for each in self.events]
         session.execute(insert(EventRow), events)
         session.execute(insert(RolledRow).values(job_id=own, shadow=False, upto=count))
+        session.execute(insert(SeedGridRow).values(job_id=own, letters=self.letters * times))
         if times not in self._sums:
             self._sums[times] = {output: total([tally] * times).columns() for output, tally in self.tallies.items()}
         sums = self._sums[times].items()

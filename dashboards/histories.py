@@ -29,7 +29,7 @@ from storage.variants import Variant, jobs_of
 CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
 MOST_FLAGS = 20
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
-MOST_BUILDS = 40
+MOST_BUILDS = 20
 """Builds in the table of a page; all that were looked at are in the API's answer."""
 
 
@@ -198,6 +198,7 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
     output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
+    of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
     killed = kills.read(session, variant, now)
     advised = killed.tolerance if killed else {}
     cause, raised = found.attribution, flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items
@@ -217,7 +218,7 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "failures": _interval(found.grade["failures"]),
         "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}" if found.at else f"from {found.looked['words']}",
         "builds": tuple(
-            _build_line(each, urls.history(variant.test_key, {**chosen, "build": each["build"]}), each["build"] == found.build, now)
+            _build_line(each, of_any_build + urls.further("build", each["build"]), each["build"] == found.build, now)
             for each in standing.builds(jobs, MOST_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),

@@ -31,13 +31,13 @@ from storage.strips import StripSeed, Sums
 from storage.variants import JobFacts
 
 MOST_COLUMNS = 40
-WORST_MARKS = 1_200
+WORST_MARKS = 800
 """Of more than MAX_MARKS seeds so many are marks, beside the spread of all."""
 HALF = 0.43
 """Half the width of a column; the next one begins at .5."""
 _LEAST_SHARE = 0.3
 """Of a column's width, for the few seeds that are explained, or that are not, beside the many."""
-_ASKED = 6
+_ASKED = 4
 """Seeds of each form and build whose statistics say where the lines are: the median of so many."""
 MOST_NAMED = 12
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
@@ -169,7 +169,8 @@ def read(
     allowed = {} if declared is None else declared.to_json()
     asked = for_output(advised, output) if advised else None
     lines = [_lined(band, marks, numbers, metric, allowed, {} if asked is None else asked.to_json()) for band in bands]
-    made = [_column(group, own, told, whole, here) for group, own in zip(columns, seeds, strict=True)]
+    of_any_build = urls.history(jobs[0].variant.test_key, here)
+    made = [_column(group, own, told, whole, of_any_build) for group, own in zip(columns, seeds, strict=True)]
     flat = [mark for group in marks for mark in group]
     noun = "iteration" if selected else "seed"
     worst = [_worst(mark, made[round(mark.x)].build) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
@@ -263,13 +264,12 @@ def _lined(
 
 
 def _column(
-    jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, here: Mapping[str, str]
+    jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, of_any_build: str
 ) -> StripColumn:
     found = _own_sums(seeds) if whole else reads.together([told[job.id] for job in jobs if job.id in told])
-    url = urls.history(jobs[0].variant.test_key, {**here, "build": jobs[0].build})
     return StripColumn(
         build=jobs[0].build,
-        url=url,
+        url=of_any_build + urls.further("build", jobs[0].build),
         seeds=sum(job.done for job in jobs),
         shown=len(seeds),
         counts=counts(found.counts, max(1, sum(found.counts.values()))),

@@ -13,7 +13,8 @@ from storage import jobs
 from storage.jobs import Job
 from storage.tables import AttemptRow, DeviceHealthRow
 
-MOST_CHANGES = 1000
+MOST_CHANGES = 400
+"""As many as a picture of its time can show."""
 MOST_ATTEMPTS = 200
 """The newest attempts of a device among which its latest jobs are looked for."""
 

@@ -41,7 +41,10 @@ class Standing:
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
     """The variants of a test, the one whose job was submitted last first; empty for a test that doesn't exist."""
-    last = {each: next((job.id for job in jobs_of(session, each, limit=1)), "") for each in variants_of(session, key)}
+    found = variants_of(session, key)
+    if len(found) < 2:
+        return found
+    last = {each: next((job.id for job in jobs_of(session, each, limit=1)), "") for each in found}
     return tuple(sorted(last, key=lambda each: (last[each], each), reverse=True))
 
 

@@ -6,20 +6,20 @@ each verdict by an index, so that what is read is what is shown, however many se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import and_, bindparam, or_, select, text
+from sqlalchemy import bindparam, select, text
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
 from gonogo.verdicts import WORST_FIRST, Verdict
-from storage.columns import IdType
+from storage.columns import IdType, JsonType
 from storage.results import COLUMNS
-from storage.tables import JobTallyRow, SeedResultRow
+from storage.tables import JobTallyRow
 from storage.tallies import WHOLE
 
 METRICS = ("tolerance_ratio", "budget_ratio")
@@ -188,16 +188,23 @@ def statistics(
     session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
 ) -> dict[tuple[str, int, int], dict[str, Any]]:
     """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those without numbers are left out."""
-    table = SeedResultRow
-    wanted = [and_(table.job_id == job, table.seed.in_({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs]
-    if not wanted:
-        return {}
-    columns = [getattr(table, name) for name in ("job_id", "seed", "repeat", "statistics", *COLUMNS)]
-    found = {}
-    for row in session.execute(select(*columns).where(table.output == output, or_(*wanted))):
-        if (row.seed, row.repeat) in chosen[row.job_id]:
-            found[row.job_id, row.seed, row.repeat] = {**(row.statistics or {}), **dict(zip(COLUMNS, row[-len(COLUMNS) :], strict=True))}
+    rest = iter([(job, pairs) for job, pairs in chosen.items() if pairs])
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    while own := list(islice(rest, _AT_ONCE)):
+        parts = " UNION ALL ".join(_statistics_of(place, {seed for seed, _ in pairs}) for place, (_, pairs) in enumerate(own))
+        ids = (bindparam(f"job{place}", job, type_=IdType) for place, (job, _) in enumerate(own))
+        query = text(parts).bindparams(*ids, output=output).columns(statistics=JsonType)
+        for place, seed, repeat, more, *numbers in session.execute(query).all():
+            job, pairs = own[place]
+            if (seed, repeat) in pairs:
+                found[job, seed, repeat] = {**(more or {}), **dict(zip(COLUMNS, numbers, strict=True))}
     return found
+
+
+def _statistics_of(place: int, seeds: Iterable[int]) -> str:
+    columns = ", ".join((f"{place} AS place", "seed", "repeat", "statistics", *COLUMNS))
+    listed = ", ".join(str(int(seed)) for seed in sorted(seeds))
+    return f"SELECT {columns} FROM seed_results WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})"
 
 
 class _Part(NamedTuple):

@@ -10,16 +10,17 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import func, select, union_all
+from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from storage import build_series, dialect, test_specs
-from storage.build_series import METRICS, MOST_POINTS_JOBS, SEEDS_PER_BUILD, Point
+from storage.build_series import METRICS, MOST_POINTS_JOBS, SEEDS_PER_BUILD, Place, Point
 from storage.encoding import encode
 from storage.states import JobState
 from storage.tables import JobRow, TrendRow
@@ -121,18 +122,25 @@ def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
 
 def _stamp(session: Session, family: Iterable[Variant]) -> str:
     """What changes when a job of these is over, or changes after that: their numbers, sums and times, over the jobs that are looked at."""
+    members = sorted(family)
+    keys = {f"{name}{number}": value for number, each in enumerate(members) for name, value in each.to_json().items()}
+    told = [[str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)]
+    return hashlib.sha256(encode(sorted(told)).encode()).hexdigest()[:32]
+
+
+@cache  # to put the statement together takes longer than to run it
+def _stamp_query(members: int) -> CompoundSelect[Any]:
     table = JobRow
     parts = []
-    for each in sorted(family):
+    for number in range(members):
+        named = (getattr(table, name) == bindparam(f"{name}{number}") for name in ("test_key", "build_line", "arch", "board"))
         jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
-            table.test_key == each.test_key, table.build_line == each.build_line, table.arch == each.arch, table.board == each.board,
-            COUNTED, table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0,
-        )  # fmt: skip
+            *named, COUNTED, table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0
+        )
         own = jobs.order_by(table.id.desc()).limit(MOST_POINTS_JOBS).subquery().c
         times = (func.min(own.created_at), func.max(own.created_at), func.max(own.finished_at))
         parts.append(select(func.count(), func.sum(own.done), func.sum(own.version), *times))
-    told = [[str(value) for value in row] for row in session.execute(union_all(*parts))]
-    return hashlib.sha256(encode(sorted(told)).encode()).hexdigest()[:32]
+    return union_all(*parts)
 
 
 def _computed(
@@ -145,8 +153,8 @@ def _computed(
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
     points = build_series.points(session, variant, by=by, metric=metric)
     if metric != OF_TOLERANCE:
-        others = [build_series.points(session, each, by=by, metric=metric) for each in siblings]
-        points = _joined(points, others)
+        for each in siblings:
+            points = _joined(points, build_series.points(session, each, by=by, metric=metric, without=_full(points)))
     outputs = sorted({output for point in points for output in point.numbers})
     numbers = {output: number_changes([point.numbers.get(output) for point in points]) for output in outputs}
     rates = rate_changes([(point.failures, point.runs) for point in points])
@@ -182,16 +190,20 @@ def _siblings(session: Session, variant: Variant) -> list[Variant]:
     return [Variant(key, variant.build_line, variant.arch, variant.board) for key in keys]
 
 
-def _joined(own: tuple[Point, ...], others: Sequence[tuple[Point, ...]]) -> tuple[Point, ...]:
-    """The points of a test with the numbers of its siblings; their runs are not the test's."""
-    found = {(point.at, point.name): point for point in own}
-    for points in others:
-        for point in points:
-            place = (point.at, point.name)
-            mine = found.get(place, replace(point, numbers={}, failures=0, runs=0))
-            names = mine.numbers.keys() | point.numbers.keys()
-            numbers = {name: (*mine.numbers.get(name, ()), *point.numbers.get(name, ()))[:SEEDS_PER_BUILD] for name in sorted(names)}
-            found[place] = replace(mine, numbers=numbers, jobs=(*mine.jobs, *(job for job in point.jobs if job not in mine.jobs)))
+def _full(points: Iterable[Point]) -> set[Place]:
+    """Where every output has as many numbers as a point holds."""
+    return {point.place for point in points if point.numbers and min(map(len, point.numbers.values())) >= SEEDS_PER_BUILD}
+
+
+def _joined(own: Iterable[Point], others: Iterable[Point]) -> tuple[Point, ...]:
+    """The points of a test with the numbers of a sibling; its runs are not the test's."""
+    found = {point.place: point for point in own}
+    for point in others:
+        mine = found.get(point.place, replace(point, numbers={}, failures=0, runs=0))
+        names = mine.numbers.keys() | point.numbers.keys()
+        numbers = {name: (*mine.numbers.get(name, ()), *point.numbers.get(name, ()))[:SEEDS_PER_BUILD] for name in sorted(names)}
+        jobs = (*mine.jobs, *(job for job in point.jobs if job not in mine.jobs))
+        found[point.place] = replace(mine, numbers=numbers, jobs=jobs)
     return tuple(found[place] for place in sorted(found))
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import Integer, Select, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.selections import KERNEL
@@ -79,16 +80,17 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
     Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of
     the submission, so a clock that went back puts a job behind older ones; nothing else depends on it.
     """
+    told = {**variant.to_json(), "most": limit} | ({} if build is None else {"build": build})
+    return tuple(_facts(row) for row in session.execute(_jobs_query(build is not None), told))
+
+
+@cache  # to put a statement together takes longer than to run it
+def _jobs_query(of_build: bool) -> Select[Any]:
     table = JobRow
-    query = (
-        select(*(getattr(table, name) for name in _FACTS))
-        .where(table.test_key == variant.test_key, table.build_line == variant.build_line)
-        .where(table.arch == variant.arch, table.board == variant.board, COUNTED)
-        .where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
-    )
-    if build is not None:
-        query = query.where(table.build == build)
-    return tuple(_facts(row) for row in session.execute(query.order_by(table.id.desc()).limit(limit)))
+    names = ("test_key", "build_line", "arch", "board", *(("build",) if of_build else ()))
+    query = select(*(getattr(table, name) for name in _FACTS)).where(*(getattr(table, name) == bindparam(name) for name in names), COUNTED)
+    query = query.where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
+    return query.order_by(table.id.desc()).limit(bindparam("most", type_=Integer))
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:
@@ -109,6 +111,14 @@ def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, t
 
     It goes from variant to variant along ix_jobs_variant: what it costs is the number of variants, not that of their jobs.
     """
+    found: dict[str, list[Variant]] = {}
+    for row in session.execute(_variants_query(), {"test_keys": list(test_keys)}):
+        found.setdefault(row.test_key, []).append(Variant(*row))
+    return {key: tuple(sorted(each)) for key, each in found.items()}
+
+
+@cache
+def _variants_query() -> Select[str, str, str, str]:
     job, here, other = aliased(JobRow), aliased(JobRow), aliased(JobRow)
 
     def first(of_test: Any, *after: Any) -> Any:
@@ -116,18 +126,15 @@ def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, t
         query = select(other.id).where(other.test_key == of_test, *after).order_by(*places, other.id).limit(1)
         return query.correlate_except(other).scalar_subquery()
 
-    keys = select(TestSpecRow.key.label("test_key"), first(TestSpecRow.key).label("id")).where(TestSpecRow.key.in_(test_keys))
+    asked = TestSpecRow.key.in_(bindparam("test_keys", expanding=True))
+    keys = select(TestSpecRow.key.label("test_key"), first(TestSpecRow.key).label("id")).where(asked)
     place = keys.cte("place", recursive=True)
     beyond = tuple_(other.build_line, other.arch, other.board) > tuple_(here.build_line, here.arch, here.board)
     following = select(place.c.test_key, first(here.test_key, beyond)).select_from(place).join(here, here.id == place.c.id)
     place = place.union_all(following)
     same = [getattr(other, name) == getattr(job, name) for name in ("test_key", "build_line", "arch", "board")]
     told = select(other.id).where(*same, other.kind.in_(TOLD_KINDS)).correlate(job).exists()
-    query = select(job.test_key, job.build_line, job.arch, job.board).join(place, job.id == place.c.id).where(told)
-    found: dict[str, list[Variant]] = {}
-    for row in session.execute(query):
-        found.setdefault(row.test_key, []).append(Variant(*row))
-    return {key: tuple(sorted(each)) for key, each in found.items()}
+    return select(job.test_key, job.build_line, job.arch, job.board).join(place, job.id == place.c.id).where(told)
 
 
 def context_name(context: Any) -> str:

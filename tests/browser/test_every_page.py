@@ -30,8 +30,10 @@ FACTS = """() => ({
     bytes: [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
         .reduce((sum, each) => sum + each.encodedBodySize, 0),
 })"""
-WIDE = """() => {
+STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
+    const tall = [...document.querySelectorAll('.panel')].find((each) => each.scrollHeight > each.clientHeight + 2);
+    if (tall) return tall.scrollHeight + ' px high in a panel of ' + tall.clientHeight + ': ' + tall.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
     const held = (each) => { for (let up = each.parentElement; up; up = up.parentElement) if (scrolls(up)) return true; return false; };
@@ -138,13 +140,13 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
 
 
 def settled(page: Page) -> str:
-    """What sticks out to the side; charts follow a change of size a moment later."""
-    wide = str(page.evaluate(WIDE))
+    """What sticks out of its panel, or to the side; charts follow a change of size a moment later."""
+    wide = str(page.evaluate(STICKS_OUT))
     for _ in range(20):
         if not wide:
             break
         page.wait_for_timeout(25)
-        wide = str(page.evaluate(WIDE))
+        wide = str(page.evaluate(STICKS_OUT))
     return wide
 
 
