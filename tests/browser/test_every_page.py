@@ -34,6 +34,9 @@ STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
     const tall = [...document.querySelectorAll('.panel')].find((each) => each.scrollHeight > each.clientHeight + 2);
     if (tall) return tall.scrollHeight + ' px high in a panel of ' + tall.clientHeight + ': ' + tall.outerHTML.slice(0, 90);
+    const lines = (each) => { const all = document.createRange(); all.selectNodeContents(each); return all.getClientRects().length; };
+    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find((each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3);
+    if (thin) return 'a letter or two a line: ' + thin.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
     const held = (each) => { for (let up = each.parentElement; up; up = up.parentElement) if (scrolls(up)) return true; return false; };
@@ -126,6 +129,9 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
     found += ["no title"] * (not facts["title"].strip())
     if hostile:
         text = page.locator("main").inner_text()
+        for copied in page.locator("main .command code").all_inner_texts():  # to the letter
+            text = text.replace(copied, "")
+        found += ["a name turns the words beside it"] * ("\u202e" in text)
         found += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + ["markup came in"] * page.locator("main img").count()
     for scheme in (first[0], SCHEMES[number % 2 - 1]):
         if scheme != first[0]:

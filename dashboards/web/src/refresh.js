@@ -81,7 +81,7 @@ export function paced(gap) {
       }
       say(away);
       const took = performance.now() - began;
-      next = performance.now() + (away ? AGAIN_MS * (away === LOST ? 1 : 5) : Math.max(gap, 4 * took));
+      next = performance.now() + (away ? AGAIN_MS : Math.max(gap, 4 * took));
       timer = null;
       reading = false;
       if (again || (away && !document.hidden)) ask();

@@ -1,0 +1,87 @@
+"""What an open page shows where something does not come, in a real browser: its pictures, its next reading, the answer to what is typed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import seeded
+from playwright.sync_api import Page, Route, expect
+
+from gonogo.numerics.maps import error_map
+from service.auth import issue_token
+from storage import artifacts
+from storage.encoding import utcnow
+from storage.ids import new_id
+
+
+def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(server, page: Page, watch) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=1)
+        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+        content = error_map(np.zeros((256, 512)), np.ones((256, 512))).to_json()
+        items = [{"kind": "error_map", "seed": 0, "repeat": 0, "output": "dx", "content": content}]
+        artifacts.add(session, job.id, new_id(), items, now=utcnow())
+        seeded.finish(session, job.id)
+    away: list[str] = ["**/static/charts-*.js"]
+    page.route("**/static/charts-*.js", lambda route: _answer(route, away, "**/static/charts-*.js"))
+    page.route("**/artifacts/*", lambda route: _answer(route, away, "**/artifacts/*"))
+    page.goto(f"{server.url}/jobs/{job.id}")
+    seeds, signed = page.locator("[data-chart=chart-seeds]"), page.locator("[data-chart=chart-map-signed]")
+    expect(seeds.get_by_role("alert")).to_contain_text("This picture is missing: the program that draws it did not come.")
+    expect(seeds.locator("figcaption")).to_contain_text("dx: 1 seed")  # the words are there
+    away[:] = ["**/artifacts/*"]
+    seeds.get_by_role("button", name="try again").click()  # reads the page anew
+    expect(seeds).to_have_attribute("data-marks", "1")
+    expect(signed.get_by_role("alert")).to_contain_text("This picture is missing: the server answers 503.")
+    away.clear()
+    signed.get_by_role("button", name="try again").click()
+    expect(signed).to_have_attribute("data-marks", "128")
+    expect(page.locator("#map").get_by_role("alert")).to_have_count(0)
+    expect(signed.locator("canvas").first).to_be_visible()
+    watch.mean("Failed to load resource")
+
+
+def _answer(route: Route, away: list[str], name: str) -> Any:
+    return route.fulfill(status=503, body="away") if name in away else route.continue_()
+
+
+def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watch) -> None:
+    with guarded.writing() as session:
+        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
+        seeded.submit(session)
+    page.goto(f"{guarded.url}/login?next=/jobs")
+    page.get_by_label("token").fill(token)
+    page.get_by_role("button", name="log in").click()
+    line = page.locator("#connection")
+    again = "() => document.dispatchEvent(new Event('gonogo:ask'))"
+    page.route("**/jobs", lambda route: route.fulfill(status=500, body="away"))
+    page.evaluate(again)
+    expect(line).to_have_text("the server answers 500: what you see is no longer up to date")
+    page.unroute("**/jobs")
+    expect(line).to_be_hidden()
+    page.context.clear_cookies()
+    page.evaluate(again)
+    expect(line).to_have_text("your login has ended: reload it")
+    watch.mean("Failed to load resource")
+
+
+def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(server, page: Page, watch) -> None:
+    page.goto(f"{server.url}/jobs/new")
+    estimate, shape = page.locator("#estimate"), page.get_by_label("shape")
+    expect(estimate).to_contain_text("8 results")
+    expect(estimate).not_to_have_attribute("aria-busy", "true")
+    held: list[Route] = []
+    page.route("**/jobs:validate", lambda route: held.append(route))
+    with page.expect_request("**/jobs:validate"):
+        shape.fill("64, 96")
+    expect(estimate).to_have_attribute("aria-busy", "true")
+    expect(estimate).to_contain_text("8 results")  # of what stood here before, faint
+    held.pop().abort()
+    expect(page.locator("#said")).to_have_text("the server does not answer")
+    expect(estimate).to_have_text("Not checked.")
+    page.unroute("**/jobs:validate")
+    shape.fill("64, 128")
+    expect(estimate).to_contain_text("8 results")
+    expect(page.locator("#said")).to_have_text("")
+    watch.mean("ERR_FAILED")
