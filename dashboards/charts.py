@@ -25,6 +25,8 @@ AXIS: Options = {
 }
 _INNER_LABELS: Options = {"color": "$soft", "hideOverlap": True, "showMinLabel": False, "showMaxLabel": False}
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
+LABEL: Options = {**_TEXT, "fontWeight": 600}
+"""Of a line or an area."""
 MOST_ROWS = 1000
 """Of the table of a term."""
 _DASHES = 1000
@@ -173,7 +175,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
 
 
 def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Options:
-    label = {**_TEXT, "position": position, "fontWeight": 600, "formatter": text, "color": colour}
+    label = {**LABEL, "position": position, "formatter": text, "color": colour}
     return {"yAxis": y, "lineStyle": {"color": colour, "type": dashes, "width": 1.5}, "label": label}
 
 

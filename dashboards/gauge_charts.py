@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from dashboards import words
-from dashboards.charts import AXIS, Options
+from dashboards.charts import AXIS, LABEL, Options
 from dashboards.gauge_curves import ALL, Picture
 from gonogo.verdicts import Verdict
-
-_LABEL: Options = {"fontSize": 11, "fontWeight": 600, "textBorderColor": "$surface", "textBorderWidth": 3}
 
 
 def curves(picture: Picture) -> Options:
@@ -111,14 +109,14 @@ def _marked(picture: Picture, high: float) -> Options:
     lines = []
     for each in picture.today:
         name = "today" if each.output == ALL else f"today, {each.output}"
-        label = {**_LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
+        label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
         lines.append({"xAxis": each.tolerance, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5}, "label": label})
     if picture.needed and not picture.window:
-        label = {**_LABEL, "position": "insideEndTop", "formatter": "rounding may need", "color": "$limit"}
+        label = {**LABEL, "position": "insideEndTop", "formatter": "rounding may need", "color": "$limit"}
         lines.append({"xAxis": picture.needed, "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.5}, "label": label})
     areas = []
     if picture.window:
-        label = {**_LABEL, "show": True, "position": "inside", "formatter": "window", "color": "$limit"}
+        label = {**LABEL, "show": True, "position": "inside", "formatter": "window", "color": "$limit"}
         edge = {"xAxis": picture.window[0], "itemStyle": {"color": "$limit", "opacity": 0.2}, "label": label}
         areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
     return {

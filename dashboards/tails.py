@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import words
-from dashboards.charts import AXIS, Options
+from dashboards.charts import AXIS, LABEL, Options
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.proofs import rate_words
 from gonogo.flakiness.policy import POLICY
@@ -94,12 +94,11 @@ def survival(view: TailView) -> Options:
     rates = [share for _, share in view.curve] + [rate for rate in (view.predicted, view.upper, view.target) if rate]
     ratios = [ratio for ratio, _ in view.curve] + [1.0]
     mark = [] if not view.predicted else [[1.0, view.predicted, view.predicted, view.upper]]
-    label = {"fontSize": 11, "fontWeight": 600, "textBorderColor": "$surface", "textBorderWidth": 3}
     lines = [
         {"xAxis": 1, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-         "label": {**label, "position": "insideEndTop", "formatter": "red from here", "color": "$tolerance"}},
+         "label": {**LABEL, "position": "insideEndTop", "formatter": "red from here", "color": "$tolerance"}},
         {"yAxis": view.target, "lineStyle": {"color": "$suspect", "type": [6, 4], "width": 1.2},
-         "label": {**label, "position": "insideStartTop", "formatter": "target", "color": "$suspect"}},
+         "label": {**LABEL, "position": "insideStartTop", "formatter": "target", "color": "$suspect"}},
     ]  # fmt: skip
     return {
         "grid": {"left": 52, "right": 18, "top": 30, "bottom": 46},
