@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dashboards import spreads, words
-from dashboards.charts import AXIS, LABEL, Options, drawn
+from dashboards.charts import AXIS, Options, drawn
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
 
@@ -125,7 +125,8 @@ def _row(mark: StripMark, names: list[str], low: float, off: float) -> list[Any]
 
 def _across(plot: Strip) -> Options:
     """An empty series that carries the line of the declared tolerance, the same for every build where it is the axis."""
-    label = {**LABEL, "position": "insideEndTop", "formatter": "declared tolerance", "color": "$tolerance"}
+    label = {"position": "insideEndTop", "fontWeight": 600, "fontSize": 11, "formatter": "declared tolerance", "color": "$tolerance",
+             "textBorderColor": "$surface", "textBorderWidth": 3}  # fmt: skip
     lines = [{"yAxis": 1, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5}, "label": label}]
     shown = lines if plot.metric == TOLERANCE_RATIO else []
     mark_line = {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": shown}
