@@ -1,6 +1,6 @@
 """How fast the pages are on a large database: the server's time of each, and when the overview and a test's page are painted.
 
-`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a temporary folder; some 400 bytes a seed) is
+`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a temporary folder; some 430 bytes a seed) is
 made anew and removed at the end. Asked for 10 million seeds: p95 of a page's server time under 50 ms, first contentful paint of the
 overview and of a test's page within 1 s (the browser part needs playwright and chromium).
 """

@@ -136,9 +136,8 @@ class Client:
         patience = Patience(patience_s)
         while True:
             try:
-                for number, kind, data in self._events(job, last):
+                for number, kind, data in self._events(job, last, patience):
                     last = number or last
-                    patience.found()
                     yield kind, data
                     if kind == "state" and data.get("state") in ENDED:
                         return
@@ -149,10 +148,12 @@ class Client:
                 if not patience.lost():
                     raise InfrastructureError(f"{self.url} was lost while following {job}: {problem}") from problem
 
-    def _events(self, job: str, last: str | None) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
+    def _events(self, job: str, last: str | None, patience: Patience) -> Iterator[tuple[str | None, str, dict[str, Any]]]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         with self._http.stream("GET", f"{API}/jobs/{job}/events", headers=headers, timeout=httpx.Timeout(60.0, connect=5.0)) as answer:
-            yield from parse_events(self._checked(answer).iter_lines())
+            lines = self._checked(answer).iter_lines()
+            patience.found()  # with the answer, not with an event: a seed may take longer than anyone's patience
+            yield from parse_events(lines)
 
     def wait(self, job: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         """The job once it ended."""

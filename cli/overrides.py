@@ -6,7 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from cli import show
+from cli.client import Client
 from cli.jobs import JSON
 from gonogo.problems import FieldError
 
@@ -30,14 +34,11 @@ def add(
     build: list[str] = typer.Option([], "--build", help="Pattern of head's build; repeatable; default: any."),
     kind: list[str] = typer.Option([], "--class", help="Class to suppress; repeatable; default: all that are red or hollow."),
     owner: str | None = typer.Option(None, help="Who looks after it; default: the token's name."),
-    days: float = typer.Option(DAYS, min=0.01, help="For how long."),
+    days: float = typer.Option(DAYS, min=0.01, max=3650, help="For how long."),
     expires: str | None = typer.Option(None, help="In the place of --days: a day or a time in UTC, 2026-12-31 or 2026-12-31T12:00."),
     as_json: bool = JSON,
 ) -> None:
     """Suppress classes of some tests until a day; of --test, --name and --label all that are given must fit."""
-    from cli import show
-    from cli.client import Client
-
     body: dict[str, Any] = {
         "test": test, "names": name, "labels": dict(each.partition("=")[::2] for each in label), "builds": build, "reason": reason,
         "owner": owner, "expires": _end(days, expires).isoformat(), **({"classes": kind} if kind else {}),
@@ -53,20 +54,13 @@ def add(
 @app.command("list")
 def list_(
     test: str | None = typer.Option(None, "--test", help="Key of a test: what concerns it."),
-    state: str | None = typer.Option("active", help="active, expired, ended, or any."),
+    state: str = typer.Option("active", help="active, expired, ended, or any."),
     most: int = typer.Option(50, "-n", "--most", min=1, max=1000, help="How many at most."),
     as_json: bool = JSON,
 ) -> None:
     """List the newest overrides."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from cli import show
-    from cli.client import Client
-
-    wanted = None if state == "any" else state
     with Client() as client:
-        items = list(client.pages("/overrides", most=most, limit=min(most, 500), test=test, state=wanted))
+        items = list(client.pages("/overrides", most=most, limit=min(most, 500), test=test, state=None if state == "any" else state))
     if as_json:
         show.print_json(items)
         return
@@ -82,9 +76,6 @@ def list_(
 @app.command()
 def end(override: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
     """End an override now."""
-    from cli import show
-    from cli.client import Client
-
     with Client() as client:
         ended = client.call("DELETE", f"/overrides/{override}")
     if as_json:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from dashboards import words
 from dashboards.charts import AXIS, Options
-from dashboards.gauge_curves import ALL, Picture, Point
+from dashboards.gauge_curves import ALL, Picture
 from gonogo.verdicts import Verdict
 
 _LABEL: Options = {"fontSize": 11, "fontWeight": 600, "textBorderColor": "$surface", "textBorderWidth": 3}
@@ -60,26 +61,14 @@ def _range(picture: Picture) -> tuple[float, float]:
 def _steps(picture: Picture, low: float, high: float, *, right: bool) -> list[tuple[float, float, float, float, float]]:
     """(from, to, rate, lower, upper) of every level piece of a curve."""
     points = picture.points
-    first = points[0]
-    before = Point(low, first.alarms_of, first.alarms_of, *_whole(first), 0, first.misses_of, 0.0, _least(first))
     found = []
-    for place, point in enumerate((before, *points)):
+    for place, point in enumerate((replace(picture.strictest, tolerance=low), *points)):
         to = points[place].tolerance if place < len(points) else high
         rate = (point.alarms, point.alarms_of, point.alarms_low, point.alarms_high)
         count, of, lower, upper = rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
         if of:
             found.append((point.tolerance, to, count / of, lower, upper))
     return found
-
-
-def _whole(point: Point) -> tuple[float, float]:
-    """The interval of "all of them": Clopper and Pearson's lower limit, 2.5% to the n-th part."""
-    return (0.025 ** (1 / point.alarms_of) if point.alarms_of else 0.0), 1.0
-
-
-def _least(point: Point) -> float:
-    """The upper limit of "none of them"."""
-    return 1 - 0.025 ** (1 / point.misses_of) if point.misses_of else 1.0
 
 
 def _interval(name: str, picture: Picture, low: float, high: float, colour: str, *, right: bool) -> Options:

@@ -79,6 +79,8 @@ class Picture:
     comparator: str
     axis: str
     of: str
+    strictest: Point
+    """Below the first of the points."""
     points: tuple[Point, ...]
     turns: tuple[Turn, ...]
     needed: float | None
@@ -124,6 +126,7 @@ def read(session: Session, gauge: Mapping[str, Any], query: Mapping[str, str]) -
         comparator=str(comparator),
         axis=NAMES[comparator.name] + ("" if comparator.rtol is None else f" (rtol {comparator.rtol:g})"),
         of=of,
+        strictest=_rates(0.0, *found.at(0.0)),
         points=tuple(_point(step) for step in found.steps),
         turns=tuple(_turn(each) for each in found.onsets),
         needed=needed,

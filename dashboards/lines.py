@@ -13,7 +13,7 @@ from dashboards.outcomes import OutcomeCount, outcomes
 from gonogo.selections import Selection, is_selection
 from storage.encoding import timestamp
 from storage.jobs import Job
-from storage.overview import FlagRecord
+from storage.needs import FlagRecord
 from storage.states import FlagKind, JobState
 
 

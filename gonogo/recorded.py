@@ -69,7 +69,8 @@ def factor(value: float) -> str:
     """How many times something is, for people: three digits; beyond ten million it doesn't matter."""
     if value >= 1e7:
         return "over 10 million"
-    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+    short = float(f"{value:.3g}")
+    return f"{short:,.0f}" if short >= 1000 else f"{short:g}"
 
 
 Listener = Callable[[Comparison], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -71,7 +70,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-@cache  # once: a test's process makes many apps, and must not keep all of them
 def make_context(settings: Settings) -> Context:
     """Wire the parts together."""
     if settings.database_url is None:

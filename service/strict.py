@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _is_text(value: object) -> object:
@@ -13,8 +14,15 @@ def _is_text(value: object) -> object:
     return value
 
 
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)]
-"""A time in a body: RFC 3339 with a time zone, nothing that merely looks like one."""
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie within the years 1 to 9999 of UTC") from None
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text), AfterValidator(_in_utc)]
+"""A time in a body: RFC 3339 with a time zone, nothing that merely looks like one; read in UTC."""
 
 
 class Strict(BaseModel):

@@ -11,14 +11,13 @@ from dashboards import triage, urls
 from dashboards.pages import PAGE_LENGTH, render
 from dashboards.triage import Kept, Told
 from gonogo.problems import FieldError
-from service.api.flags import MAX_REASON, MOST_AT_ONCE
+from service.api.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
 from service.context import Ctx, Submitter
 from service.edge import check_csrf
 from storage import flag_changes
 from storage.encoding import utcnow
 
 router = APIRouter(include_in_schema=False)
-MAX_OWNER = 100
 MAX_TEXT = 4 * MAX_REASON
 
 Text = Annotated[str, Form(max_length=MAX_TEXT)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -26,8 +26,6 @@ SEEDS_PER_BUILD = 64
 _DIRECTION = '_z"'
 """In the text of statistics that have one of a direction."""
 K = TypeVar("K")
-Place = tuple[float, str]
-"""What orders points: the build's sequence and its name, or the day's ordinal and the day."""
 METRICS = ("rms", "budget_ratio", "tolerance_ratio", "max_abs", "chi")
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 
@@ -46,11 +44,6 @@ class Point:
     """Counted over whole jobs; hangs, crashes and errors are in neither."""
     jobs: tuple[str, ...]
 
-    @property
-    def place(self) -> Place:
-        """Where it stands among the others."""
-        return self.at, self.name
-
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types, numbers as their mean and count."""
         numbers = {name: {"mean": sum(each) / len(each), "seeds": len(each)} for name, each in self.numbers.items() if each}
@@ -59,33 +52,36 @@ class Point:
 
 def points(
     session: Session, variant: Variant, *, by: Literal["build", "day"] = "build", metric: str = "rms", most: int = MOST_BUILDS,
-    seeds: int = SEEDS_PER_BUILD, without: Collection[Place] = (),
-) -> tuple[Point, ...]:  # fmt: skip
+    seeds: int = SEEDS_PER_BUILD, siblings: Sequence[Variant] = (),
+) -> tuple[Point, ...]:
     """The newest `most` builds (by sequence, then name), or days on which jobs finished, in order, with at most `seeds` numbers each.
 
-    metric: one of METRICS. without: places whose numbers nobody needs; they are not read. `numbers` go to changes.number_changes,
-    `failures` and `runs` to changes.rate_changes. Raises ValueError for another metric.
+    metric: one of METRICS. `numbers` go to changes.number_changes, `failures` and `runs` to changes.rate_changes. siblings: variants whose
+    errors have the same history; their numbers, jobs and newest `most` places join, their failures and runs don't. Raises ValueError for
+    another metric.
     """
     if metric not in METRICS:
         raise ValueError(f"no series of {metric!r}; there are {', '.join(METRICS)}")
-    groups: dict[Place, list[JobFacts]] = {}
-    for job in jobs_of(session, variant, limit=MOST_POINTS_JOBS):
-        groups.setdefault(_place(job, by), []).append(job)
-    kept = sorted(groups)[-most:]
-    budget = {job.id: number for place in kept if place not in without for job, number in _shared(groups[place], seeds)}
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
+    for each in (variant, *siblings):
+        own: dict[tuple[float, str], list[JobFacts]] = {}
+        for job in jobs_of(session, each, limit=MOST_POINTS_JOBS):
+            own.setdefault(_place(job, by), []).append(job)
+        for place in sorted(own)[-most:]:
+            groups.setdefault(place, []).extend(own[place])
+    budget = {job.id: number for jobs in groups.values() for job, number in _shared(jobs, seeds)}
     values = _numbers(session, budget, metric)
     found = []
-    for at, name in kept:
-        jobs = groups[at, name]
-        outcomes = [outcomes_of(job) for job in jobs]
+    for (at, name), jobs in sorted(groups.items()):
+        outcomes = [outcomes_of(job) for job in jobs if job.variant == variant]
         failed = sum(each[Outcome.failed] for each in outcomes)
         numbers: dict[str, list[_Number]] = {}
         for job in jobs:
-            for output, each in values.get(job.id, {}).items():
-                numbers.setdefault(output, []).extend([one._replace(seed=None) for one in each] if job.selection else each)
-        told = {output: tuple(_once(each)) for output, each in sorted(numbers.items())}
+            for output, told in values.get(job.id, {}).items():
+                numbers.setdefault(output, []).extend([one._replace(seed=None) for one in told] if job.selection else told)
+        once = {output: tuple(_once(told)) for output, told in sorted(numbers.items())}
         runs = failed + sum(each[Outcome.passed] for each in outcomes)
-        found.append(Point(name, at, told, failed, runs, tuple(job.id for job in jobs)))
+        found.append(Point(name, at, once, failed, runs, tuple(job.id for job in jobs)))
     return tuple(found)
 
 
@@ -135,13 +131,13 @@ def coefficients(diagnosis: Mapping[str, Any] | None) -> dict[str, Coefficients]
 
 def _newest(jobs: Iterable[JobFacts], most: int, seeds: int) -> list[tuple[str, list[tuple[JobFacts, int]]]]:
     """The newest builds in order, each with its jobs and how many (seed, repeat) of each to look at."""
-    groups: dict[Place, list[JobFacts]] = {}
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault(_place(job, "build"), []).append(job)
     return [(place[1], _shared(groups[place], seeds)) for place in sorted(groups)[-most:]]
 
 
-def _place(job: JobFacts, by: str) -> Place:
+def _place(job: JobFacts, by: str) -> tuple[float, str]:
     if by == "build":
         return float(job.sequence), job.build
     day = (job.finished_at or job.created_at).date()

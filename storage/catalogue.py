@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from storage.overview import OPEN_FLAGS
 from storage.paging import BadCursor, Page
 from storage.states import TOLD_KINDS
 from storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
+from storage.triage import STATES
 from storage.variants import Variant, variants_of_all
 
 
@@ -79,7 +79,7 @@ def list_(session: Session, *, kernel: str | None = None, limit: int = 50, curso
 
 
 def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
-    query = select(FlagRow.test_key, func.count()).where(FlagRow.test_key.in_(keys), FlagRow.state.in_(OPEN_FLAGS))
+    query = select(FlagRow.test_key, func.count()).where(FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"]))
     return dict(session.execute(query.group_by(FlagRow.test_key)).all())
 
 

@@ -54,6 +54,7 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
         before = select(*columns).where(table.device_id == device_id, table.at < since, table.what == what)
         row = session.execute(before.order_by(table.id.desc()).limit(1)).one_or_none()
         found += [] if row is None else [Change(*row)]
+    found.reverse()  # of one instant the older one stays first
     return sorted(found, key=lambda change: change.at), True
 
 

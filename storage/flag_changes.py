@@ -29,7 +29,7 @@ MOST_EXPIRED = 100
 
 
 class Outdated(ValueError):
-    """The flag has another version than the one that the change was made for."""
+    """The flag (the override) has another version than the one that the change was made for."""
 
     def __init__(self, given: int, found: int) -> None:
         self.given, self.found = given, found
@@ -79,7 +79,7 @@ def change_many(
     """
     now = now or utcnow()
     if (expires := fields.get("expires")) is not None:
-        _check_end(expires, now)
+        check_end(expires, now)
     known = sorted({each for each in flag_ids if is_id(each)})
     query = select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)  # in one order: two such requests never wait for each other
     rows = {row.id: row for row in session.scalars(query.with_for_update().execution_options(populate_existing=True))}
@@ -134,10 +134,11 @@ def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: 
         return
     if after is not FlagState.acknowledged:
         raise FieldError("expires", timestamp(expires), "only an acknowledgement expires", limit='"state": "acknowledged"')
-    _check_end(expires, now)
+    check_end(expires, now)
 
 
-def _check_end(expires: datetime, now: datetime) -> None:
+def check_end(expires: datetime, now: datetime) -> None:
+    """What a person takes on ends in the future. Raises FieldError."""
     if expires <= now:
         raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
 

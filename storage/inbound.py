@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from storage.dialect import insert_once
 from storage.encoding import storable, timestamp, utcnow
-from storage.ids import is_id, new_id
+from storage.ids import floor, is_id, new_id
 from storage.paging import BadCursor, Page
 from storage.states import HookSource, InboundState
 from storage.tables import InboundRow
@@ -64,9 +64,10 @@ def known(session: Session, source: HookSource, deliveries: Collection[str]) -> 
 
 
 def same_before(session: Session, waiting: Inbound, repository: str, *, most: int = 20) -> str | None:
-    """An earlier delivery of the same event with the very same body that started something; None when there is none."""
+    """An earlier delivery of the same event with the very same body that started something; None when none is known any more."""
     alike = (InboundRow.event == waiting.event, InboundRow.size == len(waiting.body), InboundRow.state == InboundState.started.value)
-    query = select(InboundRow.id, InboundRow.body).where(InboundRow.repository == repository, InboundRow.id != waiting.id, *alike)
+    young = InboundRow.id >= floor(waiting.received_at - KEEP_BODIES)  # older ones have no body
+    query = select(InboundRow.id, InboundRow.body).where(InboundRow.repository == repository, young, InboundRow.id != waiting.id, *alike)
     for inbound_id, body in session.execute(query.order_by(InboundRow.id.desc()).limit(most)):
         if body is not None and zlib.decompress(body) == waiting.body:
             return str(inbound_id)

@@ -36,7 +36,7 @@ _MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """One output of a job: how many seeds got which verdict for it, and its largest budget ratio and chi."""
+    """One output of a job: how many seeds got which verdict for it, and its largest budget ratio."""
 
     output: str
     counts: Mapping[str, int]

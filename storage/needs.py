@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,20 +12,37 @@ from sqlalchemy import case, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.verdicts import WORST_FIRST, Verdict
+from storage import triage
 from storage.ids import floor
-from storage.overview import FlagRecord
-from storage.states import FlagKind, FlagState, JobState
+from storage.states import FlagState, JobState
 from storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRow
 
-UNSEEN = (FlagState.open, FlagState.reopened)
-HOLLOW_FIRST = (FlagKind.passes_by_tolerance, FlagKind.fix_masked, *FlagKind)
-"""Green and wrong before everything else; `dict.fromkeys` leaves each kind once."""
 RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
 MOST_RUNS = 200
 """Runs of the last day that are looked at, newest first."""
 MOST_RED = 400
 """Red jobs of these that are compared with those before."""
+
+
+@dataclass(frozen=True)
+class FlagRecord:
+    """A finding about a test, with its evidence as ingest wrote it."""
+
+    id: str
+    kind: str
+    state: str
+    test_key: str
+    kernel: str
+    build: str
+    jobs: int
+    last_job: str
+    owner: str | None
+    reason: str | None
+    opened_at: datetime
+    updated_at: datetime
+    evidence: Mapping[str, Any]
+    test: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,8 +86,8 @@ class Night:
 
 
 def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
-    """(Unseen findings by kind, hollow tests first, with the latest `each` of every kind; how many others someone has taken on)."""
-    counted = select(FlagRow.kind, FlagRow.state, func.count()).where(FlagRow.state.in_((*UNSEEN, FlagState.acknowledged)))
+    """(Unseen findings by kind, as triage orders them, with the latest `each` of every kind; how many others someone has taken on)."""
+    counted = select(FlagRow.kind, FlagRow.state, func.count()).where(FlagRow.state.in_(triage.STATES["unresolved"]))
     counts: Counter[str] = Counter()
     there: list[tuple[str, str]] = []
     taken = 0
@@ -80,7 +97,7 @@ def flags(session: Session, *, each: int) -> tuple[list[KindOfFlag], int]:
         else:
             counts[kind] += number
             there.append((kind, state))
-    known = [kind for kind in dict.fromkeys(HOLLOW_FIRST) if kind in counts]
+    known = [kind for kind in triage.ORDER if kind in counts]
     order = [*known, *sorted(kind for kind in counts if kind not in known)]
     latest = _latest(session, there, each)
     return [KindOfFlag(str(kind), counts[kind], tuple(latest[kind][:each])) for kind in order], taken

@@ -15,6 +15,7 @@ from gonogo.flakiness.overrides import Override
 from gonogo.problems import FieldError
 from storage import audit, test_specs
 from storage.encoding import timestamp
+from storage.flag_changes import Outdated, check_end
 from storage.ids import is_id, new_id
 from storage.paging import BadCursor, Page
 from storage.states import OverrideState
@@ -42,14 +43,6 @@ class NewOverride:
     owner: str
     reason: str
     expires: datetime
-
-
-class Outdated(ValueError):
-    """The override has another version than the one that the change was made for."""
-
-    def __init__(self, given: int, found: int) -> None:
-        self.given, self.found = given, found
-        super().__init__(f"version {given} was changed since: it is {found}")
 
 
 def create(session: Session, new: NewOverride, *, actor: str, now: datetime, longest: timedelta) -> dict[str, Any]:
@@ -216,8 +209,7 @@ def _is(state: OverrideState, now: datetime) -> ColumnElement[bool]:
 
 
 def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
-    if expires <= now:
-        raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
+    check_end(expires, now)
     if expires > now + longest:
         limit = f"{longest.days} days from now (GONOGO_OVERRIDE_DAYS): {timestamp(now + longest)}"
         raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)

@@ -1,6 +1,6 @@
-"""Stored seeds as the statistics of gonogo.flakiness take them: samples, tolerance ratios. Indexed reads of the newest so many seeds.
+"""Stored seeds as the statistics of gonogo.flakiness take them: samples, tails. Indexed reads of the newest so many seeds.
 
-`read` looks once; `samples` and `ratios` are views of what it found. What was left out is counted, and said in `History.looked`.
+`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out is counted: `History.looked`.
 """
 
 from __future__ import annotations
@@ -143,16 +143,6 @@ def of_runs(runs: Iterable[Run]) -> list[Sample]:
     ]
 
 
-def ratios(history: History) -> list[float | None]:
-    """The tolerance_ratio of every distinct run that was judged, for gonogo.flakiness.tails.tail; None: no number (NaN)."""
-    return ratios_of(distinct(history.runs))
-
-
-def ratios_of(runs: Iterable[Run]) -> list[float | None]:
-    """The same of chosen runs. Hangs, crashes and errors have no outputs and are left out."""
-    return [run.ratio for run in runs if run.digests or run.ratio is not None]
-
-
 def distinct(runs: Iterable[Run]) -> list[Run]:
     """The runs that tell something new (gonogo.flakiness.samples.once).
 
@@ -168,8 +158,8 @@ def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
     """What the tail of chosen runs, oldest first, tells of seeds that have not run."""
     from gonogo.flakiness.repeated import tail_of as tail  # numpy: not for the API's process, which reads samples, too
 
-    found = [run for run in runs if run.digests or run.ratio is not None]
-    news = distinct(found)
+    found = [run for run in runs if run.digests or run.ratio is not None]  # not hangs, crashes and errors: they have no outputs
+    news = distinct(reversed(found))[::-1]  # a build that goes back to old bits is the newest that a seed gave
     told = [(None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news]
     return tail(told, policy, left=len(found) - len(news))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from storage import build_series, dialect, test_specs
-from storage.build_series import METRICS, MOST_POINTS_JOBS, SEEDS_PER_BUILD, Place, Point
+from storage.build_series import METRICS, MOST_POINTS_JOBS, Point
 from storage.encoding import encode
 from storage.states import JobState
 from storage.tables import JobRow, TrendRow
@@ -151,10 +151,7 @@ def _computed(
     from gonogo.flakiness.changes import number_changes, rate_changes  # loads numpy, which the API starts without
 
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
-    points = build_series.points(session, variant, by=by, metric=metric)
-    if metric != OF_TOLERANCE:
-        for each in siblings:
-            points = _joined(points, build_series.points(session, each, by=by, metric=metric, without=_full(points)))
+    points = build_series.points(session, variant, by=by, metric=metric, siblings=() if metric == OF_TOLERANCE else siblings)
     outputs = sorted({output for point in points for output in point.numbers})
     numbers = {output: number_changes([point.numbers.get(output) for point in points]) for output in outputs}
     rates = rate_changes([(point.failures, point.runs) for point in points])
@@ -188,23 +185,6 @@ def _siblings(session: Session, variant: Variant) -> list[Variant]:
     tests = test_specs.subject(session, spec["subject_key"]) if spec is not None else []
     keys = [test["key"] for test in tests if test["key"] != variant.test_key][-MOST_TESTS:]
     return [Variant(key, variant.build_line, variant.arch, variant.board) for key in keys]
-
-
-def _full(points: Iterable[Point]) -> set[Place]:
-    """Where every output has as many numbers as a point holds."""
-    return {point.place for point in points if point.numbers and min(map(len, point.numbers.values())) >= SEEDS_PER_BUILD}
-
-
-def _joined(own: Iterable[Point], others: Iterable[Point]) -> tuple[Point, ...]:
-    """The points of a test with the numbers of a sibling; its runs are not the test's."""
-    found = {point.place: point for point in own}
-    for point in others:
-        mine = found.get(point.place, replace(point, numbers={}, failures=0, runs=0))
-        names = mine.numbers.keys() | point.numbers.keys()
-        numbers = {name: (*mine.numbers.get(name, ()), *point.numbers.get(name, ()))[:SEEDS_PER_BUILD] for name in sorted(names)}
-        jobs = (*mine.jobs, *(job for job in point.jobs if job not in mine.jobs))
-        found[point.place] = replace(mine, numbers=numbers, jobs=jobs)
-    return tuple(found[place] for place in sorted(found))
 
 
 def _point(point: Point) -> dict[str, Any]:

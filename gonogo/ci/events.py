@@ -27,7 +27,6 @@ FOUND = "found"
 """The action of a pull request that GitHub was asked for, as nothing had told of it."""
 BOTH = "gonogo-both"
 """The button on our check runs that asks for head and base once more."""
-EVENTS = (*GITHUB, COMMIT)
 SHA = re.compile(r"[0-9a-f]{7,64}")
 REPOSITORY = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)*")
 BRANCH = "refs/heads/"

@@ -13,7 +13,7 @@ _IN_ADDRESSES = re.compile(r"([?&](?:access_)?token=)[^&\s\"]+", re.IGNORECASE)
 
 
 def without_secrets(value: Any, depth: int = 0) -> Any:
-    """JSON without the texts of fields that are named as secrets are (GitHub sends some in alerts), and without tokens in addresses."""
+    """JSON without the texts and lists of fields named as secrets are (GitHub sends some in alerts), and without tokens in addresses."""
     if depth > MOST_DEPTH:
         return HIDDEN
     if isinstance(value, Mapping):
@@ -24,4 +24,4 @@ def without_secrets(value: Any, depth: int = 0) -> Any:
 
 
 def _secret(name: str, value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and not name.endswith("_url") and _NAMES.search(name) is not None
+    return isinstance(value, str | list) and bool(value) and not name.endswith("_url") and _NAMES.search(name) is not None

@@ -110,7 +110,7 @@ def attribute(
     repeat; position class is "first in the process" or "behind others", since the state that others leave is a context of its own. Digests
     that differ in a group of firsts, or in a group of repeats under equal conditions while no group of firsts shows determinism, are
     nondeterminism. Between groups they are an effect of the device or of the context. Where seeds aren't controlled, the exact tests of
-    samples.table on the outcomes decide alone. Linear in the samples.
+    samples.table on the outcomes decide alone. Linear in the samples, and in the devices where all are compared with all.
     """
     everything = list(samples)
     away = {each.device for each in everything} & set(sick or {})

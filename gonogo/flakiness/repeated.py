@@ -48,7 +48,7 @@ def tail_of(
     if own is None:
         return others
     if not own.at_most and (others.predicted is None or others.at_most or (own.predicted or 0.0) > others.predicted):
-        return replace(own, left_out=others.left_out, distinct=distinct, repeated=left)
+        return replace(own, left_out=others.left_out, repeated=left)
     return replace(others, words=f"{others.words}; {own.words}") if others.predicted is None else others
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate
+from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate_of
 
 ISOLATED = "isolated"
 
@@ -120,12 +120,11 @@ def table(
 ) -> tuple[Configuration, ...]:
     """Rows by `key`; compared with the row `first` where it exists, else with the sum of the other rows.
 
-    Within a row each sample counts `once`: else one seed that always fails, run every night on one device, would be a matter of devices.
+    Within a row, and within that sum, each sample counts `once`: else one seed that always fails, run every night on one device, or run
+    again on each of the others, would be a matter of devices.
     """
-    failed: dict[str, int] = defaultdict(int)
-    judged: dict[str, int] = defaultdict(int)
-    again: dict[str, int] = defaultdict(int)
-    hosts: dict[str, set[str]] = defaultdict(set)
+    again: dict[str, int] = {}
+    hosts: dict[str, set[str]] = {}
     everything = list(samples)
     varying = unsteady(everything)
     rows_of: dict[str, list[Sample]] = defaultdict(list)
@@ -133,18 +132,18 @@ def table(
         if sample.outcome in (Outcome.passed, Outcome.failed):
             rows_of[key(sample)].append(sample)
     for name, row in rows_of.items():
-        news = [row[place] for place in once(row, varying=varying)]
-        judged[name], again[name] = len(news), len(row) - len(news)
-        failed[name] = sum(sample.outcome is Outcome.failed for sample in news)
+        rows_of[name] = [row[place] for place in once(row, varying=varying)]
+        again[name] = len(row) - len(rows_of[name])
         hosts[name] = {sample.host_run for sample in row}
-    names = sorted(judged, key=lambda name: (name != first, name))
+    names = sorted(rows_of, key=lambda name: (name != first, name))
     rows = []
     for name in names:
-        own = rate(failed[name], judged[name], policy)
+        own, _ = rate_of((sample.outcome for sample in rows_of[name]), policy)
         p = higher = None
         if len(names) > 1 and name != first:
-            against = [first] if first in judged else [other for other in names if other != name]
-            other = rate(sum(failed[each] for each in against if each), sum(judged[each] for each in against if each), policy)
+            against = [first] if first in rows_of else [other for other in names if other != name]
+            others = [sample for each in against if each for sample in rows_of[each]]
+            other, _ = rate_of((others[place].outcome for place in once(others, varying=varying)), policy)
             p = fisher(own.failures, own.runs, other.failures, other.runs)
             higher = greater(own, other, policy)
         rows.append(Configuration(name, own, len(hosts[name]), p, higher, again[name]))

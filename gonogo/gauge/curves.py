@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gonogo.gauge.comparators import Comparator
@@ -39,10 +40,15 @@ class Onset:
 
 @dataclass(frozen=True)
 class Curves:
-    """Both curves over the tolerance of a comparator; `steps` ascend, and none is at 0."""
+    """Both curves over the tolerance of a comparator; `steps` ascend, and none is at 0.
 
-    steps: tuple[Step, ...]
+    right, wrong: by how much each run deviates, ascending, of right kernels and of wrong ones; infinite where NaN or Inf was given.
+    """
+
+    right: tuple[float, ...]
+    wrong: tuple[float, ...]
     onsets: tuple[Onset, ...]
+    steps: tuple[Step, ...]
 
     @property
     def quiet_from(self) -> float | None:
@@ -55,14 +61,8 @@ class Curves:
         return min((each.tolerance for each in self.onsets if not each.right and each.tolerance is not None), default=None)
 
     def at(self, tolerance: float) -> tuple[Rate, Rate]:
-        """(false alarms, misses) at a tolerance. Raises ValueError without any step."""
-        if not self.steps:
-            raise ValueError("no run has numbers")
-        below = [step for step in self.steps if step.tolerance <= tolerance]
-        if below:
-            return below[-1].alarms, below[-1].misses
-        first = self.steps[0]
-        return Rate(first.alarms.of, first.alarms.of), Rate(0, first.misses.of)
+        """(false alarms, misses) at a tolerance, of all runs, whichever steps were left out."""
+        return _errors(self.right, self.wrong, tolerance)
 
 
 def curves(comparator: Comparator, go: Sequence[Row], able: Sequence[Row], outputs: Sequence[str]) -> Curves:
@@ -70,21 +70,18 @@ def curves(comparator: Comparator, go: Sequence[Row], able: Sequence[Row], outpu
 
     A run passes where the deviations of all the outputs that it has are no larger; NaN and Inf never pass.
     """
-    right, wrong = _deviations(comparator, go, outputs), _deviations(comparator, able, outputs)
-    places = sorted({value for _, value in (*right, *wrong) if 0 < value < math.inf})
+    go_by, able_by = _deviations(comparator, go, outputs), _deviations(comparator, able, outputs)
+    right, wrong = (tuple(sorted(value for _, value in found)) for found in (go_by, able_by))
+    places = sorted({value for value in (*right, *wrong) if 0 < value < math.inf})
     if len(places) > MOST_STEPS:
         places = [places[place * (len(places) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)]
-    steps = tuple(
-        Step(
-            place,
-            Rate(sum(value > place for _, value in right), len(right)),
-            Rate(sum(value <= place for _, value in wrong), len(wrong)),
-        )
-        for place in places
-    )
-    onsets = [_onset(part, True, [value for name, value in right if name == part]) for part in dict.fromkeys(name for name, _ in right)]
-    onsets += [_onset(part, False, [value for name, value in wrong if name == part]) for part in dict.fromkeys(name for name, _ in wrong)]
-    return Curves(steps, tuple(onsets))
+    steps = tuple(Step(place, *_errors(right, wrong, place)) for place in places)
+    return Curves(right, wrong, (*_onsets(True, go_by), *_onsets(False, able_by)), steps)
+
+
+def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> tuple[Rate, Rate]:
+    """(right runs that fail, wrong ones that pass) of ascending deviations."""
+    return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(bisect_right(wrong, tolerance), len(wrong))
 
 
 def _deviations(comparator: Comparator, rows: Sequence[Row], outputs: Sequence[str]) -> list[tuple[str, float]]:
@@ -97,9 +94,11 @@ def _deviations(comparator: Comparator, rows: Sequence[Row], outputs: Sequence[s
     return found
 
 
-def _onset(part: str, right: bool, values: Sequence[float]) -> Onset:
-    turn = max(values) if right else min(values)
-    return Onset(part, right, len(values), turn if math.isfinite(turn) else None)
+def _onsets(right: bool, found: Sequence[tuple[str, float]]) -> Iterator[Onset]:
+    for part in dict.fromkeys(name for name, _ in found):
+        values = [value for name, value in found if name == part]
+        turn = max(values) if right else min(values)
+        yield Onset(part, right, len(values), turn if math.isfinite(turn) else None)
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

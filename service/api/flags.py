@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from service.api import idempotency
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
 from service.context import Ctx, Reader, Submitter
-from service.problems import BadField
+from service.problems import BadField, entry
 from service.strict import Moment, Strict
 from storage import flag_changes
 from storage import flags as stored
@@ -19,6 +19,7 @@ from storage.states import FlagKind, FlagState
 
 router = make_router("flags")
 MAX_REASON = 2000
+MAX_OWNER = 100
 MOST_AT_ONCE = 200
 
 
@@ -78,7 +79,7 @@ class FlagFields(Strict):
     to `open`. What expires is an acknowledgement: the flag is then open again."""
 
     state: Literal["open", "acknowledged", "resolved"] = Field("open")
-    owner: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = None
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
     expires: Moment | None = Field(None, description="RFC 3339 with a time zone; of an acknowledgement only")
 
@@ -194,5 +195,5 @@ def _outcome(found: flag_changes.Outcome) -> dict[str, Any]:
         "state": flag.get("state"),
         "version": flag.get("version"),
         "before": None if before is None else {name: before[name] for name in FlagBefore.model_fields},
-        "problem": None if problem is None else BadField(problem.field, problem.value, problem.reason, limit=problem.limit).errors[0],
+        "problem": None if problem is None else entry(problem.field, problem.value, problem.reason, problem.limit),
     }

@@ -14,13 +14,14 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW
 from service.api import PREFIX, idempotency
 from service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
-from service.api.flags import MAX_REASON
+from service.api.flags import MAX_OWNER, MAX_REASON
 from service.api.suite_schemas import Labels
 from service.context import Context, Ctx, Reader, Submitter
 from service.problems import BadField
 from service.strict import Moment, Strict
 from storage import overrides as stored
 from storage.encoding import utcnow
+from storage.flag_changes import Outdated
 from storage.overrides import NewOverride
 from storage.states import OverrideState
 
@@ -28,7 +29,7 @@ router = make_router("overrides")
 MOST_PATTERNS = 20
 MAX_KEY = 100
 
-Owner = Annotated[str, Field(min_length=1, max_length=100)]
+Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
 Patterns = Annotated[list[Pattern], Field(max_length=MOST_PATTERNS)]
@@ -145,11 +146,11 @@ def look(context: Ctx, _who: Reader, override_id: str) -> Response:
 def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange) -> Response:
     """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it conditional."""
     given = body.model_fields_set - {"version"}
-    if not given or (given == {"expires"} and body.expires is None):
+    if not given:
         raise BadField("body", {}, "nothing to change", limit="any of owner, reason, classes, expires")
-    fields: dict[str, Any] = {name: getattr(body, name) for name in given}
-    if "expires" in fields and body.expires is None:
+    if "expires" in given and body.expires is None:
         raise BadField("expires", None, "every override ends", limit="a time")
+    fields: dict[str, Any] = {name: getattr(body, name) for name in given}
     if "reason" in fields:
         fields["reason"] = _said(body.reason)
     if "classes" in fields:
@@ -159,7 +160,7 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
             found = stored.change(
                 session, override_id, fields, actor=who.actor, now=utcnow(), longest=_longest(context), version=body.version
             )
-        except stored.Outdated as problem:
+        except Outdated as problem:
             raise BadField("version", problem.given, "the override was changed since", limit=problem.found, status=409) from problem
     return answer(_found(found, override_id))
 

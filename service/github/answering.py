@@ -212,8 +212,11 @@ class Answerer:
 
     def _close(self, subject: CiSubject, answer: Answer) -> None:
         """A check run whose subject was asked for anew must not run for ever."""
-        if answer.check_id is not None and answer.state is AnswerState.pending:
-            self._github.change_check(subject.repository, answer.check_id, report.superseded(subject))
+        fields = report.superseded(subject)
+        digest = _digest(fields)
+        if answer.check_id is not None and answer.state is AnswerState.pending and answer.told.get("check") != digest:
+            self._github.change_check(subject.repository, answer.check_id, fields)
+            self._took(answer, "check", digest)
 
     def _took(self, answer: Answer, part: str, digest: str, *, check_id: int | None = None) -> None:
         self._core.session(lambda session: github_answers.took(session, answer.subject_id, part, digest, check_id=check_id))

@@ -14,6 +14,8 @@ from service.webhooks.schedule import asked_for
 MOST = timedelta(hours=1)
 """The longest window of GitHub's limits; a later moment is a clock that differs."""
 AT_LEAST = timedelta(minutes=1)
+A_MOMENT = timedelta(seconds=1)
+"""Whoever says 0 seconds, or a time that is past, is not asked again at once, and so without end."""
 STATUSES = frozenset({403, 429})
 WORDS = ("rate limit", "abuse detection")
 
@@ -26,9 +28,9 @@ def until(status: int, headers: Mapping[str, str], text: str, now: datetime) -> 
         return reset if spent and reset is not None and reset > now else None
     wait = asked_for(headers.get("retry-after"), now)
     if wait is not None:
-        return now + min(wait, MOST)
+        return now + min(max(wait, A_MOMENT), MOST)
     if spent:
-        return now + AT_LEAST if reset is None else min(max(reset, now + timedelta(seconds=1)), now + MOST)
+        return now + AT_LEAST if reset is None else min(max(reset, now + A_MOMENT), now + MOST)
     if status == 429 or any(word in text.lower() for word in WORDS):
         return now + AT_LEAST
     return None

@@ -26,18 +26,16 @@ def once_more(session: Session, asked: Rerequest, waiting: Inbound, settings: Se
     Only checks of the App of the settings count: of others nobody here knows what was run.
     """
     own = settings.github_app_id
-    if own is None:
-        no_app = "no App is set here (GONOGO_GITHUB_APP_ID), so that none of GitHub's checks is ours"
-        return asked.otherwise or Ignored(no_app, asked.repository)
-    if own not in asked.app:
+    if own is not None and own not in asked.app:
         return Ignored(f"the check is of the App {asked.slug[:100]!r}, not of ours: that one runs it again", asked.repository)
     before = inbound.same_before(session, waiting, asked.repository)
     if before is not None:  # the signature is of the body alone: another delivery id makes no new request of it
         return Ignored(f"the very same was taken before, as delivery {before}", asked.repository)
-    subjects = _wanted(session, asked)
-    if not subjects:
-        return asked.otherwise or Ignored("this check was not made here, or of another commit", asked.repository)
-    return [_one(session, subject, asked, waiting, settings) for subject in subjects]
+    subjects = [] if own is None else _wanted(session, asked)
+    if subjects:
+        return [_one(session, subject, asked, waiting, settings) for subject in subjects]
+    no_app = "no App is set here (GONOGO_GITHUB_APP_ID), so that none of GitHub's checks is ours"
+    return asked.otherwise or Ignored(no_app if own is None else "this check was not made here, or of another commit", asked.repository)
 
 
 def outcome(rule: str, subjects: list[CiSubject], refusal: str | None = None) -> Outcome:

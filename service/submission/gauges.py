@@ -10,7 +10,7 @@ from gonogo.builds import EMULATOR
 from gonogo.gauge.plan import planned
 from gonogo.problems import FieldError
 from service.submission import jobs
-from service.submission.bodies import MAX_SEED, GaugeIn
+from service.submission.bodies import GaugeIn
 from settings import Settings
 from storage.gauges import NewGauge
 
@@ -39,8 +39,7 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     if count * len(parts) > settings.max_gauge_runs:
         limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
         raise FieldError("seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit)
-    if start + count - 1 > MAX_SEED:
-        raise FieldError("seeds", {"start": start, "count": count}, "the last seed is too large", limit=f"<= {MAX_SEED}")
+    jobs.check_last_seed(start, count)
 
     def made(owner: str) -> NewGauge:
         return NewGauge(

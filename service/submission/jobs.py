@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -136,9 +136,8 @@ def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
         field, start, count = "seeds.max", asked.start, asked.max
     else:
         field, start, count = "seeds.count", asked.start, asked.count
-    if start is not None and start + count - 1 > MAX_SEED:
-        given = {"start": start, field.partition(".")[2]: count}
-        raise FieldError("seeds", given, "the last seed is too large", limit=f"<= {MAX_SEED}")
+    if start is not None:
+        check_last_seed(start, count, field.partition(".")[2])
     # before the range is unrolled: a count of 10**15 must not cost memory
     if count * body.repeats > limit:
         reason = f"{count} seeds x {body.repeats} repeats are too many results"
@@ -153,14 +152,19 @@ def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
     return tuple(asked)
 
 
+def check_last_seed(start: int, count: int, name: str = "count") -> None:
+    """`name`: what the number of consecutive seeds is called. Raises FieldError."""
+    if start + count - 1 > MAX_SEED:
+        raise FieldError("seeds", {"start": start, name: count}, "the last seed is too large", limit=f"<= {MAX_SEED}")
+
+
 def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
     """The build of that name on that executor. Registered ones first: a name means one thing, whoever asks."""
     registered = builds.get(session, name)
     known = known_build(name)
     if registered is not None:
-        known = replace(
-            Build.parse({field: registered[field] for field in ("name", "executor", "line", "sequence", "commit", "profile", "outputs")})
-        )
+        fields = ("name", "executor", "line", "sequence", "commit", "profile", "outputs")
+        known = Build.parse({field: registered[field] for field in fields})
     if known is not None:
         if known.executor == executor:
             return known

@@ -47,7 +47,7 @@ def asked_for(retry_after: str | None, now: datetime) -> timedelta | None:
         return min(timedelta(seconds=min(int(text[:9]), 10**8)), MOST_RETRY_AFTER)
     try:
         moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # a year of twenty digits
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return min(max(moment - now, timedelta(0)), MOST_RETRY_AFTER)

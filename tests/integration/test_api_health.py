@@ -44,6 +44,15 @@ def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(empty_datab
         assert client.get("/readyz").json()["schema"] == "ahead"
 
 
+def test_two_apps_of_the_same_settings_share_nothing(sqlite_url: str) -> None:
+    settings = make_settings(sqlite_url)
+    one, other = (create_app(settings).state.context for _ in range(2))
+    one.hub.close()
+    assert (one is other, one.engine is other.engine, one.hub is other.hub) == (False, False, False)
+    for each in (one, other):
+        each.engine.dispose()
+
+
 def test_a_dead_broker_is_named_and_comes_back(sqlite_url: str, private_redis: RedisServer) -> None:
     with in_process(sqlite_url, broker_url=private_redis.url) as api:
         private_redis.stop()

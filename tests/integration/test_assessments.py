@@ -144,6 +144,22 @@ def test_the_same_seeds_every_night_foretell_nothing_of_others_whatever_their_bi
     assert (found.attribution.failures.runs, found.grade.failures.runs) == (4, 4)
 
 
+def test_of_seeds_that_give_bits_of_an_older_build_again_these_are_the_newest_numbers(shared: World) -> None:
+    test = spec_of(0.362)
+    for number, bits in enumerate(("a", "b", "a")):
+        rows = [row(seed, bits=bits) for seed in range(20)]
+        for seed, each in enumerate(rows):
+            for output in each["outputs"].values():
+                output["tolerance_ratio"] = (0.2 + 0.01 * seed) * (1.01 if bits == "b" else 1.0)
+        job = shared.job(rows, test=test, sequence=number, build=f"build{number}", assess=False)
+    with engines.reading(shared.engine) as session:
+        found = assessing.assess(session, job.id)
+    assert found is not None
+    assert found.grade.tail is not None
+    assert (found.grade.tail.seeds, found.grade.tail.repeated) == (20, 40)
+    assert found.grade.tail.largest == pytest.approx(0.39)
+
+
 def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared: World) -> None:
     test = spec_of(0.371)
     for _ in range(2):
@@ -222,7 +238,7 @@ def test_an_infinite_error_is_beyond_every_tail_and_no_missing_number(shared: Wo
     test = spec_of(0.41)
     shared.job([wild, *(row(seed) for seed in range(1, 24))], test=test)
     with engines.reading(shared.engine) as session:
-        found = samples.ratios(samples.read(session, variant(test)))
+        found = [run.ratio for run in samples.distinct(samples.read(session, variant(test)).runs)]
     assert sum(ratio == math.inf for ratio in found) == 1
     assert None not in found
 

@@ -13,7 +13,8 @@ from sqlalchemy import Engine, func, select
 from dashboards import devices as views
 from storage import attempts, chunks, device_reads, jobs, periods
 from storage.engine import make_engine, reading, session
-from storage.tables import DevicePeriodRow
+from storage.ids import new_id
+from storage.tables import DeviceHealthRow, DevicePeriodRow, DeviceRow
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=UTC)
 DEVICE = "lab-1/wormhole:0"
@@ -108,3 +109,18 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
     assert len(found) == 2
     assert {each.job.id for each in found} == {job.id for job in ran} - mine
     assert [each.last_at for each in found] == [NOW + timedelta(seconds=1), NOW]
+
+
+def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> None:
+    engine = make_engine(migrated_sqlite_url)
+    with session(engine) as current:
+        fleets.heard(current, NOW - timedelta(days=2))
+        (device,) = current.scalars(select(DeviceRow.id))
+        for number, (before, after) in enumerate((("good", "suspect"), ("suspect", "bad"), ("bad", "good"))):
+            about = {"before": before, "after": after, "actor": "ada", "reason": str(number), "evidence": None}
+            current.add(DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about))
+            current.flush()
+        found, whole = device_reads.changes(current, device, since=NOW - timedelta(days=1))
+    assert whole
+    assert [each.after for each in found if each.at == NOW] == ["suspect", "bad", "good"]
+    engine.dispose()

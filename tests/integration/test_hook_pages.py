@@ -68,7 +68,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
 
 
 def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> None:
-    deliver(api.client, "push", push(head_commit={"secret": LEAKED, "url": f"https://x.example/a?token={LEAKED}"}))
+    deliver(api.client, "push", push(head_commit={"secret": LEAKED, "tokens": [LEAKED], "url": f"https://x.example/a?token={LEAKED}"}))
     work(api)
     (line,) = came(api)
     admin, csrf = browser(api, "admin")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import time_machine
-from api import SECRET, Api
+from api import JOB, SECRET, Api
 from flows import KEY
 from github import APP, TOKEN, GitHubServer
 from hook_service import came, copied, emptied, store_rule, subjects
@@ -22,7 +22,7 @@ from suite_runs import end_all
 
 from service.background.core import open_core
 from service.github import answering, report
-from service.github.answering import Answerer
+from service.github.answering import LOOK_AGAIN, Answerer
 from service.hooks.working import Worker
 from storage.encoding import utcnow
 
@@ -247,3 +247,19 @@ def test_two_pull_requests_of_one_commit_have_a_comment_each(app: Circle) -> Non
     assert sorted(each["pull_request"] for each in app.github.comments) == [7, 8]
     assert {each["status"] for each in app.github.checks} == {"completed"}
     assert {each["state"] for each in app.api.get("/github/answers")["items"]} == {"told"}
+
+
+def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges_run(app: Circle) -> None:
+    api, github = app.api, app.github
+    github.pull_requests = {7, 8}
+    store_rule(api, events=["pull_request"], suites=[], gauges=[{"test": JOB["test"], "seeds": {"count": 1}}])
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        app.deliver("pull_request", pull_request())
+        app.go()
+        other = pull_request(at="2026-02-01T12:00:00Z")
+        app.deliver("pull_request", {**other, "pull_request": {**other["pull_request"], "number": 8}})
+        for _ in range(3):
+            clock.shift(LOOK_AGAIN)
+            app.go()
+    assert [each["status"] for each in github.checks] == ["completed", "in_progress"]
+    assert len([path for path in github.paths("PATCH") if path.endswith(f"/check-runs/{github.checks[0]['id']}")]) == 1

@@ -89,6 +89,9 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     assert (opened["run"], opened["base_run"], opened["pull_request"]) == (second["run"], first["base_run"], 7)
     assert asked["run"] != second["run"]
     assert asked["base_run"] == first["run"]
+    deliver(lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD))  # the same body under another id
+    work(lite)
+    assert (len(subjects(lite)), "taken before" in came(lite)[-1]["reason"]) == (4, True)
     with lite.context.session() as session:
         runs.cancel(session, first["run"])
     deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))

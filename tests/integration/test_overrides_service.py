@@ -23,7 +23,7 @@ from storage.states import OverrideState
 from storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(commits.NEW).key
-SOON = timestamp(datetime.now(UTC) + timedelta(days=3))
+SOON = timestamp((datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30))  # no midnight, which would be told without its time
 BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
 
 
@@ -166,6 +166,8 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     assert add(api, classes=["sad"])[:2] == (422, "classes.0")
     assert add(api, reason="  ")[:2] == (422, "reason")
     assert add(api, expires=None)[:2] == (422, "expires")
+    for never in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):  # beyond any clock in UTC
+        assert add(api, expires=never)[:2] == (422, "expires")
     status, field, limit = add(api, expires="2099-01-01T00:00:00Z")
     assert (status, field, limit[:40]) == (422, "expires", "90 days from now (GONOGO_OVERRIDE_DAYS):")
     assert api.get("/overrides?state=active")["items"] == []

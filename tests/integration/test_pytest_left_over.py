@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from textwrap import dedent
 import pytest
 from api import on_port
 from plugged import environment, finished, in_a_process, in_this_process
+from servers import free_port
 
 from gonogo.recorded import Comparison
 from gonogo_pytest import spool
@@ -42,19 +42,12 @@ KILLED = """
 """pytest-xdist's controller is killed by a test in one of its processes, which end with it."""
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int, migrated_sqlite_url: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = in_this_process(monkeypatch)
-    folder, url = tmp_path / "suite", f"http://127.0.0.1:{free_port}"
+    port = free_port()
+    folder, url = tmp_path / "suite", f"http://127.0.0.1:{port}"
     folder.mkdir()
     file = folder / "test_suite.py"
     file.write_text(dedent(KILLED))
@@ -72,7 +65,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     def jobs() -> dict[str, dict[str, int]]:
         return {each["id"]: each["outcomes"] for each in client.get("/api/v1/jobs").json()["items"]}
 
-    with on_port(migrated_sqlite_url, port=free_port) as (client, _):
+    with on_port(migrated_sqlite_url, port=port) as (client, _):
         run(folder, "--gonogo=other.sqlite", status=0)
         assert not jobs(), "they were for another place"
         said = run(folder, f"--gonogo={url}", status=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,6 @@ import seeded
 from api import Api, in_process
 from histories import World, row, spec_of, variant, world
 from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session
 
 from storage import assessments, build_series, trends
 from storage import engine as engines
@@ -121,26 +120,15 @@ def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) 
     assert [point["failures"]["runs"] for point in both["points"]] == [8, 0]  # its rates are its own
 
 
-def test_a_sibling_gives_numbers_where_a_test_has_too_few_and_is_not_read_elsewhere(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_once(here: World) -> None:
     shape = {"shape": [1, 1, 32, 160]}
-    own, other = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
-    for number in (1, 2):
-        night(here, number, own)
-    night(here, 2, other)
-    night(here, 3, other)
-    monkeypatch.setattr(trends, "SEEDS_PER_BUILD", 8)
-    read: list[set[str]] = []
-    original = build_series._numbers
-
-    def counted(session: Session, budget: Mapping[str, int], metric: str) -> Any:
-        found = session.scalars(select(JobRow.build).where(JobRow.id.in_(budget)))
-        read.append(set(found))
-        return original(session, budget, metric)
-
-    monkeypatch.setattr(build_series, "_numbers", counted)
-    points = computed(here, own, "builds")["points"]
-    assert read == [{"n1", "n2"}, {"n3"}]
-    assert [(each["name"], each["jobs"], each["numbers"]["dx"]["seeds"]) for each in points] == [("n1", 1, 8), ("n2", 2, 8), ("n3", 1, 8)]
+    tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
+    for test in (tight, loose):
+        night(here, 1, test, assess=False)
+    here.job([row(seed) for seed in range(8, 12)], test=loose, build="n1", sequence=1, assess=False)
+    (point,) = told(here, tight)["points"]
+    assert (point["numbers"]["dx"]["seeds"], point["failures"]["runs"], point["jobs"]) == (12, 8, 3)
+    assert told(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
 
 
 def test_trends_of_another_form_are_made_anew(here: World) -> None:

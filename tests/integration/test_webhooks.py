@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import time_machine
-from api import JOB, SECRET, Api, in_process
+from api import JOB, SECRET, Api, in_process, make_settings
 from flows import KEY
 from pydantic import SecretStr
 from receivers import MailServer, Receiver, Reply
@@ -21,10 +21,11 @@ from standardwebhooks import Webhook
 
 from service.background import delivery
 from service.background.core import Core, open_core
-from service.webhooks import addresses, messages, outbound
+from service.webhooks import addresses, mail, messages, outbound
 from service.webhooks.outbound import Sender
 from storage import deliveries as stored
 from storage import flags
+from storage.deliveries import Delivery
 from storage.encoding import utcnow
 
 LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -238,10 +239,18 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(api: Api, sender: Sender, 
 
 
 def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> None:
-    told = {"type": "webhook.test", "data": {}}
     data = {"device": "n150", "health": "bad", "reason": "<!channel> & more\r\nBcc: me", "url": "https://g.example/?a=1"}
-    assert "<!" not in messages.for_slack({**told, "type": "device.health_changed", "data": data})
-    assert "&lt;!channel&gt; &amp; more" in messages.for_slack({**told, "type": "device.health_changed", "data": data})
+    message = {"type": "device.health_changed", "data": data}
+    assert "&lt;!channel&gt; &amp; more" in messages.for_slack(message)
+    assert "<" not in messages.for_slack(message)
+    server = MailServer()
+    settings = make_settings("sqlite://", smtp_url=SecretStr(server.url), mail_from="gonogo@lab.example")
+    mail.send(settings, "me@lab.example", messages.sentence(message), Delivery("d1", "w1", message["type"], message, 0))
+    server.close()
+    (sent,) = server.got
+    head = sent.partition("\r\n\r\n")[0]
+    assert "(<!channel> & more Bcc: me)" in head.replace("\r\n ", " ")
+    assert not [line for line in head.splitlines() if line.startswith("Bcc")]
 
 
 @LITE

@@ -13,7 +13,7 @@ from api import Api
 from histories import row, world
 
 from dashboards import urls
-from storage import flags, ids
+from storage import ids
 from storage.encoding import utcnow
 from storage.jobs import Job
 
@@ -61,18 +61,15 @@ def fill(api: Api) -> dict[str, str]:
         seeded.fleet(session, seeded.submit(session, seeds=64))
         running = seeded.submit(session, seeds=48)
         seeded.report(session, running.id, [seeded.row(seed, wrong=False) for seed in range(29)])
-        flag = next(each for each in flags.list_(session, test=job.test_key, limit=50).items if each["kind"] == "fix_masked")
     return {
         "overview": urls.overview(),
         "test": urls.history(job.test_key, {"line": "main"}),
         "job": urls.job(job.id),
         "matrix": urls.matrix({"line": "main"}),
         "flags": urls.flags(),
-        "flag": urls.flag(flag["id"]),
         "gauge": urls.gauge(gauge),
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
-        "devices": urls.devices(),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from benchmarks.harvest import DX, VERDICTS
 from gonogo.numerics.forensics.words import ordinal
 from gonogo.tests import TestSpec
 from storage import artifacts, attempts, chunks, closing, devices, goldens, jobs, test_specs
@@ -23,18 +24,6 @@ NIGHTLY: dict[str, Any] = {
     "shape": [3, 273, 1, 8462],
     "inputs": {"regime": "uniform", "low": -1, "high": 1},
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
-}
-# statistic -> (dx of a right kernel, dx of tt-train-2025), from the acceptance figures
-_DX = {
-    "tolerance_ratio": (0.0265, 0.101),
-    "budget_ratio": (0.992, 157.0),
-    "chi": (0.95, 31.0),
-    "row_z": (1.09, 216.0),
-    "xhat_z": (1.08, 199.0),
-    "scale_z": (0.7, 1.1),
-    "max_abs": (0.0133, 0.0507),
-    "rms": (1.72e-3, 9.0e-3),
-    "pcc_deficit": (4.4e-6, 1.2e-4),
 }
 _DGAMMA = {"tolerance_ratio": 0.5, "budget_ratio": 0.61, "chi": 0.8, "scale_z": 0.9, "max_abs": 0.27, "rms": 0.05, "pcc_deficit": 3e-6}
 
@@ -69,13 +58,11 @@ def submit(session: Session, **changes: Any) -> Job:
 def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
     """A result row of the nightly test, as a worker sends it: dx wrong or right, dgamma and dbeta right."""
     noise = random.Random(seed)
-    dx = {name: values[wrong] * noise.uniform(0.96, 1.04) for name, values in _DX.items()}
+    dx = {name: values[wrong] * noise.uniform(0.96, 1.04) for name, values in DX.items()}
     if not within:
         dx["tolerance_ratio"] *= 40
     explanation = "unexplained" if wrong else "explained"
-    verdict = {(True, True): "pass_by_tolerance", (True, False): "fail", (False, True): "pass", (False, False): "fail_by_tolerance"}[
-        wrong, within
-    ]
+    verdict = VERDICTS[wrong, within]
     right = {name: value * noise.uniform(0.9, 1.1) for name, value in _DGAMMA.items()}
     shared = {"nonfinite": 0, "count": 6930378, "digest": f"{seed:016x}"}
     return {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from cli import waiting
+from cli.client import Client
 from gonogo.problems import InfrastructureError
 
 
@@ -65,3 +67,24 @@ def test_a_server_that_is_away_is_waited_for_each_time_anew_and_not_for_ever(clo
     with pytest.raises(InfrastructureError, match="away"):
         follow([None] * (most + 5), clock)
     assert sum(clock.slept) == pytest.approx(3 * most + 2, abs=2)
+
+
+class Breaking(httpx.SyncByteStream):
+    """A stream of events that says nothing for fifty seconds, and breaks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._clock.now += 50.0
+        raise httpx.ReadError("the server was restarted")
+        yield b""
+
+
+def test_a_server_that_answers_without_an_event_and_breaks_off_again_is_not_away(clock: Clock) -> None:
+    ended = httpx.Response(200, content=b'id: 1\nevent: state\ndata: {"state": "finished"}\n\n')
+    answers = iter([*(httpx.Response(200, stream=Breaking(clock)) for _ in range(4)), ended])
+    client = Client("http://127.0.0.1:1")
+    client._http = httpx.Client(base_url=client.url, transport=httpx.MockTransport(lambda _: next(answers)))
+    assert list(client.follow("job")) == [("state", {"state": "finished"})]
+    assert clock.now > 100.0 + 4 * 50.0

@@ -64,6 +64,11 @@ def test_the_numbers_are_those_of_the_definition() -> None:
 SPECIAL = [0.0, -0.0, 1.0, 1.0 + 1e-7, -3.0, np.inf, -np.inf, np.nan, 1e-300]
 
 
+def test_how_many_times_is_told_in_three_digits_also_where_they_round_up_to_a_thousand() -> None:
+    told = {0.04123: "0.0412", 8.0: "8", 999.4: "999", 999.6: "1,000", 12345.0: "12,300", 1e7: "over 10 million"}
+    assert {value: recorded.factor(value) for value in told} == told
+
+
 @pytest.mark.parametrize("equal_nan", [True, False])
 def test_red_and_green_are_numpy_s(equal_nan: bool) -> None:
     chance = np.random.default_rng(1)

@@ -77,6 +77,8 @@ def test_a_seed_that_comes_near_by_itself_is_foretold_per_run() -> None:
     assert found.predicted is not None
     assert found.predicted > 1e-3
     assert found.words.startswith("of these 4 seeds themselves ")
+    rest = tail_of([*told, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))])  # too few runs for tails of their own
+    assert (rest.seeds, rest.distinct, rest.words) == (found.seeds, 4, found.words)
     assert stability(rate(0, len(told)), found)[0] is Stability.marginal
 
 
@@ -121,6 +123,16 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
     mixed = [each._replace(digest=f"{night}") for night, each in enumerate(runs)]  # it never repeats itself: each run is a trial
     assert attribute(mixed).failures.runs == 120
     assert devices(mixed)[1].rate.runs == 60
+
+
+def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_devices() -> None:
+    well = [sample(seed, device="a") for seed in range(30)]
+    bad = [sample(99, failed=True, device=f"d{number}") for number in range(8)]
+    found = attribute([*well, *bad])
+    assert Cause.device_dependent not in found.causes
+    assert next(row.p for row in found.devices if row.name == "a") == pytest.approx(1 / 31)  # 0 of 30 against 1 of 1
+    other = [each._replace(digest=each.device) for each in bad]  # each device has bits of its own: eight failures
+    assert Cause.device_dependent in attribute([*well, *other]).causes
 
 
 def test_one_red_seed_run_again_is_not_a_broken_test() -> None:

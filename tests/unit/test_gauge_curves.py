@@ -44,16 +44,31 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
     many = curves(CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"])
     assert len(many.steps) == MOST_STEPS
     assert (many.steps[-1].tolerance, many.steps[-1].alarms) == (pytest.approx(0.998), Rate(0, 998))
-    with pytest.raises(ValueError, match="no run has numbers"):
-        curves(CLOSE, [], [], ["dx"]).at(1.0)
+    assert all(many.at(0.001 * place)[0] == Rate(998 - place, 998) for place in (1, 2, 3, 500, 997))  # whichever steps are left out
+    assert curves(CLOSE, [], [], ["dx"]).at(1.0) == (Rate(0, 0), Rate(0, 0))
 
 
-def picture(needed: float, today: float = 0.6) -> gauge_curves.Picture:
-    found = of("dx", "dgamma")
+def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
+    exact = [row("correct", 0.0, 0.0, kind="go"), *RIGHT]
+    found = curves(CLOSE, exact, [row("unseen", 0.0, 0.0), *WRONG], ["dx", "dgamma"])
+    assert found.at(0.0) == found.at(0.09) == (Rate(2, 3), Rate(1, 4))
+    assert found.blind_from == 0.0
+    shown = drawn(found, None)
+    series = {each["name"]: each["data"] for each in gauge_charts.curves(shown)["series"]}
+    assert (series["right kernels that fail"][0][1], series["wrong kernels that pass"][0][1]) == (pytest.approx(2 / 3, abs=1e-4), 0.25)
+    assert series["interval of misses"][0][2] > 0
+
+
+def picture(needed: float) -> gauge_curves.Picture:
+    return drawn(of("dx", "dgamma"), needed)
+
+
+def drawn(found: Curves, needed: float | None, today: float = 0.6) -> gauge_curves.Picture:
     window = gauge_curves._window(needed, found)
     test = {"tolerance": {"rtol": 0.001, "atol": today}}
     made = gauge_curves.Picture(
-        comparator=str(CLOSE), axis="atol (rtol 0.001)", of=gauge_curves.ALL, points=tuple(map(gauge_curves._point, found.steps)),
+        comparator=str(CLOSE), axis="atol (rtol 0.001)", of=gauge_curves.ALL,
+        strictest=gauge_curves._rates(0.0, *found.at(0.0)), points=tuple(map(gauge_curves._point, found.steps)),
         turns=tuple(map(gauge_curves._turn, found.onsets)), needed=needed, window=window,
         today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]), table=gauge_curves._table(found, [("today", today)]), instead=(),
         summary="", comparators=(), outputs=(),

@@ -124,6 +124,7 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(server: GitHubServ
         (Scripted(429, {"retry-after": "Sun, 01 Mar 2026 12:10:00 GMT"}), 600),
         (Scripted(403, {"retry-after": "120"}), 120),
         (Scripted(429, {"retry-after": "7"}), 7),
+        (Scripted(429, {"retry-after": "0"}), 1),
         (Scripted(403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 900)}), 900),
         (Scripted(429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "99999999999"}), 3600),
         (Scripted(403, body={"message": "You have exceeded a secondary rate limit."}), 60),

@@ -129,7 +129,8 @@ def test_what_an_answer_means() -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [("120", 120), (" 7 ", 7), ("0", 0), ("999999999999", 86400), (format_datetime(NOW + timedelta(minutes=10), usegmt=True), 600),
-     (format_datetime(NOW - timedelta(days=3), usegmt=True), 0), ("soon", None), ("-5", None), ("", None), ("١٢", None), (None, None)],
+     (format_datetime(NOW - timedelta(days=3), usegmt=True), 0), ("soon", None), ("-5", None), ("", None), ("١٢", None), (None, None),
+     (f"Thu, 01 Jan {'9' * 20} 00:00:00 GMT", None), (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", None)],
 )  # fmt: skip
 def test_retry_after_is_honoured_up_to_a_day(header: str | None, seconds: int | None) -> None:
     assert schedule.asked_for(header, NOW) == (None if seconds is None else timedelta(seconds=seconds))
