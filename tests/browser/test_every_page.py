@@ -35,7 +35,8 @@ STICKS_OUT = """() => {
     const tall = [...document.querySelectorAll('.panel')].find((each) => each.scrollHeight > each.clientHeight + 2);
     if (tall) return tall.scrollHeight + ' px high in a panel of ' + tall.clientHeight + ': ' + tall.outerHTML.slice(0, 90);
     const lines = (each) => { const all = document.createRange(); all.selectNodeContents(each); return all.getClientRects().length; };
-    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find((each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3);
+    const squeezed = (each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3;
+    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find(squeezed);
     if (thin) return 'a letter or two a line: ' + thin.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
