@@ -35,8 +35,12 @@ STICKS_OUT = """() => {
     const tall = [...document.querySelectorAll('.panel')].find((each) => each.scrollHeight > each.clientHeight + 2);
     if (tall) return tall.scrollHeight + ' px high in a panel of ' + tall.clientHeight + ': ' + tall.outerHTML.slice(0, 90);
     const lines = (each) => { const all = document.createRange(); all.selectNodeContents(each); return all.getClientRects().length; };
-    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find((each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3);
+    const squeezed = (each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3;
+    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find(squeezed);
     if (thin) return 'a letter or two a line: ' + thin.outerHTML.slice(0, 90);
+    const bare = (each) => each.checkVisibility() && /^[\\d.,]+$/.test(each.innerText.trim()) && !each.dataset.name;
+    const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare) : null; // the head is not shown there
+    if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (each) => each !== document.documentElement && getComputedStyle(each).overflowX !== 'visible';
     const held = (each) => { for (let up = each.parentElement; up; up = up.parentElement) if (scrolls(up)) return true; return false; };

@@ -57,6 +57,10 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
     runs = httpx.get(f"{server.url}/api/v1/bisections/{begun}").json()["runs"]
     expect(moved).to_have_attribute("data-marks", str(runs))
     assert page.evaluate("window.here")  # not loaded anew
+    beside = page.locator("#quiet-2")  # what did not change beside the change is told in a line
+    expect(beside.locator(".canvas").first).to_be_hidden()
+    beside.locator("summary").first.click()
+    expect(beside.locator("figure[data-chart=chart-2] canvas")).to_be_visible()
 
 
 def test_two_builds_of_the_matrix_are_compared_by_keyboard(server, page: Page) -> None:

@@ -53,6 +53,7 @@ def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watc
     page.goto(f"{guarded.url}/login?next=/jobs")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     line = page.locator("#connection")
     again = "() => document.dispatchEvent(new Event('gonogo:ask'))"
     page.route("**/jobs", lambda route: route.fulfill(status=500, body="away"))

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from house import HOSTILE, RIGHT_TO_LEFT
 
 from dashboards import pages
 from dashboards.bidi import ISOLATE, POP, contained
 
+HOSTILE = "<img src=x>\u202egnp.exe"
+RIGHT_TO_LEFT = "בדיקת לילה"
 TEMPLATES = Path(__file__).parents[2] / "dashboards" / "templates"
 FIELD = re.compile(r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<')
 TEMPLATE = '<p title="{{ name }}">on {{ name }} (n150), 3</p><input value="{{ name | exact }}">'

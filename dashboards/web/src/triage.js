@@ -58,6 +58,8 @@ function start(form) {
     for (const id of [...chosen]) if (!all.some((row) => row.value === id)) chosen.delete(id); // nobody acts on what can't be seen
     byId('selected').textContent = chosen.size ? `${chosen.size} selected` : 'none selected';
     byId('triage-bar').hidden = all.length === 0;
+    byId('to-bar').hidden = chosen.size === 0;
+    byId('to-bar').textContent = `${chosen.size} selected: take on, assign, resolve`;
     const every = byId('select-all');
     every.checked = all.length > 0 && chosen.size === all.length;
     every.indeterminate = chosen.size > 0 && chosen.size < all.length;
