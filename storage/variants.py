@@ -79,16 +79,28 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
     Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of
     the submission, so a clock that went back puts a job behind older ones; nothing else depends on it.
     """
+    query = _over(variant)
+    if build is not None:
+        query = query.where(JobRow.build == build)
+    return tuple(_facts(row) for row in session.execute(query.order_by(JobRow.id.desc()).limit(limit)))
+
+
+def graded_job(session: Session, variant: Variant) -> JobFacts | None:
+    """The job that a variant's grade is of: the newest of the newest build, which need not be the one that ran last."""
+    query = _over(variant).order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
+    row = session.execute(query).one_or_none()
+    return None if row is None else _facts(row)
+
+
+def _over(variant: Variant) -> Any:
+    """The finished and cancelled jobs of a variant."""
     table = JobRow
-    query = (
+    return (
         select(*(getattr(table, name) for name in _FACTS))
         .where(table.test_key == variant.test_key, table.build_line == variant.build_line)
         .where(table.arch == variant.arch, table.board == variant.board, COUNTED)
         .where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
     )
-    if build is not None:
-        query = query.where(table.build == build)
-    return tuple(_facts(row) for row in session.execute(query.order_by(table.id.desc()).limit(limit)))
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:

@@ -1,12 +1,12 @@
 // Draws the page's charts: options come as JSON from dashboards/charts.py, functions and colours are put in here.
 import { connect, init, use } from 'echarts/core';
-import { BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart } from 'echarts/charts';
+import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
 import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent } from 'echarts/components';
 import { CanvasRenderer } from 'echarts/renderers';
 import { listenToMaps, withCells } from './maps.js';
 import { colour, onThemeChange, painted } from './theme.js';
 
-use([BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart, CanvasRenderer]);
+use([BarChart, CustomChart, LineChart, ScatterChart, CanvasRenderer]);
 use([DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent]);
 
 const drawn = new Map(); // element -> { chart, text }
@@ -36,8 +36,9 @@ export function drawAll() {
     const { source, group } = figure.dataset;
     const cells = source ? content(source) : null;
     if (cells === undefined) continue; // on its way
-    const options = JSON.parse(text);
+    const { links, ...options } = JSON.parse(text);
     const chart = old?.chart ?? start(figure.querySelector('.canvas'));
+    if (links) leadOn(chart, links);
     chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
     if (group) {
       chart.group = group; // they zoom together
@@ -60,8 +61,21 @@ function start(element) {
   return chart;
 }
 
+/** A click on a mark opens its seed: the row's `_link` is the place of its page in `links`, and `repeat` stands behind the seed. */
+function leadOn(chart, links) {
+  chart.off('click');
+  chart.on('click', ({ dimensionNames, value }) => {
+    const [link, repeat] = ['_link', 'repeat'].map((name) => dimensionNames?.indexOf(name) ?? -1);
+    if (link < 0) return;
+    const address = new URL(links[value[link]], location.href);
+    address.searchParams.set('seed', value[repeat - 1]);
+    if (value[repeat]) address.searchParams.set('repeat', value[repeat]);
+    location.assign(address);
+  });
+}
+
 function marks(chart) {
-  const counted = new Set(['scatter', 'heatmap']);
+  const counted = new Set(['scatter', 'custom']);
   return (chart.getOption().series ?? []).filter((series) => counted.has(series.type) && series.dimensions).reduce((sum, series) => sum + series.data.length, 0);
 }
 
@@ -113,6 +127,13 @@ const RENDERERS = {
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     const shape = { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) };
     return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.value(4) } };
+  },
+  // data row: [column, row, ...]: a tile in its own colour. Not ECharts' heatmap, which draws on a second canvas: on paper the one above hides it
+  tile: (_, api) => {
+    const [x, y] = api.coord([api.value(0), api.value(1)]);
+    const [width, height] = api.size([1, 1]);
+    const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2].map(Math.round);
+    return { type: 'rect', shape: { x: left, y: top, width: right - left, height: bottom - top }, style: { fill: api.visual('color') } };
   },
   dash: (_, api) => level(api, null),
   dots: (_, api) => level(api, [3, 3]),
