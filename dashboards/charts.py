@@ -80,8 +80,8 @@ def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Optio
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = off / 3 if mark.value is None else max(low, mark.value)
-        row = [place(mark.seed), _short(y), mark.seed, mark.repeat, _short(mark.value), _short(mark.explained), _short(mark.budget_ratio), 0]
-        by_verdict.setdefault(mark.verdict, []).append(row)
+        numbers = (_short(each) for each in (mark.value, mark.explained, mark.budget_ratio))
+        by_verdict.setdefault(mark.verdict, []).append([place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0])
     names = ["_x", "_y", "seed", "repeat"]
     names += ["of the tolerance", "rounding explains up to"] if plot.metric == TOLERANCE_RATIO else ["times what rounding explains", "_"]
     names += ["error ÷ budget", "_link"]

@@ -39,6 +39,27 @@ WIDE = """() => {
     const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
     return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
 }"""
+# what lies below the end of its panel (a style meant for another page), and words a letter a line
+MISFITS = """() => {
+    const found = [];
+    const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden') && !each.parentElement.closest('svg, canvas');
+    const held = (each, panel) => {
+        for (let up = each.parentElement; up && up !== panel; up = up.parentElement) if (getComputedStyle(up).overflowY !== 'visible') return true;
+        return false;
+    };
+    for (const panel of document.querySelectorAll('.panel, .banner')) {
+        const end = panel.getBoundingClientRect().bottom + 2;
+        const below = [...panel.querySelectorAll('*')].find((each) => seen(each) && each.getBoundingClientRect().bottom > end && !held(each, panel));
+        if (below) found.push('below its panel: ' + below.outerHTML.slice(0, 120));
+    }
+    const thin = [...document.querySelectorAll('main td, main th, main p, main a, main small')].find((each) => {
+        const { width, height } = each.getBoundingClientRect();
+        return seen(each) && width < 30 && height > 100 && each.textContent.trim().length > 6
+            && getComputedStyle(each).writingMode === 'horizontal-tb';
+    });
+    if (thin) found.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
+    return found;
+}"""
 AXE = """async (rules) => {
     const found = await axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
@@ -132,6 +153,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
             found += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+            found += [f"{size['width']} px, {each}" for each in page.evaluate(MISFITS)] if scheme == first[0] and not docs else []
     page.emulate_media(media="print")
     found += [f"printed: {each}" for each in page.evaluate(PRINTED)] if not docs else []
     return found

@@ -38,7 +38,7 @@ export function drawAll() {
     if (cells === undefined) continue; // on its way
     const { links, ...options } = JSON.parse(text);
     const chart = old?.chart ?? start(figure.querySelector('.canvas'));
-    if (links) leadOn(chart, links);
+    chart.links = links;
     chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
     if (group) {
       chart.group = group; // they zoom together
@@ -58,20 +58,28 @@ export function drawAll() {
 function start(element) {
   const chart = init(element, null, { renderer: 'canvas' });
   new ResizeObserver(() => chart.resize()).observe(element);
+  chart.getZr().on('click', (event) => leadOn(chart, event));
   return chart;
 }
 
-/** A click on a mark opens its seed: the row's `_link` is the place of its page in `links`, and `repeat` stands behind the seed. */
-function leadOn(chart, links) {
-  chart.off('click');
-  chart.on('click', ({ dimensionNames, value }) => {
-    const [link, repeat] = ['_link', 'repeat'].map((name) => dimensionNames?.indexOf(name) ?? -1);
-    if (link < 0) return;
-    const address = new URL(links[value[link]], location.href);
-    address.searchParams.set('seed', value[repeat - 1]);
-    if (value[repeat]) address.searchParams.set('repeat', value[repeat]);
-    location.assign(address);
-  });
+const REACH = 12; // pixels: so near a mark a click or a finger means it
+
+/** A click on a mark opens its seed: `_link` of its row is the place of the seed's page in the chart's `links`; `repeat` stands behind the seed. */
+function leadOn(chart, { offsetX, offsetY }) {
+  let [nearest, address] = [REACH, null];
+  for (const { data, dimensions } of chart.links ? chart.getOption().series : []) {
+    const [link, repeat] = ['_link', 'repeat'].map((name) => dimensions?.indexOf(name) ?? -1);
+    for (const row of link < 0 ? [] : data) {
+      const [x, y] = chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, row.slice(0, 2));
+      const far = Math.hypot(x - offsetX, y - offsetY);
+      if (far >= nearest) continue;
+      nearest = far;
+      address = new URL(chart.links[row[link]], location.href);
+      address.searchParams.set('seed', row[repeat - 1]);
+      if (row[repeat]) address.searchParams.set('repeat', row[repeat]);
+    }
+  }
+  if (address) location.assign(address);
 }
 
 function marks(chart) {
