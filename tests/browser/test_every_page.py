@@ -39,24 +39,35 @@ WIDE = """() => {
     const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
     return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
 }"""
+# charts that a screen reader can't tell: without words, or without a table
+UNSAID = """() => {
+    const text = (id) => document.getElementById(id)?.textContent.trim();
+    const told = (each) => each.querySelector('figcaption')?.textContent.trim() || text(each.getAttribute('aria-labelledby'));
+    const listed = (each) => each.querySelector('table') ?? each.closest('section, .panel')?.querySelector('table');
+    return [...document.querySelectorAll('[data-chart]')].filter((each) => text(each.dataset.chart) && !(told(each) && listed(each)))
+        .map((each) => 'a chart without words or a table: ' + each.dataset.chart);
+}"""
 # what lies below the end of its panel (a style meant for another page), and words a letter a line
 MISFITS = """() => {
     const found = [];
     const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden') && !each.parentElement.closest('svg, canvas');
     const held = (each, panel) => {
-        for (let up = each.parentElement; up && up !== panel; up = up.parentElement) if (getComputedStyle(up).overflowY !== 'visible') return true;
-        return false;
+        const up = each.parentElement;
+        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || held(up, panel));
     };
     for (const panel of document.querySelectorAll('.panel, .banner')) {
         const end = panel.getBoundingClientRect().bottom + 2;
-        const below = [...panel.querySelectorAll('*')].find((each) => seen(each) && each.getBoundingClientRect().bottom > end && !held(each, panel));
+        const out = (each) => seen(each) && each.getBoundingClientRect().bottom > end && !held(each, panel);
+        const below = [...panel.querySelectorAll('*')].find(out);
         if (below) found.push('below its panel: ' + below.outerHTML.slice(0, 120));
     }
-    const thin = [...document.querySelectorAll('main td, main th, main p, main a, main small')].find((each) => {
-        const { width, height } = each.getBoundingClientRect();
-        return seen(each) && width < 30 && height > 100 && each.textContent.trim().length > 6
-            && getComputedStyle(each).writingMode === 'horizontal-tb';
-    });
+    const lines = (each) => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        return range.getClientRects().length;
+    };
+    const thin = [...document.querySelectorAll('main :is(td, th, p, a, small, span)')].find((each) =>
+        !each.childElementCount && seen(each) && lines(each) > 4 && each.textContent.trim().length < 4 * lines(each));
     if (thin) found.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
     return found;
 }"""
@@ -141,6 +152,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         found += [f"its h1: {facts['headings']}"] * (len(facts["headings"]) != 1 or not facts["headings"][0])
         found += [f"{facts['bytes']} bytes on the first load"] * (facts["bytes"] > MAX_FIRST_LOAD)
         found += page.evaluate(AXE, None)
+        found += page.evaluate(UNSAID)
         found += stops(page) if walked else []
     found += ["no title"] * (not facts["title"].strip())
     if hostile:
