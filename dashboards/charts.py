@@ -47,6 +47,7 @@ def seeds(plot: SeedPlot) -> Options:
         series += _own_limits(plot, place, low)
     series += _marks(plot, place, low, off)
     return {
+        "links": [""],  # a mark leads to the job's own page
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
@@ -81,11 +82,11 @@ def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Optio
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = off / 3 if mark.value is None else max(low, mark.value)
-        row = [place(mark.seed), _short(y), mark.seed, mark.repeat, _short(mark.value), _short(mark.explained), _short(mark.budget_ratio)]
-        by_verdict.setdefault(mark.verdict, []).append(row)
+        numbers = (_short(each) for each in (mark.value, mark.explained, mark.budget_ratio))
+        by_verdict.setdefault(mark.verdict, []).append([place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0])
     names = ["_x", "_y", "seed", "repeat"]
     names += ["of the tolerance", "rounding explains up to"] if plot.metric == TOLERANCE_RATIO else ["times what rounding explains", "_"]
-    names.append("error ÷ budget")
+    names += ["error ÷ budget", "_link"]
     return [
         {
             "type": "scatter",

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from dashboards import urls, words
+from dashboards.lines import tolerance_of
 from gonogo.flakiness.classes import Class, Finding, Ran
 from gonogo.flakiness.gating import Gate
 from storage import comparing, matrices
@@ -199,7 +200,7 @@ def _line(test: Compared, found: Comparison) -> TestLine:
         url=urls.history(place.test_key, where),
         base_url=on(found.base, test.base),
         head_url=on(found.head, test.head),
-        where=f"{place.arch} · {place.board}",
+        where=f"{tolerance_of(test.canonical)} · {place.arch} · {place.board}",
         kind=test.classification.kind.value,
         said=tuple(_said(each) for each in test.classification.findings),
         base=_counts(test.base),

@@ -69,7 +69,7 @@ def _map(map_: MapContent, what: str, scale: Options) -> Options:
             **scale,
         },
         "series": [
-            {**shared, "type": "heatmap", "name": "tile", "cells": what, "data": [], "progressive": 0},
+            {**shared, "type": "custom", "renderItem": "tile", "name": "tile", "cells": what, "data": [], "progressive": 0, "clip": True},
             {
                 **shared,
                 "type": "scatter",

@@ -86,6 +86,11 @@ class MatrixView:
     twin: str
     at: str | None
 
+    @property
+    def mixed(self) -> bool:
+        """Whether a cell is hollow and worse."""
+        return any(cell is not None and cell.hollow and cell.verdict != HOLLOW for row in self.rows for cell in row.cells)
+
 
 def read(session: Session, query: Mapping[str, str], cursor: str | None, limit: int, columns: int, now: datetime) -> MatrixView:
     """The matrix of one line of builds: of `line`, else of the line that a job was submitted to last. Raises storage.paging.BadCursor."""

@@ -96,12 +96,15 @@ class QueueLine:
 
 @dataclass(frozen=True)
 class RateLine:
-    """Seeds stored within a window ("now": the last minute or two)."""
+    """Seeds stored within a window ("now": the last minute or two); `amount` of them each `unit`, and the page of who stored them."""
 
     name: str
     seeds: int
     window_s: float
     per_s: float
+    amount: float
+    unit: str
+    url: str
     words: str
 
 
@@ -204,7 +207,10 @@ def _queue(found: queue_reads.Standing, now: datetime) -> QueueLine:
 
 def _rate(name: str, found: periods.Rate) -> RateLine:
     said = {"now": "now", "hour": "last hour", "day": "last day"}[name]
-    return RateLine(name, found.seeds, found.window_s, found.per_s, f"{said}: {words.number(found.per_s)} seeds/s ({found.seeds:,} seeds)")
+    amount, unit = words.pace(found.per_s)
+    url = urls.jobs({"state": "running"}) if name == "now" else urls.devices()  # each device there with its load of the hour and of the day
+    told = f"{said}: {words.number(amount)} seeds/{unit} ({words.count(found.seeds, 'seed')})"
+    return RateLine(name, found.seeds, found.window_s, found.per_s, amount, unit, url, told)
 
 
 def _needs(flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues: Sequence[QueueLine]) -> tuple[Need, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from dashboards import spreads, words
+from dashboards import spreads, urls, words
 from dashboards.charts import AXIS, Options, drawn
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
@@ -19,8 +20,10 @@ def strip(plot: Strip) -> Options:
     low, high, off = _range(plot)
     ratio = plot.metric == TOLERANCE_RATIO
     names = [words.brief(column.build) for column in plot.columns]
+    jobs = {job: place for place, job in enumerate(dict.fromkeys(mark.job for mark in plot.marks))}
     unnumbered = any(mark.value is None for mark in plot.marks)
     return {
+        "links": [urls.job(job, output=plot.output) for job in jobs],
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
@@ -48,7 +51,7 @@ def strip(plot: Strip) -> Options:
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "dataZoom": [{"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False}],
-        "series": [*_bands(plot, low), *_marks(plot, names, low, off), _across(plot)],
+        "series": [*_bands(plot, low), *_marks(plot, names, jobs, low, off), _across(plot)],
     }  # fmt: skip
 
 
@@ -94,11 +97,11 @@ def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float
     return ranges, medians
 
 
-def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Options]:
+def _marks(plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, off: float) -> list[Options]:
     """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a tooltip says, and what counts as a mark."""
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
-        rows.setdefault(mark.verdict, []).append(_row(mark, names, low, off))
+        rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, off))
     said = "of the tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
     return [
@@ -108,7 +111,7 @@ def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Option
             "symbol": f"path://{words.mark(verdict).path}",
             "symbolSize": size,
             "itemStyle": {"color": f"${verdict}", "opacity": 0.85},
-            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", said],
+            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", said, "_link"],
             "encode": {"x": 0, "y": 1},
             "data": rows[verdict],
             "z": 3,
@@ -117,10 +120,10 @@ def _marks(plot: Strip, names: list[str], low: float, off: float) -> list[Option
     ]
 
 
-def _row(mark: StripMark, names: list[str], low: float, off: float) -> list[Any]:
+def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) -> list[Any]:
     value = None if mark.value is None else float(f"{mark.value:.4g}")
     y = off / 3 if value is None else max(low, value)
-    return [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value]
+    return [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value, job]
 
 
 def _across(plot: Strip) -> Options:

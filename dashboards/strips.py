@@ -166,7 +166,7 @@ def read(
     made = [_column(group, own, told, whole, of_any_build) for group, own in zip(columns, seeds, strict=True)]
     flat = [mark for group in marks for mark in group]
     noun = "iteration" if selected else "seed"
-    worst = [_worst(mark, made[round(mark.x)].build) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
+    worst = [_worst(mark, made[round(mark.x)].build, output) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
     strip = Strip(
         output=output,
         metric=metric,
@@ -286,8 +286,9 @@ def _severity(mark: StripMark) -> tuple[Any, ...]:
     return _RANK.get(mark.verdict, len(_RANK)), -(math.inf if mark.value is None else mark.value), mark.job, mark.seed, mark.repeat
 
 
-def _worst(mark: StripMark, build: str) -> StripWorst:
-    return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, urls.job(mark.job))
+def _worst(mark: StripMark, build: str, output: str) -> StripWorst:
+    url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
+    return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, url)
 
 
 def summary(strip: Strip) -> str:

@@ -353,6 +353,12 @@ def number(value: float | int | None, digits: int = 3) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def pace(per_s: float) -> tuple[float, str]:
+    """(How many, in which unit of time): the shortest of s, min, h in which it is at least 1; none at all are none a second."""
+    units = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
+    return next(((per_s * each, unit) for each, unit in units if per_s * each >= 1 or not per_s), (per_s * 3600.0, "h"))
+
+
 def duration(seconds: float) -> str:
     """A length of time in at most two units: "42 s", "3 min 5 s", "2 h 10 min", "4 d"."""
     whole = int(max(0.0, seconds))

@@ -21,7 +21,7 @@ from storage.paging import BadCursor, Page
 from storage.quiet import Quiet
 from storage.states import JobState
 from storage.tables import AssessmentRow, JobRow, TrendRow
-from storage.variants import COUNTED, Variant, jobs_of
+from storage.variants import COUNTED, Variant, graded_job
 
 if TYPE_CHECKING:
     from storage.assessing import Assessment
@@ -38,10 +38,10 @@ def ask(session: Session, variant: Variant, reason: str, *, now: datetime) -> bo
 
     reason: makes the letter unique, as `gauge:<id>`; a second one with the same reason is none.
     """
-    newest = jobs_of(session, variant, limit=1)
-    if newest:
-        outbox.add(session, ASSESS, f"{ASSESS}:{newest[0].id}:{reason}", {"job": newest[0].id}, now=now)
-    return bool(newest)
+    newest = graded_job(session, variant)
+    if newest is not None:
+        outbox.add(session, ASSESS, f"{ASSESS}:{newest.id}:{reason}", {"job": newest.id}, now=now)
+    return newest is not None
 
 
 def catch_up(session: Session, *, now: datetime) -> int:
@@ -66,7 +66,7 @@ def _without(session: Session, table: Any, *wheres: ColumnElement[bool]) -> set[
 
 
 def _newest(session: Session, variants: Iterable[Variant]) -> list[str]:
-    return [job.id for each in sorted(variants) for job in jobs_of(session, each, limit=1)]
+    return [job.id for each in sorted(variants) if (job := graded_job(session, each)) is not None]
 
 
 def conclude(

@@ -80,17 +80,29 @@ def jobs_of(session: Session, variant: Variant, *, build: str | None = None, lim
     Gauges and jobs that compare two builds (`reference`) are left out: they say nothing of the build against float64. Ids carry the time of
     the submission, so a clock that went back puts a job behind older ones; nothing else depends on it.
     """
-    told = {**variant.to_json(), "most": limit} | ({} if build is None else {"build": build})
-    return tuple(_facts(row) for row in session.execute(_jobs_query(build is not None), told))
+    of_build = {} if build is None else {"build": build}
+    told = {**variant.to_json(), **of_build, "most": limit}
+    return tuple(_facts(row) for row in session.execute(_newest_of(*of_build), told))
+
+
+def graded_job(session: Session, variant: Variant) -> JobFacts | None:
+    """The job that a variant's grade is of: the newest of the newest build, which need not be the one that ran last."""
+    query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
+    row = session.execute(query, variant.to_json()).one_or_none()
+    return None if row is None else _facts(row)
+
+
+def _jobs_query(*further: str) -> Select[Any]:
+    """The finished and cancelled jobs of a variant, whose names are parameters, as are those of `further` columns."""
+    table = JobRow
+    named = (getattr(table, name) == bindparam(name) for name in ("test_key", "build_line", "arch", "board", *further))
+    query = select(*(getattr(table, name) for name in _FACTS)).where(*named, COUNTED)
+    return query.where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
 
 
 @cache  # to put a statement together takes longer than to run it
-def _jobs_query(of_build: bool) -> Select[Any]:
-    table = JobRow
-    names = ("test_key", "build_line", "arch", "board", *(("build",) if of_build else ()))
-    query = select(*(getattr(table, name) for name in _FACTS)).where(*(getattr(table, name) == bindparam(name) for name in names), COUNTED)
-    query = query.where(table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0)
-    return query.order_by(table.id.desc()).limit(bindparam("most", type_=Integer))
+def _newest_of(*further: str) -> Select[Any]:
+    return _jobs_query(*further).order_by(JobRow.id.desc()).limit(bindparam("most", type_=Integer))
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:

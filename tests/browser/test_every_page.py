@@ -48,6 +48,38 @@ STICKS_OUT = """() => {
     const said = out.slice(-2).map((each) => each.outerHTML.slice(0, 90)).join(' | ');
     return document.documentElement.scrollWidth + ' px wide on ' + room + ': ' + said;
 }"""
+# charts that a screen reader can't tell: without words, or without a table
+UNSAID = """() => {
+    const text = (id) => document.getElementById(id)?.textContent.trim();
+    const told = (each) => each.querySelector('figcaption')?.textContent.trim() || text(each.getAttribute('aria-labelledby'));
+    const listed = (each) => each.querySelector('table') ?? each.closest('section, .panel')?.querySelector('table');
+    return [...document.querySelectorAll('[data-chart]')].filter((each) => text(each.dataset.chart) && !(told(each) && listed(each)))
+        .map((each) => 'a chart without words or a table: ' + each.dataset.chart);
+}"""
+# what lies below the end of its panel (a style meant for another page), and words a letter a line
+MISFITS = """() => {
+    const found = [];
+    const seen = (each) => each.checkVisibility() && !each.closest('.visually-hidden') && !each.parentElement.closest('svg, canvas');
+    const held = (each, panel) => {
+        const up = each.parentElement;
+        return up && up !== panel && (getComputedStyle(up).overflowY !== 'visible' || held(up, panel));
+    };
+    for (const panel of document.querySelectorAll('.panel, .banner')) {
+        const end = panel.getBoundingClientRect().bottom + 2;
+        const out = (each) => seen(each) && each.getBoundingClientRect().bottom > end && !held(each, panel);
+        const below = [...panel.querySelectorAll('*')].find(out);
+        if (below) found.push('below its panel: ' + below.outerHTML.slice(0, 120));
+    }
+    const lines = (each) => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        return range.getClientRects().length;
+    };
+    const thin = [...document.querySelectorAll('main :is(td, th, p, a, small, span)')].find((each) =>
+        !each.childElementCount && seen(each) && lines(each) > 4 && each.textContent.trim().length < 4 * lines(each));
+    if (thin) found.push('a letter a line: ' + thin.outerHTML.slice(0, 120));
+    return found;
+}"""
 AXE = """async (rules) => {
     const found = await axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
@@ -129,6 +161,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         found += [f"its h1: {facts['headings']}"] * (len(facts["headings"]) != 1 or not facts["headings"][0])
         found += [f"{facts['bytes']} bytes on the first load"] * (facts["bytes"] > MAX_FIRST_LOAD)
         found += page.evaluate(AXE, None)
+        found += page.evaluate(UNSAID)
         found += stops(page) if walked else []
     found += ["no title"] * (not facts["title"].strip())
     if hostile:
@@ -144,6 +177,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
             found += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+            found += [f"{size['width']} px, {each}" for each in page.evaluate(MISFITS)] if scheme == first[0] and not docs else []
     page.emulate_media(media="print")
     found += [f"printed: {each}" for each in page.evaluate(PRINTED)] if not docs else []
     return found

@@ -108,6 +108,7 @@ def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(s
     signed, largest = (page.locator(f"[data-chart=chart-map-{name}]") for name in ("signed", "largest"))
     expect(signed).to_have_attribute("data-marks", str(DOWN * ACROSS))
     expect(page.locator("#map-words")).to_contain_text("level stripes")
+    expect(signed.locator("canvas")).to_have_count(1)  # on paper the upper one of two hides the lower one
     wait(lambda: striped(tiles(signed)), "no stripes")
     before = tiles(largest)
     signed.locator(".canvas").focus()

@@ -208,10 +208,15 @@ def test_terms_that_are_right_are_folded_away_and_drawn_when_opened(server, page
     expect(right).to_contain_text("gamma of dx: as it should be")
 
 
-def test_another_output_is_a_link_away(server, page: Page) -> None:
+def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(server, open_context: Callable[..., BrowserContext]) -> None:
+    page = open_context(permissions=["clipboard-read", "clipboard-write"]).new_page()
     with server.writing() as session:
         job = seeded.finished(session, seeds=3)
     page.goto(f"{server.url}/jobs/{job.id}")
+    page.get_by_role("button", name="copy").click()
+    line = page.evaluate("navigator.clipboard.readText()")
+    assert line == page.locator("#check").text_content()
+    assert line.startswith("gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025 --seeds 1 --seed-start")
     page.get_by_role("link", name="dgamma", exact=True).click()
     expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dgamma")
     expect(page.locator("#seeds-words")).to_contain_text("dgamma: 3 seeds")

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
 import httpx
 import nights
 import seeded
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, Position, expect
 
 PHONE = {"width": 390, "height": 844}
 TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
+
+
+def place(figure: Locator, options: dict[str, Any], row: list[Any]) -> Position:
+    """Where a mark of the strip plot is on its canvas."""
+    box, grid, (across, up) = figure.locator(".canvas").bounding_box(), options["grid"], (options["xAxis"], options["yAxis"])
+    assert box is not None
+    right = (row[0] - across["min"]) / (across["max"] - across["min"])
+    high = math.log(row[1] / up["min"]) / math.log(up["max"] / up["min"])
+    width, height = box["width"] - grid["left"] - grid["right"], box["height"] - grid["top"] - grid["bottom"]
+    return {"x": grid["left"] + right * width, "y": grid["top"] + (1 - high) * height}
 
 
 def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server, page: Page) -> None:
@@ -39,6 +53,14 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server,
     expect(figure.locator("figcaption")).to_contain_text("Green and not explained by rounding: 1 build (b0304ff7a5)")
     page.locator("#strip-table summary").click()
     expect(page.locator("#strip-table tbody tr")).to_have_count(4)
+    # and leads to its seed
+    options = json.loads(page.locator("#chart-strip").text_content() or "")
+    [hollow_ones] = [series["data"] for series in options["series"] if series["name"] == "pass by tolerance"]
+    job, seed = options["links"][hollow_ones[2][-1]], hollow_ones[2][3]
+    figure.locator(".canvas").click(position=place(figure, options, hollow_ones[2]))
+    expect(page).to_have_url(f"{server.url}{job}&seed={seed}")
+    expect(page.locator("#seed-title")).to_have_text(f"Seed {seed}")
+    page.go_back()
     for url in (page.url, f"{server.url}/matrix"):
         page.set_viewport_size(PHONE)
         page.emulate_media(color_scheme="dark")

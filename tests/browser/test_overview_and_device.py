@@ -21,7 +21,12 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
     needs = page.locator(".needs a")
     expect(needs).to_have_text(["1hollow finding", "2devices in trouble", "1stuck queue"])
     expect(page.locator(".flag")).to_contain_text("s1 is subtracted twice in all 265 tiles")
-    expect(page.locator(".spark rect.v-pass_by_tolerance")).to_have_count(1)
+    expect(page.locator(".daily g rect.v-pass_by_tolerance")).to_have_count(1)
+    bars, panel = page.locator(".daily > svg").bounding_box(), page.locator("section[aria-labelledby=days]").bounding_box()
+    assert bars is not None
+    assert panel is not None
+    assert bars["width"] > 0.9 * panel["width"], "the days' bars fill their panel"
+    assert [each.get_attribute("href") for each in page.locator(".rates3 a").all()] == ["/jobs?state=running", "/devices", "/devices"]
     cells = page.locator(".machine > a:first-child")
     expect(cells).to_have_count(4)
     sick = page.get_by_role("link", name="lab-1/wormhole:3: bad, idle (it hung")
@@ -30,7 +35,7 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
         seeded.report(session, waits.id, [seeded.row(seed, wrong=False) for seed in range(8)])
         seeded.finish(session, waits.id)
     expect(needs).to_have_text(["1hollow finding", "2devices in trouble"], timeout=15_000)
-    expect(page.locator(".spark rect.v-pass")).to_have_count(1)
+    expect(page.locator(".daily g rect.v-pass")).to_have_count(1)
     expect(sick).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{server.url}/devices/{machines['wormhole:3']}")

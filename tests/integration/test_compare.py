@@ -74,6 +74,7 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         assert "NEW HOLLOW PASS" in page.text
         assert "may not pass" in page.text
         twin = api.client.get(f"/compare.json?base={BASE}&head={HEAD}").json()
+        assert "rtol 0.001, atol 0.1 · wormhole · n150" in {line["where"] for line in twin["tests"]}  # tests of one shape differ by it
         assert {each["kind"]: each["tests"] for each in twin["counts"]} == COUNTS
         assert [line["kind"] for line in twin["tests"]] == [each["class"] for each in found["items"]]
         # a line leads to the test's page on either build where it ran there, and to the jobs

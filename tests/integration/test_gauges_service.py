@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import nights
 import pytest
 from api import JOB, Api, in_process
 from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
@@ -112,6 +113,18 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     assert listed["id"] == found["id"]
     assert "report" not in listed
     assert api.get("/gauges?sharpness=sharp")["items"] == []
+
+
+def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_last(api: Api) -> None:
+    """A grade is of the newest build: asked for the job that ran last, of an older one, it would stay unmeasured."""
+    with api.context.session() as session:
+        lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
+        jobs = [nights.night(session, build, place, range(2), test=TEST, line=line).id for build, place, line in lines]
+    gauge = measured(api, MISSED)["id"]
+    with api.context.reading() as session:
+        letters = session.scalars(select(OutboxRow.payload).where(OutboxRow.dedupe.contains(f":gauge:{gauge}")).order_by(OutboxRow.id))
+        assert [letter["job"] for letter in letters] == [jobs[0], jobs[2]]
+
 
 
 def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:

@@ -67,6 +67,7 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert half is not None
     assert (half.seeds, half.lost, half.hollow) == (2, 1, True)
     assert half.words == "pass by tolerance on b0304ff7a5: 1 error, 1 pass by tolerance"
+    assert not view.mixed
     assert f"/tests/{other}?line=main&arch=wormhole&board=n150&build=b0304ff7a5" == half.url
     # filters, older builds, more tests
     assert {row.board for row in read(board="n300").rows} == {"n300"}
@@ -217,6 +218,9 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(migrated
         assert api.client.get("/matrix?cursor=x").status_code == 400
         for odd in ("builds=-1", "builds=999999", "limit=x", "verdict=%22", "line=%22%27", "until=zz", "board=%F0%9F%92%A9"):
             assert api.client.get(f"/matrix?{odd}").status_code == 200
+        assert "hatched below another shape" not in page  # nothing is mixed
+        hollow = api.client.get(f"/tests/{key}?build=b0304ff7a5").text  # the banner has the looks of the worst that is known
+        assert 'class="banner v-pass_by_tolerance" id="grade"' in hollow
         test, marks = api.client.get(f"/tests/{key}").text, api.client.get(f"/tests/{key}.json").json()["strip"]["marks"]
         assert "<img src=x" not in test
         assert 'id="chart-strip"' in test

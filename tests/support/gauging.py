@@ -30,7 +30,7 @@ def numbers(error: float) -> dict[str, Any]:
     return {"count": 512, "nonfinite": 0, "needed_atol": needed, "pcc_deficit": error, "rel_frobenius": error, "ulp_max": 100 * error}
 
 
-def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float]) -> dict[str, Any]:
+def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float], edge: float = EDGE) -> dict[str, Any]:
     """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors` with NaN has crashed."""
     assert item.gauge is not None
     part = next(each for each in item.gauge["parts"] if each["number"] == number)
@@ -51,7 +51,7 @@ def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float]) -> 
         "verdict": "pass",
         "explanation": "explained" if right else "unexplained",
         "outputs": {"dx": numbers(error)},
-        "edges": {"dx": {**numbers(EDGE), "alarm": 0.0}} if right else None,
+        "edges": {"dx": {**numbers(edge), "alarm": 0.0}} if right else None,
         "sentence": own.get(part["name"], f"What {part['name']} does."),
     }
 
@@ -68,18 +68,18 @@ def dispatched(session: Session) -> list[Sendable]:
     return sendable
 
 
-def answer(session: Session, item: Sendable, errors: Mapping[str, float], *, ended: bool = True) -> None:
+def answer(session: Session, item: Sendable, errors: Mapping[str, float], *, ended: bool = True, edge: float = EDGE) -> None:
     """Everything that a worker sends of an attempt; not `ended`: its first half alone."""
-    rows = [row(item, seed, number, errors) for seed, number in item.work]
+    rows = [row(item, seed, number, errors, edge) for seed, number in item.work]
     body = {"batch": 0, "rows": rows if ended else rows[: len(rows) // 2], "artifacts": []}
     attempts.store(session, item.attempt, body, now=utcnow())
     if ended:
         attempts.finished(session, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=utcnow())
 
 
-def played(session: Session, errors: Mapping[str, float]) -> Iterator[Sendable]:
-    """All that waits is run, until nothing waits any more; what was run."""
+def played(session: Session, errors: Mapping[str, float], *, edge: float = EDGE) -> Iterator[Sendable]:
+    """All that waits is run, until nothing waits any more; what was run. edge: what a right kernel may need."""
     while items := dispatched(session):
         for item in items:
-            answer(session, item, errors)
+            answer(session, item, errors, edge=edge)
         yield from items

@@ -9,6 +9,7 @@ from typing import Any
 import seeded
 from sqlalchemy.orm import Session
 
+from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
 from storage import jobs
 from storage.ids import new_id
@@ -38,10 +39,12 @@ def submit(
 
 
 def row(seed: int, *, wrong: bool, within: bool, bits: str, device: str = "lab-1/wormhole:0", position: int = 0) -> dict[str, Any]:
-    """A result row whose digests are of `bits`."""
+    """A result row whose digests are of `bits`; it needs a part of the nightly test's atol, whatever the rtol."""
     found = seeded.row(seed, wrong=wrong, within=within)
     for output, entry in found["outputs"].items():
         entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
+        needed = entry["tolerance_ratio"] * seeded.NIGHTLY["tolerance"]["atol"]
+        entry["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
     return found | {"device": device, "position": position, "host_run": new_id()}
 
 
@@ -58,11 +61,12 @@ def night(
     device: str = "lab-1/wormhole:0",
     context: Any = "isolated",
     test: Mapping[str, Any] = seeded.NIGHTLY,
+    line: str = "main",
     board: str = "n150",
 ) -> Job:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs (without: those of the build)."""
     numbers = list(seeds)
-    job = submit(session, numbers, test=test, build=build, sequence=sequence, context=context, board=board)
+    job = submit(session, numbers, test=test, build=build, sequence=sequence, line=line, context=context, board=board)
     position = 0 if context == "isolated" else len(context["before"])
     outside = set(red)
     rows = [row(seed, wrong=wrong, within=seed not in outside, bits=bits or build, device=device, position=position) for seed in numbers]

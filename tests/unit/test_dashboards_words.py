@@ -55,6 +55,13 @@ def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("per_s", "told"), [(0.0, (0.0, "s")), (2.0, (2.0, "s")), (0.5, (30.0, "min")), (0.01, (36.0, "h")), (1e-4, (0.36, "h"))]
+)
+def test_a_pace_has_the_unit_in_which_it_is_a_plain_number(per_s: float, told: tuple[float, str]) -> None:
+    assert words.pace(per_s) == (pytest.approx(told[0]), told[1])
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(-5, "just now"), (30, "30 s ago"), (200, "3 min ago"), (90_000, "1 d ago")])
 def test_ages_have_one_unit(seconds: float, text: str) -> None:
     assert words.ago(seconds) == text

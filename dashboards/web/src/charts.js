@@ -1,13 +1,13 @@
 // Draws the page's charts: options come as JSON from dashboards/charts.py, functions and colours are put in here.
 import { connect, init, use } from 'echarts/core';
-import { BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart } from 'echarts/charts';
+import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
 import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent } from 'echarts/components';
 import { CanvasRenderer } from 'echarts/renderers';
 import { listenToMaps, withCells } from './maps.js';
 import { colour, onThemeChange, painted } from './theme.js';
 import { available, unavailable } from './unavailable.js';
 
-use([BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart, CanvasRenderer]);
+use([BarChart, CustomChart, LineChart, ScatterChart, CanvasRenderer]);
 use([DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent]);
 
 const drawn = new Map(); // element -> { chart, text }
@@ -57,9 +57,10 @@ function drawOne(figure) {
   const { source, group } = figure.dataset;
   const cells = source ? content(source) : null;
   if (cells === undefined) return; // on its way
-  const options = JSON.parse(text);
+  const { links, ...options } = JSON.parse(text);
   available(figure); // a chart needs its room when it starts
   const chart = old?.chart ?? start(figure.querySelector('.canvas'));
+  chart.links = links;
   drawn.set(figure, { chart, text });
   chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
   if (group) {
@@ -72,11 +73,32 @@ function drawOne(figure) {
 function start(element) {
   const chart = init(element, null, { renderer: 'canvas' });
   new ResizeObserver(() => chart.resize()).observe(element);
+  chart.getZr().on('click', (event) => leadOn(chart, event));
   return chart;
 }
 
+const REACH = 12; // pixels: so near a mark a click or a finger means it
+
+/** A click on a mark opens its seed: `_link` of its row is the place of the seed's page in the chart's `links`; `repeat` stands behind the seed. */
+function leadOn(chart, { offsetX, offsetY }) {
+  let [nearest, address] = [REACH, null];
+  for (const { data, dimensions } of chart.links ? chart.getOption().series : []) {
+    const [link, repeat] = ['_link', 'repeat'].map((name) => dimensions?.indexOf(name) ?? -1);
+    for (const row of link < 0 ? [] : data) {
+      const [x, y] = chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, row.slice(0, 2));
+      const far = Math.hypot(x - offsetX, y - offsetY);
+      if (far >= nearest) continue;
+      nearest = far;
+      address = new URL(chart.links[row[link]], location.href);
+      address.searchParams.set('seed', row[repeat - 1]);
+      if (row[repeat]) address.searchParams.set('repeat', row[repeat]);
+    }
+  }
+  if (address) location.assign(address);
+}
+
 function marks(chart) {
-  const counted = new Set(['scatter', 'heatmap']);
+  const counted = new Set(['scatter', 'custom']);
   return (chart.getOption().series ?? []).filter((series) => counted.has(series.type) && series.dimensions).reduce((sum, series) => sum + series.data.length, 0);
 }
 
@@ -128,6 +150,13 @@ const RENDERERS = {
     const [x2, y2] = api.coord([api.value(1), api.value(2)]);
     const shape = { x, y, width: Math.max(1, x2 - x), height: Math.max(1, y2 - y) };
     return { type: 'rect', shape, style: { fill: api.visual('color'), opacity: api.value(4) } };
+  },
+  // data row: [column, row, ...]: a tile in its own colour. Not ECharts' heatmap, which draws on a second canvas: on paper the one above hides it
+  tile: (_, api) => {
+    const [x, y] = api.coord([api.value(0), api.value(1)]);
+    const [width, height] = api.size([1, 1]);
+    const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2].map(Math.round);
+    return { type: 'rect', shape: { x: left, y: top, width: right - left, height: bottom - top }, style: { fill: api.visual('color') } };
   },
   dash: (_, api) => level(api, null),
   dots: (_, api) => level(api, [3, 3]),

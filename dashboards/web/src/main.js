@@ -6,6 +6,7 @@ import './job.css';
 import './overview.css';
 import './device.css';
 import './hooks.css';
+import './matrix.css';
 import './states.css';
 import './print.css';
 import { listen } from './actions.js';
