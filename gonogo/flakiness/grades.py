@@ -14,6 +14,9 @@ from gonogo.verdicts import Verdict
 if TYPE_CHECKING:
     from gonogo.flakiness.tails import Tail
 
+MOST_NAMED = 5
+"""Known-wrong kernels that pass, in words; all of them are in the gauge."""
+
 
 class Stability(StrEnum):
     """How its outcomes behave on one build."""
@@ -120,8 +123,9 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
     passing = {name: each for name, each in known.items() if each.failures}
     if passing:
         worst = sorted(passing, key=lambda name: (-passing[name].failures / passing[name].runs, name))
-        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:5])
-        return Sharpness.blunt, f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}"
+        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MOST_NAMED])
+        more = f" and {len(worst) - MOST_NAMED} more" if len(worst) > MOST_NAMED else ""
+        return Sharpness.blunt, f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}{more}"
     runs = min(each.runs for each in known.values())
     return Sharpness.sharp, f"all {len(known)} known-wrong kernels fail on every seed ({runs} or more of each)"
 
