@@ -45,5 +45,5 @@ def test_pages_contain_every_text_and_fields_keep_it() -> None:
 
 def test_every_field_of_a_template_is_exact() -> None:
     found = {(path.name, text) for path in TEMPLATES.glob("*.html") for each in FIELD.findall(path.read_text()) for text in each if text}
-    assert len(found) > 30
+    assert len(found) > 20
     assert [each for each in sorted(found) if not each[1].endswith("| exact }}")] == []
