@@ -86,7 +86,8 @@ def operations() -> list[tuple[str, str]]:
 
 def forbids(operation: dict[str, Any]) -> bool:
     """Whether a request can be wrong: to an operation without a body and with nothing but a text in its path none can."""
-    said = [(each["in"], {key: value for key, value in each["schema"].items() if key not in WORDS}) for each in operation.get("parameters", ())]
+    parameters = operation.get("parameters", ())
+    said = [(each["in"], {key: value for key, value in each["schema"].items() if key not in WORDS}) for each in parameters]
     return "requestBody" in operation or any(each != ("path", {"type": "string"}) for each in said)
 
 
