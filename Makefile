@@ -1,6 +1,8 @@
 # `make demo` and `make test` are all that a newcomer needs: both set everything up first. Repeated, the setup takes no time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Byte code is kept: else every process of the tests and of the demo compiles our modules anew, half a second each
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfile
 
+import databases
 import gtest_programs as gtest_support
 import pytest
 import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from servers import Missing, PostgresServer, RedisServer, administer, running
+from servers import Missing, PostgresServer, RedisServer, running
 from sqlalchemy import Engine, make_url
 
 from storage import ids, schema
@@ -96,9 +95,17 @@ def postgres_admin(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_admin: str) -> Iterator[str]:
     """Name of a migrated database that tests get copies of: migrating takes ten times as long as copying."""
-    with _database(postgres_admin) as (url, name):
+    with databases.fresh(postgres_admin) as (url, name):
         _migrate(url)
         yield name
+
+
+@pytest.fixture(scope="session")
+def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[databases.Pool]:
+    """Those copies: each is emptied after a test and lent to a later one."""
+    pool = databases.Pool(postgres_admin, postgres_template)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture(scope="session")
@@ -115,26 +122,17 @@ def _migrate(url: str) -> None:
     made.dispose()
 
 
-@contextmanager
-def _database(admin: str, template: str = "template1") -> Iterator[tuple[str, str]]:
-    """URL and name of a database that is dropped afterwards."""
-    name = f"gonogo_test_{uuid.uuid4().hex}"
-    administer(admin, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False), name
-    administer(admin, f"DROP DATABASE {name} WITH (FORCE)")
-
-
 @pytest.fixture
 def postgres_url(postgres_admin: str) -> Iterator[str]:
     """URL of a fresh, empty PostgreSQL database."""
-    with _database(postgres_admin) as (url, _):
+    with databases.fresh(postgres_admin) as (url, _):
         yield url
 
 
 @pytest.fixture
-def migrated_postgres_url(postgres_admin: str, postgres_template: str) -> Iterator[str]:
-    """URL of a fresh PostgreSQL database with our tables."""
-    with _database(postgres_admin, postgres_template) as (url, _):
+def migrated_postgres_url(postgres_pool: databases.Pool) -> Iterator[str]:
+    """URL of a PostgreSQL database with our tables and nothing in them."""
+    with postgres_pool.one() as url:
         yield url
 
 

@@ -77,6 +77,14 @@ def up(tmp_path: Path) -> Iterator[Up]:
     running.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all tests that leave it running as it was: what is started and imported takes ten seconds of a processor."""
+    running = Up(tmp_path_factory.mktemp("up"))
+    yield running
+    running.close()
+
+
 def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_child(up: Up) -> None:
     with Client(up.url) as client:
         ended = client.wait(submit(client, 3))
@@ -91,67 +99,75 @@ def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_c
             every_seed_once(client, job, range(3))
 
 
-def test_a_second_one_says_where_the_first_is_and_exits_with_3(up: Up) -> None:
-    second = subprocess.run(gonogo("up", "--port", "0"), cwd=up.folder, env=clean_environment(), capture_output=True, text=True, timeout=30)
+def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> None:
+    command = gonogo("up", "--port", "0")
+    second = subprocess.run(command, cwd=shared.folder, env=clean_environment(), capture_output=True, text=True, timeout=30)
     assert second.returncode == 3
-    assert up.url in second.stderr
-    assert str(up.process.pid) in second.stderr
-    assert json.loads((up.folder / "var/up.json").read_text()) == up.record
+    assert shared.url in second.stderr
+    assert str(shared.process.pid) in second.stderr
+    assert json.loads((shared.folder / "var/up.json").read_text()) == shared.record
 
 
-def test_keys_and_socket_are_its_owner_s_alone(up: Up) -> None:
+def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
     for name in ("secret_key", "worker_key"):
-        path = up.folder / "var" / name
+        path = shared.folder / "var" / name
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert len(path.read_text()) >= 32
-    socket = Path(up.record["broker_url"].removeprefix("unix://").partition("?")[0])
+    socket = Path(shared.record["broker_url"].removeprefix("unix://").partition("?")[0])
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
     assert len(str(socket)) < 108
-    worker = up.child("worker").environ()
+    worker = shared.child("worker").environ()
     assert "GONOGO_SECRET_KEY" not in worker
     assert "GONOGO_DATABASE_URL" not in worker
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path: Path, signal_number: int) -> None:
+def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path: Path) -> None:
+    """After Ctrl-C and after SIGTERM: and each time the next one goes on where it stopped."""
     up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
-    processes = family(up.process.pid)
     with Client(up.url) as client:
         target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
         job = submit(client, 1000, build="slow", target=target)
         until(lambda: client.job(job)["done"] > 0, what=f"the job to run\n{up.logs()}")
-        processes = family(up.process.pid)
-        opened = threading.Event()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        with Client(up.url) as idle:  # a connection that is kept open doesn't keep it
+            assert idle.job(job)["state"] == "running"
+            stops_in_time(up, job, signal_number)
+        up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
+        with Client(up.url) as client:
+            done = client.job(job)["done"]
+            until(lambda client=client, done=done: client.job(job)["done"] > done, what="the job to go on")
+    with Client(up.url) as client:
+        client.call("POST", f"/jobs/{job}:cancel")
+        assert client.wait(job)["state"] == "cancelled"
+    up.close()
 
-        def watch() -> None:
-            try:
-                with httpx.stream("GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=60) as answer:
-                    for _ in answer.iter_lines():
-                        opened.set()
-            except httpx.TransportError:
-                pass
 
-        page = threading.Thread(target=watch)
-        page.start()
-        assert opened.wait(10)
-        before = time.monotonic()
-        os.kill(up.process.pid, signal_number)
-        errors = up.process.communicate(timeout=20)[1]
-        took = time.monotonic() - before
-        page.join(10)
+def stops_in_time(up: Up, job: str, signal_number: int) -> None:
+    """End it by a signal while the job runs and its events are watched."""
+    processes = family(up.process.pid)
+    opened = threading.Event()
+
+    def watch() -> None:
+        try:
+            with httpx.stream("GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=60) as answer:
+                for _ in answer.iter_lines():
+                    opened.set()
+        except httpx.TransportError:
+            pass
+
+    page = threading.Thread(target=watch)
+    page.start()
+    assert opened.wait(10)
+    before = time.monotonic()
+    os.kill(up.process.pid, signal_number)
+    errors = up.process.communicate(timeout=20)[1]
+    took = time.monotonic() - before
+    page.join(10)
     assert took < 10, f"{took:.1f} s"
     assert up.process.returncode == 0, errors
     assert gone(processes), [each for each in processes if each.is_running()]
-    assert not (tmp_path / "var/up.json").exists()
+    assert not (up.folder / "var/up.json").exists()
     assert not page.is_alive()
-    # and the next one goes on where this one stopped
-    again = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
-    with Client(again.url) as client:
-        done = client.job(job)["done"]
-        until(lambda: client.job(job)["done"] > done, what="the job to go on")
-        client.call("POST", f"/jobs/{job}:cancel")
-        assert client.wait(job)["state"] == "cancelled"
-    again.close()
 
 
 def test_nothing_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
@@ -162,43 +178,43 @@ def test_nothing_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
     until(lambda: gone(processes), 15, "the children to end")
 
 
-def test_a_taken_port_is_a_clear_error(up: Up, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_taken_port_is_a_clear_error(shared: Up, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("other")
-    port = up.url.rpartition(":")[2]
+    port = shared.url.rpartition(":")[2]
     second = subprocess.run(gonogo("up", "--port", port), cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=30)
     assert second.returncode == 3
     assert f"127.0.0.1:{port} is taken" in second.stderr
 
 
-def test_a_locked_database_is_a_clear_error_and_the_job_resumes(up: Up) -> None:
-    with Client(up.url) as client:
+def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
+    with Client(shared.url) as client:
         job = submit(client, 40)
-        lock = sqlite3.connect(up.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None)
+        lock = sqlite3.connect(shared.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         time.sleep(3)  # ingest and dispatcher run into the lock, and wait in place
-        assert httpx.get(f"{up.url}/api/v1/jobs/{job}", timeout=10).status_code == 200  # readers don't wait for writers
+        assert httpx.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200  # readers don't wait for writers
         lock.execute("ROLLBACK")
         lock.close()
         assert client.wait(job)["verdict"] == "pass"
         every_seed_once(client, job, range(40))
 
 
-def test_a_full_disk_is_a_clear_error_and_the_job_resumes(up: Up) -> None:
+def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
     """A file-size limit of zero for the processes that write: each write fails, as on a full disk."""
-    with Client(up.url) as client:
+    with Client(shared.url) as client:
         client.wait(submit(client, 1))
         job = submit(client, 60)
-        writers = [up.child("background").pid, up.child("serve").pid]
+        writers = [shared.child("background").pid, shared.child("serve").pid]
         free = [resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in writers]
         for pid in writers:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         body = {"test": {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64]}, "build": "correct", "seeds": {"start": 0, "count": 1}}
-        refused = httpx.post(f"{up.url}/api/v1/jobs", json=body, timeout=60)
+        refused = httpx.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
         time.sleep(2)
         for pid, limit in zip(writers, free, strict=True):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
         ended = client.wait(job)
-        assert ended["verdict"] == "pass", f"{ended}\n{up.logs()}"
+        assert ended["verdict"] == "pass", f"{ended}\n{shared.logs()}"
         every_seed_once(client, job, range(60))
