@@ -47,11 +47,12 @@ def height(map_: MapContent) -> str:
 def _map(map_: MapContent, what: str, scale: Options) -> Options:
     zoom = {"type": "inside", "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False, "minValueSpan": 3}
     shared = {"dimensions": _DIMENSIONS, "encode": {"x": 0, "y": 1}}
+    flat = {"name": "row"} if height(map_) == "map-flat" else {}  # a longer name takes the height of the tiles
     return {
         "grid": {"left": 52, "right": 14, "top": 8, "bottom": 84},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {**_axis(map_.across, map_.group[1], "column of tiles"), "nameGap": 24},
-        "yAxis": {**_axis(map_.down, map_.group[0], "row of tiles"), "inverse": True, "nameGap": 34},
+        "yAxis": {**_axis(map_.down, map_.group[0], "row of tiles"), **flat, "inverse": True, "nameGap": 34},
         "dataZoom": [{**zoom, "xAxisIndex": 0}, {**zoom, "yAxisIndex": 0}],
         "visualMap": {
             "type": "continuous",

@@ -67,6 +67,11 @@ class SeedPlot:
     noun: str = "seed"
     """What a mark is: a seed, or an iteration of tests that exist already."""
 
+    @property
+    def numbered(self) -> bool:
+        """Whether there is a number to draw: seeds that all hung or crashed have none."""
+        return self.spread is not None or any(mark.value is not None for mark in self.marks)
+
 
 def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
     """The wanted output if the job has it, else the one with the worst verdict, then the largest budget ratio; "" for none."""

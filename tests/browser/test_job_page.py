@@ -82,7 +82,7 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) ->
     expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds")
     with again.writing() as session:
         seeded.report(session, job.id, [seeded.row(1, wrong=True)])
-    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds")
+    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=20_000)  # the stream is asked for again after a while
     watch.mean("ERR_")
 
 

@@ -73,6 +73,7 @@ def test_no_error_at_all_and_a_vector_are_maps_too() -> None:
     flat = error_maps.content(error_map(np.ones(500), np.ones(500), "bf16").to_json())
     assert flat.summary == "No tile has an error: every value is the reference's own."
     assert (flat.tiles, map_charts.height(flat)) == ((), "map-flat")
+    assert map_charts.signed(flat)["yAxis"]["name"] == "row"  # a longer name would leave the tiles no height
     assert map_charts.largest(flat)["visualMap"]["min"] < map_charts.largest(flat)["visualMap"]["max"]
 
 

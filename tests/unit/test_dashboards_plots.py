@@ -119,6 +119,7 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
 
 
 def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
+    assert [plot(mark(5, **each)).numbered for each in (RIGHT, {"verdict": "crash"})] == [True, False]  # the page shows the first
     for shown in (plot(mark(5, **RIGHT)), plot(mark(5, "crash")), plot(mark(5, "pass", tolerance_ratio=0.0, budget_ratio=0.0))):
         options = charts.seeds(shown)
         assert options["xAxis"]["min"] < 5 < options["xAxis"]["max"]
