@@ -33,17 +33,6 @@ _SUMMARY = (
 )  # fmt: skip
 
 
-def ask(session: Session, variant: Variant, reason: str, *, now: datetime) -> bool:
-    """Have a variant assessed anew by its newest job, as after a gauge or another policy; False where it has none that is over.
-
-    reason: makes the letter unique, as `gauge:<id>`; a second one with the same reason is none.
-    """
-    newest = graded_job(session, variant)
-    if newest is not None:
-        outbox.add(session, ASSESS, f"{ASSESS}:{newest.id}:{reason}", {"job": newest.id}, now=now)
-    return newest is not None
-
-
 def catch_up(session: Session, *, now: datetime) -> int:
     """Ask for the variants that have jobs and no assessment, or no trends of this form, as after an upgrade from a version that made none
     or others; how many."""

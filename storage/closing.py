@@ -20,7 +20,7 @@ from storage import cutting, events, evidence, flags, gauge_ends, gauge_rows, ou
 from storage.dialect import insert_once
 from storage.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow, SeedResultRow, TestSpecRow
-from storage.variants import graded_job, variants_of
+from storage.variants import Variant, graded_job, variants_of
 
 MAX_ATTEMPTS = 3
 MAX_RETURNS = 20  # hand-backs don't count as attempts, but a worker that hands back for ever must not keep a job alive for ever
@@ -222,8 +222,19 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
 def _graded(session: Session, gauge: JobRow, *, now: datetime) -> None:
     """Sharpness is part of a grade: the test that was gauged is assessed anew, on every line of builds of that board."""
     for each in variants_of(session, gauge.test_key):
-        if (each.arch, each.board) == (gauge.arch, gauge.board) and (newest := graded_job(session, each)) is not None:
-            outbox.add(session, ASSESS, f"{ASSESS}:{newest.id}:gauge:{gauge.id}", {"job": newest.id}, now=now)
+        if (each.arch, each.board) == (gauge.arch, gauge.board):
+            assess_anew(session, each, f"gauge:{gauge.id}", now=now)
+
+
+def assess_anew(session: Session, variant: Variant, reason: str, *, now: datetime) -> bool:
+    """Have a variant assessed anew, by the job that its grade is of; False where it has none that is over.
+
+    reason: makes the letter unique, as `gauge:<id>`; a second one with the same reason is none.
+    """
+    newest = graded_job(session, variant)
+    if newest is not None:
+        outbox.add(session, ASSESS, f"{ASSESS}:{newest.id}:{reason}", {"job": newest.id}, now=now)
+    return newest is not None
 
 
 def _add(session: Session, job: JobRow, seeds: list[int], *, now: datetime) -> None:

@@ -32,12 +32,6 @@ FACTS = """() => ({
 })"""
 STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
-    const tall = [...document.querySelectorAll('.panel')].find((each) => each.scrollHeight > each.clientHeight + 2);
-    if (tall) return tall.scrollHeight + ' px high in a panel of ' + tall.clientHeight + ': ' + tall.outerHTML.slice(0, 90);
-    const lines = (each) => { const all = document.createRange(); all.selectNodeContents(each); return all.getClientRects().length; };
-    const squeezed = (each) => each.checkVisibility() && lines(each) > 4 + each.innerText.trim().length / 3;
-    const thin = [...document.querySelectorAll('tbody tr:first-child > *')].find(squeezed);
-    if (thin) return 'a letter or two a line: ' + thin.outerHTML.slice(0, 90);
     const bare = (each) => each.checkVisibility() && /^[\\d.,]+$/.test(each.innerText.trim()) && !each.dataset.name;
     const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare) : null; // the head is not shown there
     if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
@@ -184,7 +178,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
 
 
 def settled(page: Page) -> str:
-    """What sticks out of its panel, or to the side; charts follow a change of size a moment later."""
+    """What sticks out to the side; charts follow a change of size a moment later."""
     wide = str(page.evaluate(STICKS_OUT))
     for _ in range(20):
         if not wide:

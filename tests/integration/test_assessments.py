@@ -18,7 +18,7 @@ from gonogo.flakiness.rates import rate
 from service.background.assess import Assessor
 from storage import assessing, assessments, build_series, flags, ids, jobs, outbox, samples
 from storage import engine as engines
-from storage.closing import ASSESS
+from storage.closing import ASSESS, assess_anew
 from storage.tables import JobRow, OutboxRow, SeedResultRow
 
 
@@ -178,8 +178,8 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     shared.job([row(seed) for seed in range(4)], test=test)
     assert stored(shared, test)["sharpness"] == "unmeasured"
     with engines.session(shared.engine) as session:
-        assert [assessments.ask(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)] == [True, True]
-        assert not assessments.ask(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
+        assert [assess_anew(session, variant(test), "gauge:1", now=datetime.now(UTC)) for _ in range(2)] == [True, True]
+        assert not assess_anew(session, variant(spec_of(0.9)), "gauge:1", now=datetime.now(UTC))
     assert sharp.assess() == 1
     assert stored(shared, test)["sharpness"] == "sharp"
 
