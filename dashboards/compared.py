@@ -187,17 +187,16 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
 
 def _line(test: Compared, found: Comparison) -> TestLine:
     place = test.place
-    where = {"arch": place.arch, "board": place.board}
-    lines = {side.lines.get(place) for side in (found.base, found.head)}
-    of_line = {line: urls.history(place.test_key, {"line": line, **where}) for line in lines}
+    url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
 
     def on(side: Told, ran: Ran | None) -> str | None:
-        known = ran is not None and len(side.builds) == 1
-        return of_line[side.lines.get(place)] + urls.further("build", side.builds[0]) if known else None
+        if ran is None or len(side.builds) != 1:
+            return None
+        return url + urls.further("line", side.lines[place]) + urls.further("build", side.builds[0])
 
     return TestLine(
         name=test.name,
-        url=urls.history(place.test_key, where),
+        url=url,
         base_url=on(found.base, test.base),
         head_url=on(found.head, test.head),
         where=f"{tolerance_of(test.canonical)} · {place.arch} · {place.board}",

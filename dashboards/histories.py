@@ -196,7 +196,9 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric))
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
-    output = wanted.get("output") if wanted.get("output") in outputs else _first(trend, _worst_of(strips.outputs(session, jobs), outputs))
+    output = wanted.get("output", "")
+    if output not in outputs:
+        output = _first(trend, _worst_of(strips.outputs(session, jobs), outputs) if len(outputs) > 1 else outputs)
     chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
     of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
     killed = kills.read(session, variant, now)

@@ -10,7 +10,7 @@ from the roll-ups, and the worst of each verdict as marks.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -31,14 +31,15 @@ from storage import strips as reads
 from storage.strips import StripSeed, Sums
 from storage.variants import JobFacts
 
-MOST_COLUMNS = 40
-WORST_MARKS = 800
+MOST_COLUMNS = 32
+"""A month of nights."""
+WORST_MARKS = 480
 """Of more than MAX_MARKS seeds so many are marks, beside the spread of all."""
 HALF = 0.43
 """Half the width of a column; the next one begins at .5."""
 _LEAST_SHARE = 0.3
 """Of a column's width, for the few seeds that are explained, or that are not, beside the many."""
-_ASKED = 4
+_ASKED = 3
 """Seeds of each form and build whose statistics say where the lines are: the median of so many."""
 MOST_NAMED = 12
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
@@ -124,8 +125,10 @@ class Strip:
 
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
-    """The outputs with the worst verdict over these jobs: those that a reader must see first; none where nothing is counted yet."""
-    found = reads.outputs(session, [job.id for job in jobs])
+    """The outputs with the worst verdict over the builds that are shown: those that a reader must see first; none where nothing is counted
+    yet."""
+    columns, _ = _columns(jobs)
+    found = reads.outputs(session, [job.id for group in columns for job in group])
     ranks = {output: min((_RANK.get(verdict, len(_RANK)) for verdict in told), default=len(_RANK)) for output, told in found.items()}
     return [output for output, rank in ranks.items() if rank == min(ranks.values())]
 
@@ -138,12 +141,7 @@ def read(
     test: its canonical form; advised: the tolerance that a gauge advises, in the form of a test's, {} for none; here: the variant as the
     query of a page names it.
     """
-    groups: dict[tuple[int, str], list[JobFacts]] = {}
-    for job in jobs:
-        groups.setdefault((job.sequence, job.build), []).append(job)
-    order = sorted(groups)
-    kept = order[-MOST_COLUMNS:]
-    columns = [groups[place] for place in kept]
+    columns, older = _columns(jobs)
     shown = [job for group in columns for job in group]
     total = sum(job.done for job in shown)
     selected = is_selection(test)
@@ -173,7 +171,7 @@ def read(
         noun=noun,
         total=total,
         whole=whole,
-        older=len(order) - len(kept),
+        older=older,
         columns=tuple(made),
         marks=tuple(flat),
         bands=tuple(lines),
@@ -181,6 +179,16 @@ def read(
         summary="",
     )
     return replace(strip, summary=summary(strip))
+
+
+def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
+    """(The jobs of each build that is shown, in the order of the line; how many older builds there are)."""
+    groups: dict[tuple[int, str], list[JobFacts]] = {}
+    for job in jobs:
+        groups.setdefault((job.sequence, job.build), []).append(job)
+    order = sorted(groups)
+    kept = order[-MOST_COLUMNS:]
+    return [groups[place] for place in kept], len(order) - len(kept)
 
 
 def _seeds(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from sqlalchemy import Text, case, cast, null, select
+from sqlalchemy import Select, Text, bindparam, case, cast, null, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
@@ -23,6 +24,7 @@ MOST_POINTS_JOBS = 1000
 """Newest jobs whose numbers make the points of a series."""
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the most that a point of a series holds."""
+_NONE: Mapping[str, Mapping[str, float | None]] = MappingProxyType({})
 _DIRECTION = '_z"'
 """In the text of statistics that have one of a direction."""
 K = TypeVar("K")
@@ -200,17 +202,13 @@ def _by_number(budget: Mapping[str, int]) -> dict[int, list[str]]:
 
 def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
     """Job -> seed -> what it says; a comparison reads thousands, so each row is looked at once, and as little as may be."""
-    table = SeedResultRow.__table__.c
-    columns = [table[name] for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
-    # explained statistics are noise, which masking does not look at: to parse them would take the longest. So come the others as text.
-    told = cast(case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()), Text)
     found: dict[str, dict[int, Seed]] = {}
     for number, ids in _by_number(budget).items():
-        query = select(*columns, told).where(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
-        for job_id, seed, output, verdict, explained, digest, *numbers, more in session.execute(query).all():
+        rows = session.execute(_seeds_query(), {"job_ids": ids, "most": number}).all()
+        for job_id, seed, output, verdict, explained, digest, *numbers, more in rows:
             green, explanation = _said(verdict, explained)
             digests = {} if digest is None else {output: digest}
-            statistics: Mapping[str, Mapping[str, float | None]] = {}
+            statistics: Mapping[str, Mapping[str, float | None]] = _NONE
             if output and explanation is Explanation.unexplained:
                 own = dict(zip(_EXPLAIN, numbers, strict=True))
                 if more and _DIRECTION in more:
@@ -223,6 +221,16 @@ def _seeds(session: Session, budget: Mapping[str, int]) -> dict[str, dict[int, S
                 digests, statistics = {**before.digests, **digests}, {**before.statistics, **statistics}
             of_job[seed] = Seed(green, explanation, digests, statistics)
     return found
+
+
+@cache  # to put the statement together takes as long as to run it
+def _seeds_query() -> Select[Any]:
+    table = SeedResultRow.__table__.c
+    columns = [table[name] for name in ("job_id", "seed", "output", "seed_verdict", "seed_explanation", "digest", *_EXPLAIN)]
+    # explained statistics are noise, which masking does not look at: to parse them would take the longest. So come the others as text.
+    told = cast(case((table.seed_explanation == Explanation.unexplained, table.statistics), else_=null()), Text)
+    asked = table.job_id.in_(bindparam("job_ids", expanding=True))
+    return select(*columns, told).where(asked, table.arrival <= bindparam("most"), table.repeat == 0)
 
 
 @cache

@@ -6,12 +6,13 @@ each verdict by an index, so that what is read is what is shown, however many se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import TextClause, TextualSelect, bindparam, select, text
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
@@ -188,23 +189,30 @@ def statistics(
     session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
 ) -> dict[tuple[str, int, int], dict[str, Any]]:
     """Every stored statistic of some (seed, repeat) of each job, by (job, seed, repeat); those without numbers are left out."""
-    rest = iter([(job, pairs) for job, pairs in chosen.items() if pairs])
+    rest = iter([(job, sorted({seed for seed, _ in pairs})) for job, pairs in chosen.items() if pairs])
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     while own := list(islice(rest, _AT_ONCE)):
-        parts = " UNION ALL ".join(_statistics_of(place, {seed for seed, _ in pairs}) for place, (_, pairs) in enumerate(own))
-        ids = (bindparam(f"job{place}", job, type_=IdType) for place, (job, _) in enumerate(own))
-        query = text(parts).bindparams(*ids, output=output).columns(statistics=JsonType)
-        for place, seed, repeat, more, *numbers in session.execute(query).all():
-            job, pairs = own[place]
-            if (seed, repeat) in pairs:
+        values: dict[str, Any] = {"output": output}
+        for place, (job, seeds) in enumerate(own):
+            values |= {f"job{place}": job, **{f"seed{place}_{number}": seed for number, seed in enumerate(seeds)}}
+        query = _statistics_query(tuple(len(seeds) for _, seeds in own))
+        for place, seed, repeat, more, *numbers in session.execute(query, values).all():
+            job, _ = own[place]
+            if (seed, repeat) in chosen[job]:
                 found[job, seed, repeat] = {**(more or {}), **dict(zip(COLUMNS, numbers, strict=True))}
     return found
 
 
-def _statistics_of(place: int, seeds: Iterable[int]) -> str:
-    columns = ", ".join((f"{place} AS place", "seed", "repeat", "statistics", *COLUMNS))
-    listed = ", ".join(str(int(seed)) for seed in sorted(seeds))
-    return f"SELECT {columns} FROM seed_results WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})"
+@lru_cache(maxsize=64)  # to put a statement of a hundred parts together takes longer than to run it
+def _statistics_query(sizes: tuple[int, ...]) -> TextualSelect:
+    """Of each of so many jobs some rows, by as many seeds."""
+    parts = []
+    for place, size in enumerate(sizes):
+        columns = ", ".join((f"{place} AS place", "seed", "repeat", "statistics", *COLUMNS))
+        listed = ", ".join(f":seed{place}_{number}" for number in range(size))
+        parts.append(f"SELECT {columns} FROM seed_results WHERE job_id = :job{place} AND output = :output AND seed IN ({listed})")
+    ids = (bindparam(f"job{place}", type_=IdType) for place in range(len(sizes)))
+    return text(" UNION ALL ".join(parts)).bindparams(*ids).columns(statistics=JsonType)
 
 
 class _Part(NamedTuple):
@@ -219,23 +227,27 @@ class _Part(NamedTuple):
 
 def _read(session: Session, parts: Sequence[_Part], metric: str, more: Sequence[str]) -> list[StripSeed]:
     """The rows of all parts. Each tells its place among the parts and not its job, as to parse thousands of ids would take the longest."""
-    rest = iter(enumerate(parts))
+    rest = iter(parts)
     found: list[StripSeed] = []
     while own := list(islice(rest, _AT_ONCE)):
-        statement = " UNION ALL ".join(_spelt(place, part, metric, more) for place, part in own)
         values: dict[str, Any] = {}
-        for place, part in own:
+        for place, part in enumerate(own):
             values |= {f"job{place}": part.job, f"output{place}": part.output}
             values |= {f"verdict{place}": part.verdict, f"most{place}": part.most} if part.verdict else {}
-        query = text(statement).bindparams(*(bindparam(f"job{place}", type_=IdType) for place, _ in own))
-        rows = session.execute(query, values).all()  # at once: one by one takes twice as long
+        rows = session.execute(_query(tuple(part.where for part in own), metric, tuple(more)), values).all()  # at once: twice as fast
         for place, seed, repeat, verdict, explanation, value, *others in rows:
-            found.append(StripSeed(parts[place].job, seed, repeat, verdict, explanation, value, tuple(others)))
+            found.append(StripSeed(own[place].job, seed, repeat, verdict, explanation, value, tuple(others)))
     return found
 
 
-def _spelt(place: int, part: _Part, metric: str, more: Sequence[str]) -> str:
-    where = part.where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
+@lru_cache(maxsize=64)
+def _query(wheres: tuple[str, ...], metric: str, more: tuple[str, ...]) -> TextClause:
+    statement = " UNION ALL ".join(_spelt(place, where, metric, more) for place, where in enumerate(wheres))
+    return text(statement).bindparams(*(bindparam(f"job{place}", type_=IdType) for place in range(len(wheres))))
+
+
+def _spelt(place: int, where: str, metric: str, more: Sequence[str]) -> str:
+    where = where.replace(":verdict", f":verdict{place}").replace(":most", f":most{place}")
     named = [f"{each} AS more{number}" for number, each in enumerate(more)]
     columns = ", ".join([f"{place} AS place, seed, repeat, verdict, explanation, {metric} AS value", *named])
     of_job = f"job_id = :job{place} AND output = :output{place}"

@@ -138,6 +138,14 @@ def subject(session: Session, subject_key: str) -> list[dict[str, Any]]:
     return [_spec(row) for row in session.scalars(query)]
 
 
+def siblings(session: Session, key: str) -> list[str]:
+    """The keys of the other tests of a test's subject (the same but for the tolerance), oldest first."""
+    table = TestSpecRow
+    subject = select(table.subject_key).where(table.key == key).scalar_subquery()
+    query = select(table.key).where(table.subject_key == subject, table.key != key)
+    return list(session.scalars(query.order_by(table.created_at, table.key)))
+
+
 def _spec(row: TestSpecRow) -> dict[str, Any]:
     return {
         "key": row.key,

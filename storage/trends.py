@@ -181,9 +181,7 @@ def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
 
 def _siblings(session: Session, variant: Variant) -> list[Variant]:
     """The same variant of the other tests of the subject: those that differ in the tolerance only."""
-    spec = test_specs.get(session, variant.test_key)
-    tests = test_specs.subject(session, spec["subject_key"]) if spec is not None else []
-    keys = [test["key"] for test in tests if test["key"] != variant.test_key][-MOST_TESTS:]
+    keys = test_specs.siblings(session, variant.test_key)[-MOST_TESTS:]
     return [Variant(key, variant.build_line, variant.arch, variant.board) for key in keys]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
@@ -55,14 +56,13 @@ class Coefficients:
     words: str = ""
 
 
-@dataclass(frozen=True)
-class Seed:
+class Seed(NamedTuple):
     """One seed of one build: green or red of its gate, its explanation, and digests and stored statistics by output."""
 
     green: bool | None
     explanation: Explanation
-    digests: Mapping[str, str] = field(default_factory=dict)
-    statistics: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    digests: Mapping[str, str] = MappingProxyType({})
+    statistics: Mapping[str, Mapping[str, float | None]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

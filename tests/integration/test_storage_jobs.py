@@ -207,6 +207,8 @@ def test_history_of_test_and_subject(engine: Engine) -> None:
         assert page.items[1]["outputs"]["dx"]["budget_ratio"] == 157.0
         assert len(test_specs.history(current, "v1-subject", limit=2, cursor=page.next).items) == 1
         assert [spec["key"] for spec in test_specs.subject(current, "v1-subject")] == ["v1-test", "v1-other"]
+        assert test_specs.siblings(current, "v1-other") == ["v1-test"]
+        assert test_specs.siblings(current, "v1-nobody") == []
 
 
 def test_resubmission_asks_for_the_same_work(engine: Engine) -> None:
