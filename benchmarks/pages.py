@@ -199,10 +199,22 @@ def measure(file: Path, requests: int) -> int:
                 own = 1000 * (cpu(process) - busy) / requests
                 table.add_row(name, *(f"{each:.1f}" for each in (statistics.median(times), p95, max(times), own)), f"{size / 1000:.0f}")
         console.print(table)
+        usual, high = steadiness(requests)
+        console.print(f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no page can do better in proportion")
         slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
     for each in slow:
         console.print(f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {each}", style="bold")
     return int(bool(slow))
+
+
+def steadiness(times: int) -> tuple[float, float]:
+    """Milliseconds of a loop that always does the same, as long as a page: its median, its p95. What a shared machine adds by itself."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        sum(number * number for number in range(400_000))
+        took.append(1000 * (time.perf_counter() - began))
+    return statistics.median(took), statistics.quantiles(took, n=20)[-1]
 
 
 def cpu(process: psutil.Process) -> float:
