@@ -28,6 +28,8 @@ from storage.variants import ISOLATED
 
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
 _AT_ONCE = 500
+MOST_SEEDS, LEAST_SEEDS = 512, 16
+"""Of all tests of a side together, and of each test at least: seeds whose errors are compared. The counts are of all seeds."""
 _FLAG = (
     "id", "test_key", "build_line", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
 )  # fmt: skip
@@ -148,9 +150,10 @@ def _recorded(session: Session, told: tuple[Told, Told], places: Iterable[Place]
     """What tests did on base and on head, with their seeds and terms where the errors have to be compared: some seed is unexplained."""
     base, head = (side.tests for side in told)
     compared = [place for place in places if place in base and place in head and _comparable(base[place], head[place])]
+    seeds = min(build_series.SEEDS_PER_BUILD, max(LEAST_SEEDS, MOST_SEEDS // max(1, len(compared))))
     found = []
     for side in told:
-        made = build_series.records_of(session, {place: side.facts.get(place, ()) for place in compared})
+        made = build_series.records_of(session, {place: side.facts.get(place, ()) for place in compared}, seeds=seeds)
         recorded = {place: replace(side.tests[place], record=each[-1] if each else None) for place, each in made.items()}
         found.append({**side.tests, **recorded})
     return found

@@ -142,6 +142,21 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
     assert all(each.head and each.head.record == alone[each.place][-1] for each in found.tests)
 
 
+def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = [{**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}} for number in range(3)]
+    monkeypatch.setattr(comparing, "MOST_SEEDS", 12)
+    monkeypatch.setattr(comparing, "LEAST_SEEDS", 3)
+    looked = []
+    with api.context.session() as session:
+        for test in tests:
+            commits.both(session, test, {}, {"wrong": True})
+            session.flush()
+            found = comparing.compare(session, BASE, HEAD).tests
+            looked.append([len(each.head.record.seeds) for each in found if each.head and each.head.record])
+    assert looked == [[8], [6, 6], [4, 4, 4]]
+    assert {(each.classification.kind, each.head.of("pass_by_tolerance")) for each in found if each.head} == {("new_hollow_pass", 8)}
+
+
 @pytest.mark.parametrize(("together", "kind"), [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")])
 def test_suspect_seeds_count_as_what_all_seeds_together_say(api: Api, together: str, kind: str) -> None:
     said = {"verdict": "suspect", "explanation": "suspect"}
