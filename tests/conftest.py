@@ -137,6 +137,13 @@ def migrated_postgres_url(postgres_pool: databases.Pool) -> Iterator[str]:
 
 
 @pytest.fixture
+def unused_postgres_url(postgres_admin: str, postgres_template: str) -> Iterator[str]:
+    """The same that no test has used: its plans depend on nothing but what this one puts in."""
+    with databases.fresh(postgres_admin, postgres_template) as (url, _):
+        yield url
+
+
+@pytest.fixture
 def private_postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL of this test alone: stop(), start(), kill it."""
     yield from running(PostgresServer)

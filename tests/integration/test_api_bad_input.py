@@ -236,12 +236,13 @@ def test_a_person_gets_a_page_instead(lone: Api) -> None:
 
 
 def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(lone: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboards import pages, views
+    from dashboards import pages
+    from storage import jobs
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
-    monkeypatch.setattr(views, "jobs", broken)
+    monkeypatch.setattr(jobs, "list_", broken)
     answer = lone.client.get("/jobs", headers={"Accept": "text/html"})
     assert (answer.status_code, "try again" in answer.text, "secret" in answer.text) == (500, True, False)
     assert answer.headers["content-type"].startswith("text/html")

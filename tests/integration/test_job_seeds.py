@@ -71,16 +71,24 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         found[0] += len(rows)
 
 
-def test_of_a_large_job_only_what_is_shown_is_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["migrated_sqlite_url", "unused_postgres_url"])
+def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A database whose statistics and files know of no other test."""
+    made = engines.make_engine(str(request.getfixturevalue(request.param)))
+    yield made
+    made.dispose()
+
+
+def test_of_a_large_job_only_what_is_shown_is_read(unused: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_seeds, "MOST_WHOLE", 100)
     monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
-    _job(engine, [seeded.row(0, wrong=True)])
-    with engine.begin() as connection:
+    _job(unused, [seeded.row(0, wrong=True)])
+    with unused.begin() as connection:
         connection.execute(text("ANALYZE"))  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
-    job_id = _job(engine, rows)
-    with engines.reading(engine) as session, _rows_read(session) as read:
+    job_id = _job(unused, rows)
+    with engines.reading(unused) as session, _rows_read(session) as read:
         view = views.job(session, job_id, "dx", utcnow())
     assert read[0] < 250, "of 1,798 rows"
     assert view is not None
