@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import seeded
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from sqlalchemy.orm import Session
 
 from gonogo import tensix
@@ -95,6 +95,23 @@ def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page)
     page.go_back()
     expect(page.locator("#seed")).to_be_hidden()
     assert page.evaluate("window.opened") == 1, "the page was loaded again"
+
+
+def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_answer(server, page: Page) -> None:
+    with server.writing() as session:
+        job = seeded.submit(session, seeds=4)
+        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(2)])
+    page.goto(f"{server.url}/jobs/{job.id}")
+    held: list[Route] = []
+    page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
+    fetched = page.expect_request(lambda request: request.url.endswith(job.id) and request.resource_type == "fetch")
+    with fetched, server.writing() as session:
+        seeded.report(session, job.id, [seeded.row(2, wrong=False)])
+    page.locator("[data-grid] .cells").focus()
+    page.keyboard.press("Enter")
+    held[0].continue_()  # an answer that knows of no seed
+    expect(page.locator("#seed-title")).to_be_focused()
+    expect(page.locator("#seed-title")).to_have_text("Seed 0")
 
 
 def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(server, page: Page, wait) -> None:

@@ -29,7 +29,7 @@ walk();
 triage();
 talk();
 reachable();
-document.addEventListener('gonogo:ask', ask);
+document.addEventListener('gonogo:ask', () => ask(true));
 
 async function draw() {
   drawGrids();

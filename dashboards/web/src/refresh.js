@@ -20,6 +20,8 @@ const REFUSED = { 404: 'this page is not there any more', 429: 'the server has t
 /** The page can't be brought up to date: the message is for the reader. */
 class Stale extends Error {}
 
+const here = () => location.pathname + location.search;
+
 /** Why the page can't be brought up to date, in words; "" where it can. */
 function refusal(answer) {
   if (answer.redirected) return `${new URL(answer.url).pathname === '/login' ? 'your login has ended' : 'this page has moved'}: reload it`;
@@ -30,10 +32,12 @@ function refusal(answer) {
 
 /** Raises Stale, or what `fetch` does where the server is away. */
 async function once() {
-  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+  const asked = here();
+  const answer = await fetch(asked, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
   const why = refusal(answer);
   if (why) throw new Stale(why);
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  if (asked !== here()) return; // the reader has gone on to another seed meanwhile: whoever changed the address asks anew
   const focused = document.activeElement?.id;
   for (const old of document.querySelectorAll('[data-live]')) {
     const twin = fresh.getElementById(old.id);
@@ -59,19 +63,24 @@ function say(why) {
 
 /**
  * A function that runs `refresh` at once, then at most every `gap` ms (longer when the server needs longer), never losing the last call.
+ * `ask(true)` is the reader's own wish, and waits for nothing but the answer under way.
  * While the server is away, or refuses, the page says so and asks by itself.
  */
 export function paced(gap) {
   let timer = null;
   let reading = false;
   let again = false;
+  let wished = false;
   let next = 0;
-  return function ask() {
+  return function ask(now = false) {
     if (reading) again = true; // what happened meanwhile may not be in the answer under way
-    if (timer !== null) return;
+    wished ||= now;
+    if (timer !== null && (reading || !now)) return;
+    clearTimeout(timer);
     timer = setTimeout(async () => {
       reading = true;
       again = false;
+      wished = false;
       const began = performance.now();
       let away = '';
       try {
@@ -85,6 +94,6 @@ export function paced(gap) {
       timer = null;
       reading = false;
       if (again || (away && !document.hidden)) ask();
-    }, Math.max(0, next - performance.now()));
+    }, wished ? 0 : Math.max(0, next - performance.now()));
   };
 }
