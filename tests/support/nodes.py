@@ -40,7 +40,9 @@ def run(folder: Path, program: str, text: str) -> list[str]:
 
 
 def _run(command: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": _path(), "npm_config_update_notifier": "false"}
+    # a connection that stalls is given up and made anew, long before the time for all of it is over
+    patience = {"npm_config_fetch_timeout": "15000", "npm_config_fetch_retries": "4", "npm_config_fetch_retry_mintimeout": "1000"}
+    environment = {**os.environ, **patience, "PATH": _path(), "npm_config_update_notifier": "false"}
     return subprocess.run(command, cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False, timeout=100)
 
 
