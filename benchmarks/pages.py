@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from storage import evidence, flags, jobs, schema
 from storage.encoding import utcnow
 from storage.tables import JobRow
 
-WARM_UP = 5
+WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 50.0, 1000.0
 PER_JOB, TESTS, HUGE = 1000, 60, 100_000
 SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
@@ -53,7 +53,7 @@ def main(words: list[str] | None = None) -> int:
     """Build, serve, measure; 1 if a page is slower than what is asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000_000)
-    parser.add_argument("--requests", type=int, default=50)
+    parser.add_argument("--requests", type=int, default=50, choices=range(2, 10_000), metavar="N")
     parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is here")
     options = parser.parse_args(words)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="gonogo-pages-"))
@@ -112,34 +112,26 @@ def assess(url: str) -> int:
 @contextmanager
 def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
     """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its process."""
-    port = _free_port()
     own = {"DATABASE_URL": f"sqlite:///{file}", "BROKER_URL": "redis://127.0.0.1:1/0", "SECRET_KEY": "k" * 40, "EMBEDDED": "1"}
     variables = environment() | {f"{PREFIX}{name}": value for name, value in own.items()}
-    process = subprocess.Popen(command("serve", "--port", str(port)), cwd=file.parent, env=variables, stdin=subprocess.DEVNULL)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # what asks before it answers waits in the queue of this socket
+        port, fd = listening.getsockname()[1], listening.fileno()
+        words = command("serve", "--fd", str(fd))
+        process = subprocess.Popen(words, cwd=file.parent, env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd])
     try:
         url = f"http://127.0.0.1:{port}"
-        _ready(url, process)
+        try:
+            httpx.get(f"{url}/healthz", timeout=START_S)
+        except httpx.TransportError as problem:
+            raise RuntimeError(f"gonogo serve does not answer (it ended with {process.poll()}); its log said why above") from problem
         yield url, psutil.Process(process.pid)
     finally:
         process.terminate()
-        process.wait(20)
-
-
-def _ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        if process.poll() is not None:
-            raise RuntimeError(f"gonogo serve ended with {process.returncode}; its log said why above")
-        with suppress(httpx.TransportError):
-            httpx.get(f"{url}/healthz")
-            return
-        time.sleep(0.1)  # it imports for seconds
-    raise RuntimeError("gonogo serve doesn't answer")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def addresses(file: Path, url: str) -> dict[str, str]:

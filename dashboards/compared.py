@@ -151,7 +151,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         counts=tuple(_count(Class(kind), number) for kind, number in found.counts.items()),
         tests=tuple(_line(each, found) for each in found.tests[:limit]),
         more=more,
-        more_url=urls.compare(base, head, limit="200") if more and limit < 200 else None,
+        more_url=urls.compare(base, head, limit=str(urls.MOST_LENGTH)) if more and limit < urls.MOST_LENGTH else None,
         swap_url=urls.compare(head, base),
         api=urls.COMPARE_API,
         choices=choices,

@@ -109,7 +109,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     """What the devices told during the job; None where none of them tells anything, as those of the emulator."""
     told = job_attempts.readings(session, job_id)
     pairs = (pair for each in told for pair in each["telemetry"].items())
-    names = list(dict.fromkeys(name for name, value in pairs if words.quantity(name)[1] and _number(value) is not None))
+    names = list(dict.fromkeys(name for name, value in pairs if words.quantity(name)[1] and words.told_number(value) is not None))
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
@@ -117,7 +117,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
         by_device.setdefault(each["device"] or "", []).append(each["telemetry"])
     devices = tuple(_device(device, found, names) for device, found in sorted(by_device.items()))
     readings = tuple(
-        Reading(each["device"] or "", each["at"], tuple(_number(each["telemetry"].get(name)) for name in names))
+        Reading(each["device"] or "", each["at"], tuple(words.told_number(each["telemetry"].get(name)) for name in names))
         for each in reversed(told[-MOST_READINGS:])
     )
     return TelemetryView(tuple(", ".join(words.quantity(name)) for name in names), devices, readings)
@@ -126,7 +126,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
 def _device(device: str, told: Sequence[Mapping[str, Any]], names: Sequence[str]) -> DeviceReadings:
     quantities = []
     for name in names:
-        values = [value for each in told if (value := _number(each.get(name))) is not None]
+        values = [value for each in told if (value := words.told_number(each.get(name))) is not None]
         if values:
             quantities.append(Quantity(*words.quantity(name), min(values), max(values), values[-1], _path(values)))
     said = [f"{each.name} {_span(each)}" for each in quantities]
@@ -146,7 +146,3 @@ def _path(values: Sequence[float]) -> str:
     if len(points) == 1:
         points = [points[0], (100.0, points[0][1])]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
+from dashboards import urls
 from gonogo.problems import FieldError
 from storage.paging import BadCursor
 
@@ -18,9 +19,6 @@ Read = Callable[[Session, Request, datetime], Any]
 """From a reading session, what was asked and the time now to a view; None: there is no such thing."""
 ReadList = Callable[[Session, Mapping[str, str], str | None, int, datetime], Any]
 """From a reading session, the filters, the cursor, how long the list is and the time now to a view. Raises storage.paging.BadCursor."""
-
-PAGE_LENGTH, MOST_LENGTH = 50, 200
-"""Of a list, unless asked for, and at most."""
 
 
 def number(text: str | None, default: int, most: int) -> int:
@@ -43,7 +41,7 @@ class Site:
 
     def limit(self, query: Mapping[str, str]) -> int:
         """How long a list is."""
-        return number(query.get("limit"), PAGE_LENGTH, MOST_LENGTH)
+        return number(query.get("limit"), urls.PAGE_LENGTH, urls.MOST_LENGTH)
 
     def add(
         self, path: str, template: str, read: Read, *, noun: str = "list", wrong: str = "", scope: str = "", twin_path: str = ""

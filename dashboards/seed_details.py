@@ -124,17 +124,13 @@ def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
             verdict=str(each["verdict"]),
             explanation=each.get("explanation"),
             beyond=verdicts.evidence(each),
-            numbers=tuple(_number(each.get(statistic)) for statistic, _, _ in STATISTICS),
+            numbers=tuple(words.told_number(each.get(statistic)) for statistic, _, _ in STATISTICS),
             nonfinite=dict(each.get("nonfinite_kinds") or {}),
             digest=each.get("digest"),
         )
         for name, each in told.items()
     ]
     return sorted(found, key=lambda each: (order[each.verdict], -(each.beyond or 0.0), each.output))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def check(job: Job, seed: int, output: str) -> str | None:

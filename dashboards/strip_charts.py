@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards import spreads, urls, words
-from dashboards.charts import AXIS, Options, drawn
+from dashboards.charts import AXIS, LABEL, Options, drawn
 from dashboards.plots import TOLERANCE_RATIO
 from dashboards.strips import HALF, Strip, StripMark
 
@@ -128,8 +128,7 @@ def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) ->
 
 def _across(plot: Strip) -> Options:
     """An empty series that carries the line of the declared tolerance, the same for every build where it is the axis."""
-    label = {"position": "insideEndTop", "fontWeight": 600, "fontSize": 11, "formatter": "declared tolerance", "color": "$tolerance",
-             "textBorderColor": "$surface", "textBorderWidth": 3}  # fmt: skip
+    label = {**LABEL, "position": "insideEndTop", "formatter": "declared tolerance", "color": "$tolerance"}
     lines = [{"yAxis": 1, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5}, "label": label}]
     shown = lines if plot.metric == TOLERANCE_RATIO else []
     mark_line = {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": shown}

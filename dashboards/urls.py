@@ -7,6 +7,8 @@ from urllib.parse import quote, urlencode
 
 API = "/api/v1"
 STATIC = "/static"
+PAGE_LENGTH, MOST_LENGTH = 50, 200
+"""Of a list: `limit`, unless asked for, and at most."""
 OVERVIEW = "/"
 JOBS = "/jobs"
 TESTS = "/tests"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from unicodedata import bidirectional
 
 from gonogo.flakiness.attribution import Cause
@@ -336,6 +337,11 @@ def quantity(reading: str) -> tuple[str, str]:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """ "1 seed", "2,000 seeds"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def told_number(value: Any) -> float | None:
+    """What others have told as a number; None for what is none."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def number(value: float | int | None, digits: int = 3) -> str:

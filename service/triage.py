@@ -9,7 +9,6 @@ from fastapi import APIRouter, Form, Request, Response
 
 from dashboards import triage, urls
 from dashboards.pages import render
-from dashboards.routes import PAGE_LENGTH
 from dashboards.triage import Kept, Told
 from gonogo.problems import FieldError
 from service.api.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
@@ -51,7 +50,7 @@ def change(
         within = "" if problem.limit is None else f" ({problem.limit})"
         said, status = Told("", problem=f"{problem.field}: {problem.reason}{within}"), 422
     with context.reading() as session:
-        view = triage.listed(session, request.query_params, None, PAGE_LENGTH, now, told=said, kept=kept)
+        view = triage.listed(session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept)
     return render("flags.html", status, view=view, csrf=context.csrf(request))
 
 

@@ -34,7 +34,7 @@ OF_TOLERANCE = "tolerance_ratio"
 """The one statistic that depends on the tolerance: its history is the test's own, that of the others is the subject's."""
 MOST_TESTS = 8
 """Tests of a subject whose numbers make one history: a tolerance is advised a few times in a test's life."""
-FORM = f"1/{POLICY.version}"
+FORM = f"2/{POLICY.version}"
 """Of a stored trend: what it consists of, and the policy's version. With another one all are made anew (assessments.catch_up)."""
 Over = Literal["builds", "days"]
 OVERS: tuple[Over, ...] = ("builds", "days")
