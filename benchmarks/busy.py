@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.flow import private_redis
-from workers import queue
+from gonogo_workers import queue
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "k" * 32
@@ -76,7 +76,7 @@ class Bench:
             "SLEEPER_TIMES": str(self._times),
         }
         self._log = (folder / "worker.log").open("wb")
-        program = "import sys; from workers.worker import main; sys.exit(main('sleeper'))"
+        program = "import sys; from gonogo_workers.worker import main; sys.exit(main('sleeper'))"
         self._worker = subprocess.Popen(
             [sys.executable, "-c", program], env=self._environment, cwd=ROOT, stdout=self._log, stderr=self._log
         )

@@ -23,12 +23,12 @@ from redis import ConnectionError as Refused
 from sqlalchemy import Engine
 
 from benchmarks.simulated import KEY, SimulatedWorker, new_job, row
-from cli import redis_server
-from service import background
-from settings import Settings
-from storage import jobs, schema
-from storage.engine import make_engine, reading, session
-from workers import queue
+from gonogo_cli import redis_server
+from gonogo_service import background
+from gonogo_settings import Settings
+from gonogo_storage import jobs, schema
+from gonogo_storage.engine import make_engine, reading, session
+from gonogo_workers import queue
 
 LATENCIES = 40
 SEEDS = 1000

@@ -14,11 +14,11 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from cli.gauge import gauged
-from cli.gauged import rate
 from gonogo.gauge.report import Gauge
 from gonogo.gauge.tests_file import Entry
 from gonogo.tests import TestSpec
+from gonogo_cli.gauge import gauged
+from gonogo_cli.gauged import rate
 
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: what was wrong, and what was said to be wrong."""

@@ -17,12 +17,12 @@ from sqlalchemy import insert, literal, select
 from sqlalchemy.orm import Session
 
 from gonogo.tests import TestSpec
-from storage import closing, jobs, rollups, test_specs
-from storage.ids import floor, new_id
-from storage.jobs import NewJob
-from storage.states import ChunkState, JobState
-from storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedGridRow, SeedResultRow
-from storage.tallies import Tally, total
+from gonogo_storage import closing, jobs, rollups, test_specs
+from gonogo_storage.ids import floor, new_id
+from gonogo_storage.jobs import NewJob
+from gonogo_storage.states import ChunkState, JobState
+from gonogo_storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedGridRow, SeedResultRow
+from gonogo_storage.tallies import Tally, total
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
 DX = {

@@ -32,14 +32,14 @@ from sqlalchemy import func, select
 
 from benchmarks import harvest
 from benchmarks.service import command, environment
-from dashboards import urls
-from service.background.assess import Assessor
-from service.background.core import open_core
-from settings import PREFIX, Settings
-from storage import engine as engines
-from storage import evidence, flags, jobs, schema
-from storage.encoding import utcnow
-from storage.tables import JobRow
+from gonogo_dashboards import urls
+from gonogo_service.background.assess import Assessor
+from gonogo_service.background.core import open_core
+from gonogo_settings import PREFIX, Settings
+from gonogo_storage import engine as engines
+from gonogo_storage import evidence, flags, jobs, schema
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.tables import JobRow
 
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 50.0, 1000.0

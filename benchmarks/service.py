@@ -26,9 +26,9 @@ from rich.table import Table
 from gonogo import inputs, tensix
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
-from storage import event_reads
-from storage import events as stored_events
-from storage.engine import make_engine, reading
+from gonogo_storage import event_reads
+from gonogo_storage import events as stored_events
+from gonogo_storage.engine import make_engine, reading
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY: Mapping[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}

@@ -9,8 +9,8 @@ from typing import Any
 
 from celery import Celery
 
-from storage.jobs import NewJob
-from workers import queue
+from gonogo_storage.jobs import NewJob
+from gonogo_workers import queue
 
 KEY = "k" * 32
 QUEUE = "emulator.wormhole.n150"

@@ -17,13 +17,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import settings
+import gonogo_settings
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.pairs import Reference, compare
 from gonogo.problems import GonogoError
 from gonogo.tests import TestSpec
-from workers.executors import local
+from gonogo_workers.executors import local
 
 VARIANTS = ("torch-eager", "torch-decomposed", "torch-compiled")
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -42,11 +42,11 @@ def main(words: list[str] | None = None) -> int:
     console = Console(highlight=False, markup=False, width=120)
     with tempfile.TemporaryDirectory() as folder:
         python = os.environ.get("GONOGO_TEST_TORCH_PYTHON")
-        if settings.load().builds is None and python:
+        if gonogo_settings.load().builds is None and python:
             path = Path(folder) / "builds.toml"
             path.write_text(f'[executors.torch]\npython = "{python}"\n')
             os.environ["GONOGO_BUILDS"] = str(path)
-            settings.load.cache_clear()
+            gonogo_settings.load.cache_clear()
         try:
             for title, (suffix, numerics) in CASES.items():
                 fields = {"kernel": "layernorm_fw", "shape": shape, "numerics": numerics, "inputs": {"regime": "normal"}}

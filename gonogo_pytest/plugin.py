@@ -1,6 +1,6 @@
 """pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
 
-Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of workers/executors/child/pytest_executor.py names:
+Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of workers/gonogo_workers/executors/child/pytest_executor.py names:
 they run in other people's interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and is read even
 if this process dies in the middle of a test; elsewhere collecting.py keeps the numbers or tells them to a server.
 """

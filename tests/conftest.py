@@ -7,17 +7,17 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from shutil import copyfile
 
-import databases
-import gtest_programs as gtest_support
 import pytest
 import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from servers import Missing, PostgresServer, RedisServer, running
 from sqlalchemy import Engine, make_url
 
-from storage import ids, schema
-from storage.engine import make_engine
+import databases
+import gtest_programs as gtest_support
+from gonogo_storage import ids, schema
+from gonogo_storage.engine import make_engine
+from servers import Missing, PostgresServer, RedisServer, running
 
 hypothesis_settings.register_profile(
     "gonogo", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -43,13 +43,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(autouse=True)
 def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No GONOGO_ variable of the caller's shell reaches a test, and no test's settings the next one."""
-    import settings
+    import gonogo_settings
 
-    for name in [name for name in os.environ if name.startswith("GONOGO_") and name not in settings.OUTSIDE_VARIABLES]:
+    for name in [name for name in os.environ if name.startswith("GONOGO_") and name not in gonogo_settings.OUTSIDE_VARIABLES]:
         monkeypatch.delenv(name)
-    settings.load.cache_clear()
+    gonogo_settings.load.cache_clear()
     yield
-    settings.load.cache_clear()
+    gonogo_settings.load.cache_clear()
 
 
 @pytest.fixture(autouse=True)

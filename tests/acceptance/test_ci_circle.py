@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
+from standardwebhooks import Webhook
+
 from github import APP, REPOSITORY, TOKEN, GitHubServer
+from gonogo_cli.client import Client
 from hookings import BEFORE, HEAD, SECRET, deliver, pull_request, push
 from receivers import Receiver
 from running import Service, until
 from servers import RedisServer
-from standardwebhooks import Webhook
-
-from cli.client import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -90,10 +90,10 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
             return next((each for each in client.call("GET", "/jobs?build=tt-train-2025")["items"] if 0 < each["done"] < SEEDS), None)
 
         wait(service, head, "a job of head in its middle")
-        service.background.kill()
+        gonogo_service.background.kill()
         assert deliver(sender, "pull_request", pull_request(), delivery="request-7").status_code == 202  # stored while nobody works it off
         assert deliver(sender, "push", push(), delivery="push-1").status_code in (200, 202)  # GitHub's button "redeliver"
-        service.background.start()
+        gonogo_service.background.start()
 
         def told() -> Any:
             return github.comments and all(each["status"] == "completed" for each in github.checks) and len(github.checks) == 2
@@ -108,7 +108,7 @@ def wait(service: Service, condition: Callable[[], Any], what: str) -> None:
     try:
         until(condition, 120, what)
     except AssertionError as problem:
-        raise AssertionError(f"{problem}\n{service.logs()}") from None
+        raise AssertionError(f"{problem}\n{gonogo_service.logs()}") from None
 
 
 def _github_was_told_once(github: GitHubServer, url: str) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 import schemathesis
-import seeded
-from api import JOB, Api, in_process
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
+
+import seeded
+from api import JOB, Api, in_process
+from gonogo_service.api import health, routers
+from gonogo_storage import inbound
+from gonogo_storage.encoding import timestamp, utcnow
+from gonogo_storage.states import HookSource
 from servers import RedisServer
 from suite_runs import SUITE
-
-from service.api import health, routers
-from storage import inbound
-from storage.encoding import timestamp, utcnow
-from storage.states import HookSource
 
 # The stream of events never ends while its job is alive; tests/integration/test_api_events.py looks after it.
 STREAM = "/api/v1/jobs/{job_id}/events"

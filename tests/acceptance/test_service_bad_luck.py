@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 import redis
+
+from gonogo_cli.client import Client
 from running import Process, Service, every_seed_once, family, gone, submit, until
 from servers import PostgresServer, RedisServer, running
-
-from cli.client import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from running import Service, clean_environment, gonogo
 from servers import RedisServer
 

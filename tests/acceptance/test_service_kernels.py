@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from running import Service, every_seed_once, family, submit, until
 from servers import PostgresServer, RedisServer
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from running import Service, gonogo
 from servers import RedisServer
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from running import Service
 from servers import RedisServer
 
@@ -23,7 +24,7 @@ def test_a_job_compares_two_builds_over_http(tmp_path: Path, redis_server: Redis
             assert client.call("POST", "/jobs:validate", body=body)["results"] == 3
             job = client.call("POST", "/jobs", body=body)["id"]
             ended = client.wait(job)
-            assert (ended["state"], ended["verdict"]) == ("finished", "pass_by_tolerance"), service.logs()
+            assert (ended["state"], ended["verdict"]) == ("finished", "pass_by_tolerance"), gonogo_service.logs()
             assert ended["reference"] == {"build": "tt-train-2025"}
             items = list(client.pages(f"/jobs/{job}/results"))
             assert sorted(item["seed"] for item in items) == [0, 1, 2]

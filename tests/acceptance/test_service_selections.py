@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
+
+from gonogo.problems import JobError
+from gonogo_cli.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from running import Service, clean_environment, family, gonogo, until
 from servers import RedisServer
-
-from cli.client import Client
-from gonogo.problems import JobError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

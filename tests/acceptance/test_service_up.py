@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from running import QUICK, clean_environment, every_seed_once, family, gone, gonogo, submit, until
 
-from cli.client import Client
+from gonogo_cli.client import Client
+from running import QUICK, clean_environment, every_seed_once, family, gone, gonogo, submit, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -13,6 +13,7 @@ from importlib import util
 from pathlib import Path
 
 import pytest
+
 from running import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -62,9 +63,9 @@ def install(wheel: Path, folder: Path) -> Path:
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        manifest = json.loads(archive.read("dashboards/static/manifest.json"))
+        manifest = json.loads(archive.read("gonogo_dashboards/static/manifest.json"))
         points = archive.read(next(name for name in names if name.endswith("dist-info/entry_points.txt"))).decode()
-    assert "gonogo = cli.app:main" in points
+    assert "gonogo = gonogo_cli.app:main" in points
     assert "gonogo_pytest.plugin = gonogo_pytest.plugin" in points
     # all of the code: a package or a folder that the build leaves out is missing at the first use only
     assert {
@@ -72,13 +73,13 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     } <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
-    assert not [name for name in names if name.startswith("dashboards/web/")], "the scripts' sources: the wheel has what is built from them"
-    assert [name for name in names if name.startswith("migrations/versions/")]
-    assert "migrations/env.py" in names
-    kernels = ROOT / "workers/executors/child/kernels"
-    assert {f"workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")} <= names
-    assert {f"dashboards/templates/{path.name}" for path in (ROOT / "dashboards/templates").glob("*.html")} <= names
-    chunks = {f"dashboards/static/{file}" for chunk in manifest.values() for file in (chunk["file"], *chunk.get("css", ()))}
+    assert not [name for name in names if "dashboards/web/" in name], "the scripts' sources: the wheel has what is built from them"
+    assert [name for name in names if name.startswith("gonogo_migrations/versions/")]
+    assert "migrations/gonogo_migrations/env.py" in names
+    kernels = ROOT / "workers/gonogo_workers/executors/child/kernels"
+    assert {f"gonogo_workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")} <= names
+    assert {f"gonogo_dashboards/templates/{path.name}" for path in (ROOT / "dashboards/gonogo_dashboards/templates").glob("*.html")} <= names
+    chunks = {f"gonogo_dashboards/static/{file}" for chunk in manifest.values() for file in (chunk["file"], *chunk.get("css", ()))}
     assert chunks
     assert chunks <= names
 

@@ -14,19 +14,19 @@ from shutil import copyfile
 from typing import Any
 from urllib.parse import urlsplit
 
-import house
 import pytest
 import uvicorn
-from api import in_process
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-from dashboards.build import BuildFailed, build
-from service.app import create_app
-from settings import Settings
-from storage import engine as engines
+import house
+from api import in_process
+from gonogo_dashboards.build import BuildFailed, build
+from gonogo_service.app import create_app
+from gonogo_settings import Settings
+from gonogo_storage import engine as engines
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import httpx
-import seeded
 from playwright.sync_api import Page, expect
 
-from storage import devices
-from storage.encoding import utcnow
+import seeded
+from gonogo_storage import devices
+from gonogo_storage.encoding import utcnow
 
 
 def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:

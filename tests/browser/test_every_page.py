@@ -6,10 +6,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import nodes
 import pytest
-from house import HOSTILE, House, routes
 from playwright.sync_api import Page
+
+import nodes
+from house import HOSTILE, House, routes
 from servers import Missing
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import commits
-import nights
 from playwright.sync_api import Page, expect
 
-from service.auth import issue_token
-from storage import flag_changes, flags
-from storage.states import FlagKind
+import commits
+import nights
+from gonogo_service.auth import issue_token
+from gonogo_storage import flag_changes, flags
+from gonogo_storage.states import FlagKind
 
 PHONE = {"width": 390, "height": 844}
 

@@ -7,9 +7,9 @@ import re
 from playwright.sync_api import Page, expect
 
 from benchmarks import harvest
-from dashboards import strips, urls
-from storage import jobs
-from storage.encoding import utcnow
+from gonogo_dashboards import strips, urls
+from gonogo_storage import jobs
+from gonogo_storage.encoding import utcnow
 
 MOST_MARKS = 5000
 HUGE, PER_JOB = 100_000, 500

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.auth import issue_token
-from storage import builds, jobs
+from gonogo_service.auth import issue_token
+from gonogo_storage import builds, jobs
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import seeded
 from playwright.sync_api import Locator, Page, Route, expect
 from sqlalchemy.orm import Session
 
+import seeded
 from gonogo import tensix
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.layernorm import reference
 from gonogo.numerics.maps import error_map
 from gonogo.tests import TestSpec
-from storage import artifacts
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.jobs import Job
-from workers.rows import plain
+from gonogo_storage import artifacts
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import Job
+from gonogo_workers.rows import plain
 
 SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 256, 500], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 DOWN, ACROSS = 8, 16
 """Tiles of it."""
 
-# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those of dashboards/map_charts.py)
+# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those of dashboards/gonogo_dashboards/map_charts.py)
 LIGHTNESS = """(figure, [down, across]) => {
     const canvas = figure.querySelector('canvas'), copy = document.createElement('canvas');
     Object.assign(copy, { width: canvas.width, height: canvas.height });

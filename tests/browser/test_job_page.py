@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import seeded
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from storage import jobs
+import seeded
+from gonogo_storage import jobs
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
 

@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 import httpx
+from playwright.sync_api import Locator, Page, Position, expect
+
 import nights
 import seeded
-from playwright.sync_api import Locator, Page, Position, expect
 
 PHONE = {"width": 390, "height": 844}
 TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}

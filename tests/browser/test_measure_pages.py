@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-import gauging
-import histories
 import httpx
-import nights
-from bisections import answer
 from playwright.sync_api import Page, expect
 
-from service.background import bisecting
-from storage.encoding import utcnow
+import gauging
+import histories
+import nights
+from bisections import answer
+from gonogo_service.background import bisecting
+from gonogo_storage.encoding import utcnow
 
 SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import fleets
-import seeded
 from playwright.sync_api import Page, expect
 
-from storage.encoding import utcnow
+import fleets
+import seeded
+from gonogo_storage.encoding import utcnow
 
 
 def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page: Page) -> None:

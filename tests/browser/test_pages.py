@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-import seeded
 from playwright.sync_api import Page, expect
 
-from service.auth import issue_token
+import seeded
+from gonogo_service.auth import issue_token
 
 
 def test_a_beginner_is_told_how_to_start(server, page: Page) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import httpx
-import nights
 from playwright.sync_api import Page, expect
 
-from service.auth import issue_token
+import nights
+from gonogo_service.auth import issue_token
 
 PHONE = {"width": 390, "height": 844}
 

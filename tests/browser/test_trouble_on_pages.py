@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import seeded
 from playwright.sync_api import Page, Route, expect
 
+import seeded
 from gonogo.numerics.maps import error_map
-from service.auth import issue_token
-from storage import artifacts
-from storage.encoding import utcnow
-from storage.ids import new_id
+from gonogo_service.auth import issue_token
+from gonogo_storage import artifacts
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
 
 
 def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(server, page: Page, watch) -> None:

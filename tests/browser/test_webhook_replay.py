@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from service.auth import issue_token
-from storage import deliveries, webhooks
-from storage.deliveries import Try
-from storage.encoding import utcnow
-from storage.states import DeliveryState
+from gonogo_service.auth import issue_token
+from gonogo_storage import deliveries, webhooks
+from gonogo_storage.deliveries import Try
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.states import DeliveryState
 
 
 def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import Child
 
 from gonogo.builds import own_builds
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation
-from workers.executors.base import shaped_inputs
-from workers.executors.limits import SIMULATED
+from gonogo_workers.executors.base import shaped_inputs
+from gonogo_workers.executors.limits import SIMULATED
+from simulated import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

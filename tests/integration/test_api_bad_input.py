@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from api import JOB, Api, in_process
 
 TEST = JOB["test"]
@@ -236,8 +237,8 @@ def test_a_person_gets_a_page_instead(lone: Api) -> None:
 
 
 def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(lone: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dashboards import pages
-    from storage import jobs
+    from gonogo_dashboards import pages
+    from gonogo_storage import jobs
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
@@ -259,7 +260,7 @@ def test_an_address_with_nul_is_refused(lone: Api) -> None:
 def test_an_unforeseen_error_says_nothing_of_the_inside(
     lone: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from service.api import workers
+    from gonogo_service.api import workers
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")

@@ -15,14 +15,14 @@ from pathlib import Path
 import fastapi.routing
 import httpx
 import pytest
+
 import seeded
 from api import SECRET, events_of, on_port
+from gonogo_service.context import Context
+from gonogo_storage import events as stored
+from gonogo_storage import jobs, schema
+from gonogo_storage.engine import make_engine, session
 from servers import free_port
-
-from service.context import Context
-from storage import events as stored
-from storage import jobs, schema
-from storage.engine import make_engine, session
 
 Server = tuple[httpx.Client, Context]
 
@@ -167,7 +167,7 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
     with session(engine) as current:
         job = seeded.submit(current).id
     engine.dispose()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app", "--port", str(port), "--log-level", "warning"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "gonogo_service.app:create_app", "--port", str(port), "--log-level", "warning"]
     environment = {**os.environ, "GONOGO_DATABASE_URL": url, "GONOGO_EMBEDDED": "1", "GONOGO_SECRET_KEY": SECRET}
     process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "20"], env=environment)
     try:

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import seeded
-from api import Api, in_process, make_settings
-from servers import PostgresServer, RedisServer
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
-from service.app import create_app
-from storage import schema
+import seeded
+from api import Api, in_process, make_settings
+from gonogo_service.app import create_app
+from gonogo_storage import schema
+from servers import PostgresServer, RedisServer
 
 
 def metric(api: Api, name: str) -> float:
@@ -106,13 +106,13 @@ def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(sqli
 def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from settings import Settings\n"
-        "from service.app import create_app\n"
+        "from gonogo_settings import Settings\n"
+        "from gonogo_service.app import create_app\n"
         f"app = create_app(Settings(database_url='sqlite:///{tmp_path}/x.sqlite', embedded=True))\n"
         "app.openapi()\n"
-        "from service.submission.bodies import JobIn\n"
-        "from service.submission import jobs as submission\n"
-        "from storage import schema\n"
+        "from gonogo_service.submission.bodies import JobIn\n"
+        "from gonogo_service.submission import jobs as submission\n"
+        "from gonogo_storage import schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "body = JobIn(test={'kernel': 'layernorm_bw', 'shape': [32, 32]}, build='correct', seeds=[1])\n"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import redis
+
 import seeded
 from api import JOB, Api, in_process
-
 from gonogo.tests import TestSpec
-from workers.queue import DOORBELL_KEY
+from gonogo_workers.queue import DOORBELL_KEY
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 import seeded
 from api import JOB, Api, in_process
-
 from gonogo.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
 from gonogo.kernels import layernorm
 from gonogo.tensix.defects import DEFECTS
-from storage import workers
-from storage.encoding import utcnow
+from gonogo_storage import workers
+from gonogo_storage.encoding import utcnow
 
 V60 = {"name": "v0.60", "executor": "ttnn", "line": "main", "sequence": 60, "commit": "abc123", "profile": "generic", "outputs": ["dx"]}
 

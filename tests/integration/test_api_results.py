@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-import seeded
-from api import Api, in_process
 from fastapi.routing import APIRoute
 
-from service.api import results, routers
-from storage.jobs import Job
+import seeded
+from api import Api, in_process
+from gonogo_service.api import results, routers
+from gonogo_storage.jobs import Job
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from api import JOB, Api, in_process
 from flows import QUEUE, row
-
-from storage import attempts, chunks
-from storage.encoding import utcnow
+from gonogo_storage import attempts, chunks
+from gonogo_storage.encoding import utcnow
 
 SEEDS = {"policy": "sequential", "max": 500}
 

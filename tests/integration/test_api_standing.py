@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import nights
 import pytest
+
+import nights
 import seeded
 from api import Api, in_process
 from emulated import core_of, work_off

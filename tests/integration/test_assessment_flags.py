@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import seeded
 import time_machine
-from histories import World, row, spec_of, world
 
+import seeded
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from storage import engine as engines
-from storage import flag_changes, flags, outbox
+from gonogo_storage import engine as engines
+from gonogo_storage import flag_changes, flags, outbox
+from histories import World, row, spec_of, world
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 QUIET = POLICY.quiet_seeds

@@ -10,16 +10,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-import seeded
-from histories import World, row, spec_of, variant, world
 from sqlalchemy import delete, update
 
+import seeded
 from gonogo.flakiness.rates import rate
-from service.background.assess import Assessor
-from storage import assessing, assessments, build_series, flags, ids, jobs, outbox, samples
-from storage import engine as engines
-from storage.closing import ASSESS, assess_anew
-from storage.tables import JobRow, OutboxRow, SeedResultRow
+from gonogo_service.background.assess import Assessor
+from gonogo_storage import assessing, assessments, build_series, flags, ids, jobs, outbox, samples
+from gonogo_storage import engine as engines
+from gonogo_storage.closing import ASSESS, assess_anew
+from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
+from histories import World, row, spec_of, variant, world
 
 
 @pytest.fixture(scope="module")

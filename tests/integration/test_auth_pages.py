@@ -7,10 +7,10 @@ from http.cookies import SimpleCookie
 
 import pytest
 import time_machine
-from api import ELSEWHERE, JOB, LOCAL, Api, in_process
 from starlette.testclient import TestClient
 
-from storage.encoding import utcnow
+from api import ELSEWHERE, JOB, LOCAL, Api, in_process
+from gonogo_storage.encoding import utcnow
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
@@ -91,7 +91,7 @@ def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(api: Api, ba
 def test_the_database_holds_only_a_hash_of_the_cookie(api: Api) -> None:
     from sqlalchemy import select
 
-    from storage.tables import SessionRow
+    from gonogo_storage.tables import SessionRow
 
     browser = log_in(api, "read")
     with api.context.reading() as session:

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api import ELSEWHERE, JOB, Api, in_process
 from fastapi.routing import APIRoute
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from service.api import routers
-from service.auth import Keys, issue_token, make_token, well_formed
-from service.edge import SIGNED
-from service.problems import BadField
-from storage.tables import AuditRow, TokenRow
+from api import ELSEWHERE, JOB, Api, in_process
+from gonogo_service.api import routers
+from gonogo_service.auth import Keys, issue_token, make_token, well_formed
+from gonogo_service.edge import SIGNED
+from gonogo_service.problems import BadField
+from gonogo_storage.tables import AuditRow, TokenRow
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 import seeded
 from api import Api, in_process
 from bisections import answer, jobs_in_flight, run, serve, step
+from gonogo_service.background import bisecting
+from gonogo_storage import bisections, outbox
+from gonogo_storage.encoding import utcnow
 from histories import row
-
-from service.background import bisecting
-from storage import bisections, outbox
-from storage.encoding import utcnow
 
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 SERIES = ["correct"] * 16

@@ -22,7 +22,7 @@ stages = [{{ name = "api", files = ["test_api.py"] }}, {{ name = "kernels", file
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "builds.toml").write_text(BUILDS.format(root=folder))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GONOGO_BUILDS": str(folder / "builds.toml")}
-    command = [sys.executable, "-m", "cli", "check", "--executor", "pytest", "--build", "op", "--suite", "staged", *words]
+    command = [sys.executable, "-m", "gonogo_cli", "check", "--executor", "pytest", "--build", "op", "--suite", "staged", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 

@@ -6,21 +6,21 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+from sqlalchemy import event
+
 import commits
 import nights
-import pytest
 import seeded
 from api import JOB, Api, in_process, on_port
 from commits import BASE, HEAD
-from sqlalchemy import event
-
-from cli.app import load
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
-from service.api.compare import ComparisonOut
-from storage import build_series, builds, comparing, flag_changes
-from storage.states import FlagKind
-from storage.tables import JobRow
+from gonogo_cli.app import load
+from gonogo_service.api.compare import ComparisonOut
+from gonogo_storage import build_series, builds, comparing, flag_changes
+from gonogo_storage.states import FlagKind
+from gonogo_storage.tables import JobRow
 
 COUNTS = {
     "new_failure": 2, "new_hollow_pass": 2, "unknown": 2, "infrastructure": 1, "pending": 1, "red_but_right": 1, "broken_on_base": 2,

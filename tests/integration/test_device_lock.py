@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from running import clean_environment, gonogo
 
-from workers.devices import locks
+from gonogo_workers.devices import locks
+from running import clean_environment, gonogo
 
 
 def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import fleets
 import pytest
-import seeded
-from flows import new_job, row
 from sqlalchemy import Engine, func, select
 
-from dashboards import devices as views
-from storage import attempts, chunks, device_reads, jobs, periods
-from storage.engine import make_engine, reading, session
-from storage.ids import new_id
-from storage.tables import DeviceHealthRow, DevicePeriodRow, DeviceRow
+import fleets
+import seeded
+from flows import new_job, row
+from gonogo_dashboards import devices as views
+from gonogo_storage import attempts, chunks, device_reads, jobs, periods
+from gonogo_storage.engine import make_engine, reading, session
+from gonogo_storage.ids import new_id
+from gonogo_storage.tables import DeviceHealthRow, DevicePeriodRow, DeviceRow
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=UTC)
 DEVICE = "lab-1/wormhole:0"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api import Api, in_process
-from flows import new_job, row
 from sqlalchemy import Engine
 
-from storage import audit, chunks, devices, jobs, outbox, outcomes, workers
-from storage.engine import reading, session
-from storage.states import DeviceHealth
+from api import Api, in_process
+from flows import new_job, row
+from gonogo_storage import audit, chunks, devices, jobs, outbox, outcomes, workers
+from gonogo_storage.engine import reading, session
+from gonogo_storage.states import DeviceHealth
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 FACTS: dict[str, Any] = {
@@ -160,7 +160,7 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         job = jobs.create(current, new_job(3))
         (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
         (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
-        from storage import attempts
+        from gonogo_storage import attempts
 
         rows = [row(0, device="a"), row(1, verdict="fail", explanation="unexplained", device="b"), row(2, device="b")]
         attempts.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)

@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet
 import pytest
+
 import seeded
 import suite_runs
 from api import Api, in_process
-
-from service.api import results
-from service.exports import parquet
+from gonogo_service.api import results
+from gonogo_service.exports import parquet
 
 NASTY = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"
 FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 import seeded
 from api import Api, in_process
-
-from storage import flag_changes, outbox
-from storage.encoding import timestamp
+from gonogo_storage import flag_changes, outbox
+from gonogo_storage.encoding import timestamp
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+import pytest
+
 import commits
 import nights
-import pytest
 from api import ELSEWHERE, Api, in_process
-
-from service.api.flags import FlagsChanged
-from storage import flags, outbox, triage
-from storage.encoding import timestamp
-from storage.states import FlagKind
-from storage.triage import Wanted
+from gonogo_service.api.flags import FlagsChanged
+from gonogo_storage import flags, outbox, triage
+from gonogo_storage.encoding import timestamp
+from gonogo_storage.states import FlagKind
+from gonogo_storage.triage import Wanted
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 UNKNOWN = "01900000-0000-7000-8000-000000000000"

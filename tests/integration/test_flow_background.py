@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backgrounds import TIMEOUT_S, broker, numbers, running, short, submit, until
-from flows import KEY, QUEUE, SimulatedWorker, row
-from running import Process, clean_environment
-from running import until as eventually
 from sqlalchemy import Engine
 
-from service import background
-from settings import Settings
-from storage import assessments, jobs, leases
-from storage.engine import reading, session
-from workers import queue
+from backgrounds import TIMEOUT_S, broker, numbers, running, short, submit, until
+from flows import KEY, QUEUE, SimulatedWorker, row
+from gonogo_service import background
+from gonogo_settings import Settings
+from gonogo_storage import assessments, jobs, leases
+from gonogo_storage.engine import reading, session
+from gonogo_workers import queue
+from running import Process, clean_environment
+from running import until as eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -251,7 +251,7 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
     worker.send(chunk, [row(0)])
     worker.finish(chunk, batches=1)
     dying = (
-        "import os, sys; from workers import queue; app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
+        "import os, sys; from gonogo_workers import queue; app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
         "q = c.SimpleQueue('background'); q.get(timeout=5); q.get(timeout=5); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", dying, str(settings.broker_url)], check=False, cwd=ROOT).returncode == 9

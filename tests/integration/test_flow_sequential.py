@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from backgrounds import broker, running, short, submit, until
 from flows import SimulatedWorker, row
+from gonogo_storage import events, schema
+from gonogo_storage.engine import make_engine, reading
+from gonogo_workers import queue
 from running import until as eventually
-
-from storage import events, schema
-from storage.engine import make_engine, reading
-from workers import queue
 
 
 def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a_worker_was_killed(

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from flows import QUEUE, empty_row, new_job, row
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from storage import attempts, chunks, closing, events, jobs, outbox, queues, results
-from storage.attempts import Sendable
-from storage.encoding import utcnow
-from storage.engine import reading, session
-from storage.jobs import Job
-from storage.states import AttemptState
+from flows import QUEUE, empty_row, new_job, row
+from gonogo_storage import attempts, chunks, closing, events, jobs, outbox, queues, results
+from gonogo_storage.attempts import Sendable
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import reading, session
+from gonogo_storage.jobs import Job
+from gonogo_storage.states import AttemptState
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)

@@ -9,16 +9,16 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from backgrounds import broker, numbers, running, short, submit, until
-from flows import SimulatedWorker, row
-from running import until as eventually
-from servers import PostgresServer, RedisServer
 from sqlalchemy import Engine, text
 
-from storage import engine as engines
-from storage import jobs, schema, workers
-from storage.engine import is_postgres, make_engine, reading, session
-from workers import queue
+from backgrounds import broker, numbers, running, short, submit, until
+from flows import SimulatedWorker, row
+from gonogo_storage import engine as engines
+from gonogo_storage import jobs, schema, workers
+from gonogo_storage.engine import is_postgres, make_engine, reading, session
+from gonogo_workers import queue
+from running import until as eventually
+from servers import PostgresServer, RedisServer
 
 
 def test_background_survives_a_restart_of_redis(database_url: str, engine: Engine, private_redis: RedisServer) -> None:

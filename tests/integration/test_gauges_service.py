@@ -9,18 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import nights
 import pytest
-from api import JOB, Api, in_process
-from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from sqlalchemy import func, select
 
+import nights
+from api import JOB, Api, in_process
+from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from gonogo.gauge.rates import Rate
 from gonogo.tests import TestSpec
-from storage import attempts, gauges, queues, schema, test_specs
-from storage.encoding import utcnow
-from storage.engine import make_engine
-from storage.tables import EventRow, GaugeResultRow, OutboxRow, RollupRow, SeedResultRow
+from gonogo_storage import attempts, gauges, queues, schema, test_specs
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import make_engine
+from gonogo_storage.tables import EventRow, GaugeResultRow, OutboxRow, RollupRow, SeedResultRow
 
 KEY = TestSpec.parse(TEST).key
 VARIANT = ("emulator", "wormhole", "n150")

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import func, select
+
 from api import in_process
 from backgrounds import running, short
 from chunks import KEY, Workplace
-from pydantic import SecretStr
-from running import until as eventually
-from sqlalchemy import func, select
-
-from cli.gauge import gauged
 from gonogo.gauge.tests_file import Entry
 from gonogo.tests import TestSpec
-from storage.tables import GaugeResultRow
+from gonogo_cli.gauge import gauged
+from gonogo_storage.tables import GaugeResultRow
+from running import until as eventually
 
 NIGHTLY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 8, 1, 8462], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 """The nightly test, with fewer rows: as wide, as right and as wrong."""

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 import time_machine
+from pydantic import SecretStr
+from sqlalchemy.orm import Session
+
 from api import SECRET, Api, in_process
 from flows import KEY
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
+from gonogo_service.background.core import open_core
+from gonogo_service.github import answering, report
+from gonogo_service.github.answering import Answerer
+from gonogo_storage import ci_subjects, github_answers, runs
+from gonogo_storage.ci_subjects import CiSubject
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.states import InboundState
+from gonogo_storage.tables import InboundRow
 from hook_service import copied, emptied
-from pydantic import SecretStr
-from sqlalchemy.orm import Session
 from suite_runs import SUITE, conclude, finish
-
-from service.background.core import open_core
-from service.github import answering, report
-from service.github.answering import Answerer
-from storage import ci_subjects, github_answers, runs
-from storage.ci_subjects import CiSubject
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.states import InboundState
-from storage.tables import InboundRow
 
 OURS = "https://gonogo.example"
 HEAD, NEXT, BASE = "a" * 40, "c" * 40, "b" * 40

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from storage import audit, devices, goldens, schema
-from storage.engine import make_engine, reading, session
-from storage.goldens import Told
+from gonogo_storage import audit, devices, goldens, schema
+from gonogo_storage.engine import make_engine, reading, session
+from gonogo_storage.goldens import Told
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from api import ELSEWHERE, Api
 from hook_service import came, copied, emptied, store_rule, subjects, work
 from hookings import HEAD, REPOSITORY, deliver, pull_request, push

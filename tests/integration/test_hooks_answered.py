@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 import time_machine
+from pydantic import SecretStr
+
 from api import JOB, SECRET, Api
 from flows import KEY
 from github import APP, TOKEN, GitHubServer
+from gonogo_service.background.core import open_core
+from gonogo_service.github import answering, report
+from gonogo_service.github.answering import LOOK_AGAIN, Answerer
+from gonogo_service.hooks.working import Worker
+from gonogo_storage.encoding import utcnow
 from hook_service import came, copied, emptied, store_rule, subjects
 from hookings import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
-from pydantic import SecretStr
 from suite_runs import end_all
-
-from service.background.core import open_core
-from service.github import answering, report
-from service.github.answering import LOOK_AGAIN, Answerer
-from service.hooks.working import Worker
-from storage.encoding import utcnow
 
 TIP = "d4" * 20
 WHO: dict[str, Any] = {"github_token": SecretStr(TOKEN)}

@@ -7,18 +7,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import nodes
 import pytest
-from api import in_process
-from hookings import SECRET, deliver
 from pydantic import SecretStr
+
+import nodes
+from api import in_process
+from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
+from gonogo_service.hooks.working import work
+from gonogo_storage import inbound
+from gonogo_storage.states import HookSource, InboundState
+from hookings import SECRET, deliver
 from servers import Missing
 from suite_runs import SUITE
-
-from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
-from service.hooks.working import work
-from storage import inbound
-from storage.states import HookSource, InboundState
 
 SMALL = {**SUITE, "name": "small", "entries": SUITE["entries"][:1]}
 RULE = {

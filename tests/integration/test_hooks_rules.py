@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 import time_machine
 import yaml
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+import gonogo_settings as configuration
 from api import Api, on_port
 from github import APP, TOKEN, Scripted
 from github import REPOSITORY as AT_GITHUB
 from github_hooks import HookedGitHub
-from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
-from hookings import HEAD, NEXT, deliver, pull_request, push
-from pydantic import SecretStr
-from suite_runs import SUITE
-from typer.testing import CliRunner
-
-import settings as configuration
-from cli.app import app
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
 from gonogo.problems import InfrastructureError, JobError
-from service.hooks import fetching
-from storage.encoding import utcnow
+from gonogo_cli.app import app
+from gonogo_service.hooks import fetching
+from gonogo_storage.encoding import utcnow
+from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
+from hookings import HEAD, NEXT, deliver, pull_request, push
+from suite_runs import SUITE
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from standardwebhooks import Webhook
+
 from api import Api, in_process
 from backgrounds import running, short
+from gonogo_storage import inbound, runs
+from gonogo_storage.encoding import utcnow
 from hook_service import CI_SECRET, OWN, SMALL, came, copied, emptied, prepared, store_rule, subjects, work
 from hookings import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
 from running import until as eventually
-from sqlalchemy import text
-from standardwebhooks import Webhook
 from suite_runs import SUITE
-
-from storage import inbound, runs
-from storage.encoding import utcnow
 
 
 @pytest.fixture

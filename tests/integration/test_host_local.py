@@ -16,11 +16,11 @@ from gonogo.judging import judge
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Verdict
-from workers.executors import conformance, registry
-from workers.executors.base import KernelCrash, KernelError, KernelHang
-from workers.executors.emulator_executor import EmulatorExecutor
-from workers.executors.local import LocalRunner
-from workers.executors.meanings import Meaning
+from gonogo_workers.executors import conformance, registry
+from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.emulator_executor import EmulatorExecutor
+from gonogo_workers.executors.local import LocalRunner
+from gonogo_workers.executors.meanings import Meaning
 
 ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 1, 32, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}})

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import until
 
 from gonogo.inputs import generate, quantise
 from gonogo.problems import InfrastructureError
 from gonogo.tests import TestSpec
-from workers.executors.base import (
+from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,
     KernelCrash,
@@ -32,12 +31,13 @@ from workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
-from workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost, sweep
-from workers.executors.log import KEPT_BYTES
-from workers.executors.pool import HostPool
-from workers.executors.reaping import group_members, strays
-from workers.executors.registry import ExecutorSpec
-from workers.executors.slots import Slot, TensorFile
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost, sweep
+from gonogo_workers.executors.log import KEPT_BYTES
+from gonogo_workers.executors.pool import HostPool
+from gonogo_workers.executors.reaping import group_members, strays
+from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.slots import Slot, TensorFile
+from running import until
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 ROOT = Path(__file__).parents[2]
@@ -280,8 +280,8 @@ def test_the_child_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from workers.executors.kernel_host import KernelHost
-from workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.registry import ExecutorSpec
 host = KernelHost(ExecutorSpec("troublesome", "troublesome", "Troublesome"))
 host.open("fine")
 print(host.pid, host.folder, flush=True)

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from api import on_port
 from typer.testing import CliRunner
 
-from cli.app import app
+from api import on_port
+from gonogo_cli.app import app
 
 
 def test_files_go_in_and_their_results_out(tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

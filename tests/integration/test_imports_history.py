@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from histories import world
-
 from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
 from gonogo.selections import Selection
-from storage import engine as engines
-from storage import flags, imports, jobs, report_reads, test_specs
-from storage.imports import NewImport
+from gonogo_storage import engine as engines
+from gonogo_storage import flags, imports, jobs, report_reads, test_specs
+from gonogo_storage.imports import NewImport
+from histories import world
 
 SUITE = Selection(suite="nightly")
 

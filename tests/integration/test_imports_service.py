@@ -9,6 +9,7 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
+
 from api import Api, in_process
 
 JUNIT = b"""<testsuite name="nightly"><testcase classname="ln" name="dx" time="0.5"/>

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from api import JOB, Api, in_process
-
 from gonogo.kernels import KERNELS
-from storage import builds
+from gonogo_storage import builds
 
 STRANGE = "\"'><script>alert(1)</script>"
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import seeded
-from api import in_process
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
+import seeded
+from api import in_process
 from gonogo.numerics.maps import error_map
-from storage import artifacts, attempts, chunks, jobs, seed_grids
-from storage import engine as engines
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.jobs import Job
-from storage.tables import AttemptRow, SeedGridRow
+from gonogo_storage import artifacts, attempts, chunks, jobs, seed_grids
+from gonogo_storage import engine as engines
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import Job
+from gonogo_storage.tables import AttemptRow, SeedGridRow
 
 EVIL = "</script><img src=x onerror=alert(1)>\u202e"
 

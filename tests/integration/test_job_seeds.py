@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-import seeded
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.orm import Session
 
-from dashboards import kept, plots, views
-from storage import engine as engines
-from storage import job_seeds, jobs, rollups
-from storage.encoding import utcnow
-from storage.tables import SeedResultRow
+import seeded
+from gonogo_dashboards import kept, plots, views
+from gonogo_storage import engine as engines
+from gonogo_storage import job_seeds, jobs, rollups
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.tables import SeedResultRow
 
 SEEDS = 600
 

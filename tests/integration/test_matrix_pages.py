@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import gauging
-import nights
 import pytest
-import seeded
-from api import in_process
 from sqlalchemy import Engine, select
 
-from dashboards import histories, matrices, strips
+import gauging
+import nights
+import seeded
+from api import in_process
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
-from storage import assessing, assessments, gauges
-from storage import engine as engines
-from storage import matrices as matrix_reads
-from storage import strips as strip_reads
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.paging import BadCursor
-from storage.tables import JobLabelRow, JobRow, RunJobRow, RunRow
-from storage.variants import Variant, jobs_of
+from gonogo_dashboards import histories, matrices, strips
+from gonogo_storage import assessing, assessments, gauges
+from gonogo_storage import engine as engines
+from gonogo_storage import matrices as matrix_reads
+from gonogo_storage import strips as strip_reads
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.paging import BadCursor
+from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, RunRow
+from gonogo_storage.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
 TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}

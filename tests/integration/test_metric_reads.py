@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-import seeded
 from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
-from storage import deliveries, leases, metric_reads, settled, webhooks, workers
-from storage.encoding import utcnow
-from storage.engine import session as writing
-from storage.metric_reads import Numbers, numbers
-from storage.settled import Memory
-from storage.tables import JobRow
+import seeded
+from gonogo_storage import deliveries, leases, metric_reads, settled, webhooks, workers
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import session as writing
+from gonogo_storage.metric_reads import Numbers, numbers
+from gonogo_storage.settled import Memory
+from gonogo_storage.tables import JobRow
 
 
 def look(session: Session, memory: Memory | None = None, *, later_s: float = 0.0) -> Numbers:

@@ -9,18 +9,18 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+import pytest
+
 import commits
 import nights
-import pytest
 from api import Api, in_process, on_port
 from commits import BASE, HEAD
-
-from cli.app import load
 from gonogo.tests import TestSpec
-from storage import comparing, overrides
-from storage.encoding import timestamp, utcnow
-from storage.states import OverrideState
-from storage.tables import JobLabelRow
+from gonogo_cli.app import load
+from gonogo_storage import comparing, overrides
+from gonogo_storage.encoding import timestamp, utcnow
+from gonogo_storage.states import OverrideState
+from gonogo_storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(commits.NEW).key
 SOON = timestamp((datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30))  # no midnight, which would be told without its time

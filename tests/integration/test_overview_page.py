@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import seeded
-from api import in_process
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
-from suite_runs import conclude
 
-from dashboards import overview
-from dashboards.overview import OverviewView
-from storage import closing, day_totals, devices, flag_changes, flags, runs, workers
-from storage.encoding import utcnow
-from storage.engine import reading, session
-from storage.ids import new_id
-from storage.runs import NewRun
-from storage.states import JobState
+import seeded
+from api import in_process
+from gonogo_dashboards import overview
+from gonogo_dashboards.overview import OverviewView
+from gonogo_storage import closing, day_totals, devices, flag_changes, flags, runs, workers
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import reading, session
+from gonogo_storage.ids import new_id
+from gonogo_storage.runs import NewRun
+from gonogo_storage.states import JobState
+from suite_runs import conclude
 
 
 def look(engine: Engine, later: timedelta = timedelta(0), memory: day_totals.Memory | None = None) -> OverviewView:

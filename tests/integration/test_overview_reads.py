@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import seeded
 from sqlalchemy import Engine
 
-from dashboards import views
-from storage import engine as engines
-from storage import jobs, schema
-from storage.encoding import utcnow
+import seeded
+from gonogo_dashboards import views
+from gonogo_storage import engine as engines
+from gonogo_storage import jobs, schema
+from gonogo_storage.encoding import utcnow
 
 
 @pytest.fixture

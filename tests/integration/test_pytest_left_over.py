@@ -11,10 +11,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from api import on_port
-from plugged import environment, finished, in_a_process, in_this_process
-from servers import free_port
 
+from api import on_port
 from gonogo.recorded import Comparison
 from gonogo_pytest import spool
 from gonogo_pytest.__main__ import main
@@ -23,6 +21,8 @@ from gonogo_pytest.delivery import catch_up
 from gonogo_pytest.local import LocalFile
 from gonogo_pytest.records import Record, encoded
 from gonogo_pytest.spool import PREFIX, Run
+from plugged import environment, finished, in_a_process, in_this_process
+from servers import free_port
 
 KILLED = """
     import gonogo, os, pathlib, pytest, signal, time

@@ -14,10 +14,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from api import on_port
-from plugged import Run as Pytest
-from plugged import finished, in_a_process, in_this_process
 
+from api import on_port
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.layernorm import reference
@@ -27,6 +25,8 @@ from gonogo_pytest import server, spool, surroundings
 from gonogo_pytest.delivery import catch_up
 from gonogo_pytest.records import new_id
 from gonogo_pytest.spool import PREFIX
+from plugged import Run as Pytest
+from plugged import finished, in_a_process, in_this_process
 
 ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suites import Project
 
-from workers.executors.base import Reporter
-from workers.executors.conformance import Check
-from workers.executors.registry import CHILD
-from workers.executors.report_conformance import checks
+from gonogo_workers.executors.base import Reporter
+from gonogo_workers.executors.conformance import Check
+from gonogo_workers.executors.registry import CHILD
+from gonogo_workers.executors.report_conformance import checks
+from suites import Project
 
 TESTS = """
     import pytest

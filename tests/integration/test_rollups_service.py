@@ -12,19 +12,19 @@ from functools import partial
 from typing import Any
 
 import pytest
-import seeded
 from sqlalchemy import Engine, delete, select, update
 
-from cli.app import load
+import seeded
 from gonogo.flakiness.rates import rate
 from gonogo.problems import JobError
-from storage import closing, rollup_rebuild, rollups, schema, test_specs
-from storage import engine as engines
-from storage import job_seeds as reads
-from storage.ids import new_id
-from storage.rollups import AXES, Rollup, of_test
-from storage.tables import DayRollupRow, JobTallyRow, RolledRow
-from storage.tallies import Tally
+from gonogo_cli.app import load
+from gonogo_storage import closing, rollup_rebuild, rollups, schema, test_specs
+from gonogo_storage import engine as engines
+from gonogo_storage import job_seeds as reads
+from gonogo_storage.ids import new_id
+from gonogo_storage.rollups import AXES, Rollup, of_test
+from gonogo_storage.tables import DayRollupRow, JobTallyRow, RolledRow
+from gonogo_storage.tallies import Tally
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = seeded.TestSpec.parse(seeded.NIGHTLY).key

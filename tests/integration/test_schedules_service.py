@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from api import Api, in_process
 from backgrounds import running, short
+from gonogo_service.background import scheduler
+from gonogo_storage import engine as engines
+from gonogo_storage import runs, schedules
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.states import DueOutcome
 from running import until as eventually
 from suite_runs import SUITE, finish
-
-from service.background import scheduler
-from storage import engine as engines
-from storage import runs, schedules
-from storage.encoding import utcnow
-from storage.states import DueOutcome
 
 LINE = {"name": "every night", "suite": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
 NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)  # the clocks of the next night skip 02:30: due at 01:00 UTC
@@ -38,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock(NIGHT)
-    monkeypatch.setattr("service.api.schedules.utcnow", made)
+    monkeypatch.setattr("gonogo_service.api.schedules.utcnow", made)
     return made
 
 

@@ -10,16 +10,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import rolled
-from flows import QUEUE, empty_row, new_job, row
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from storage import attempts, chunks, cutting, events, flags, jobs, outbox, queues, results
-from storage.attempts import Sendable
-from storage.encoding import utcnow
-from storage.engine import reading, session
-from storage.jobs import Job
+import rolled
+from flows import QUEUE, empty_row, new_job, row
+from gonogo_storage import attempts, chunks, cutting, events, flags, jobs, outbox, queues, results
+from gonogo_storage.attempts import Sendable
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import reading, session
+from gonogo_storage.jobs import Job
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import seeded
-from api import Api, in_process
 from sqlalchemy.orm import Session
 
+import seeded
+from api import Api, in_process
 from gonogo.canonical import key_of
 from gonogo.stages import table
-from storage import artifacts, evidence, jobs, stages
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.jobs import NewJob
+from gonogo_storage import artifacts, evidence, jobs, stages
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import NewJob
 
 
 @pytest.fixture

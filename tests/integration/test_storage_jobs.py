@@ -9,19 +9,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from flows import QUEUE, empty_row, new_job, output, row
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from storage import artifacts, attempts, builds, chunks, counters, events, flags, jobs, leases, outbox, results, test_specs, workers
-from storage.closing import lock
-from storage.encoding import utcnow
-from storage.engine import is_postgres, reading, session
-from storage.jobs import Job, JobFilter
-from storage.paging import BadCursor
-from storage.states import FlagState, JobState
-from storage.tables import FlagRow
+from flows import QUEUE, empty_row, new_job, output, row
+from gonogo_storage import artifacts, attempts, builds, chunks, counters, events, flags, jobs, leases, outbox, results, test_specs, workers
+from gonogo_storage.closing import lock
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.engine import is_postgres, reading, session
+from gonogo_storage.jobs import Job, JobFilter
+from gonogo_storage.paging import BadCursor
+from gonogo_storage.states import FlagState, JobState
+from gonogo_storage.tables import FlagRow
 
 
 def dispatch_all(current: Session) -> list[attempts.Sendable]:

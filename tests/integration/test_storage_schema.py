@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from flows import new_job
 from sqlalchemy import Engine, inspect, text
 
-from storage import jobs, partitions, results, schema
-from storage.engine import is_postgres, make_engine, normalise, session
-from storage.schema import SchemaState
-from storage.tables import Base
+from flows import new_job
+from gonogo_storage import jobs, partitions, results, schema
+from gonogo_storage.engine import is_postgres, make_engine, normalise, session
+from gonogo_storage.schema import SchemaState
+from gonogo_storage.tables import Base
 
 
 def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
-from api import Api, in_process, on_port
 from sqlalchemy import select
-from suite_runs import SUITE, conclude, finish
 from typer.testing import CliRunner
 
-from cli import suites as command
-from cli import waiting
-from cli.app import app
+from api import Api, in_process, on_port
 from gonogo.tests import TestSpec
-from storage import jobs, runs
-from storage.encoding import utcnow
-from storage.tables import OutboxRow, RunJobRow
+from gonogo_cli import suites as command
+from gonogo_cli import waiting
+from gonogo_cli.app import app
+from gonogo_storage import jobs, runs
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.tables import OutboxRow, RunJobRow
+from suite_runs import SUITE, conclude, finish
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "examples/nightly.yaml").read_text())

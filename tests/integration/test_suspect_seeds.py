@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import rolled
-from flows import QUEUE, empty_row, new_job, output, row
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from storage import attempts, chunks, events, flags, jobs
-from storage.encoding import utcnow
-from storage.jobs import Job
+import rolled
+from flows import QUEUE, empty_row, new_job, output, row
+from gonogo_storage import attempts, chunks, events, flags, jobs
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.jobs import Job
 
 NOW = utcnow()
 RANGE = {"seeds": {"start": 0, "count": 4}}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torches import builds_file, run_in_torch, torch_python
 
 from gonogo.builds import torch_builds
 from gonogo.inputs import generate, quantise
@@ -16,9 +15,10 @@ from gonogo.judging import SeedJudgement, judge
 from gonogo.pairs import Reference, compare
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
-from workers.executors import meanings, registry
-from workers.executors.base import HostUnavailable, KernelError
-from workers.executors.local import LocalRunner
+from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors.base import HostUnavailable, KernelError
+from gonogo_workers.executors.local import LocalRunner
+from torches import builds_file, run_in_torch, torch_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
 
@@ -71,7 +71,7 @@ def judged(runner: LocalRunner, test: TestSpec, seed: int = 0) -> SeedJudgement:
 
 
 CONFORMANCE = """
-from workers.executors.conformance import checks
+from gonogo_workers.executors.conformance import checks
 from torch_executor import TorchExecutor
 for build in {builds}:
     for check in checks(TorchExecutor, build, shapes={shapes}):

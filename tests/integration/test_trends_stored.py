@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import seeded
-from api import Api, in_process
-from histories import World, row, spec_of, variant, world
 from sqlalchemy import func, select, update
 
-from storage import assessments, build_series, trends
-from storage import engine as engines
-from storage.tables import JobRow, TrendRow
-from storage.trends import Over
-from storage.variants import jobs_of
+import seeded
+from api import Api, in_process
+from gonogo_storage import assessments, build_series, trends
+from gonogo_storage import engine as engines
+from gonogo_storage.tables import JobRow, TrendRow
+from gonogo_storage.trends import Over
+from gonogo_storage.variants import jobs_of
+from histories import World, row, spec_of, variant, world
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import nights
-import seeded
 from sqlalchemy import Engine, update
 
-from storage import catalogue, variants
-from storage import engine as engines
-from storage.states import JobKind
-from storage.tables import JobRow
+import nights
+import seeded
+from gonogo_storage import catalogue, variants
+from gonogo_storage import engine as engines
+from gonogo_storage.states import JobKind
+from gonogo_storage.tables import JobRow
 
 OTHER = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api import ELSEWHERE, Api, in_process
 
-from storage import deliveries, webhooks
-from storage.deliveries import Try
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.states import DeliveryState
+from api import ELSEWHERE, Api, in_process
+from gonogo_storage import deliveries, webhooks
+from gonogo_storage.deliveries import Try
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.states import DeliveryState
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 import time_machine
+from pydantic import SecretStr
+from standardwebhooks import Webhook
+
 from api import JOB, SECRET, Api, in_process, make_settings
 from flows import KEY
-from pydantic import SecretStr
+from gonogo_service.background import delivery
+from gonogo_service.background.core import Core, open_core
+from gonogo_service.webhooks import addresses, mail, messages, outbound
+from gonogo_service.webhooks.outbound import Sender
+from gonogo_storage import deliveries as stored
+from gonogo_storage import flags
+from gonogo_storage.deliveries import Delivery
+from gonogo_storage.encoding import utcnow
 from receivers import MailServer, Receiver, Reply
 from running import until
 from seeded import finished
-from standardwebhooks import Webhook
-
-from service.background import delivery
-from service.background.core import Core, open_core
-from service.webhooks import addresses, mail, messages, outbound
-from service.webhooks.outbound import Sender
-from storage import deliveries as stored
-from storage import flags
-from storage.deliveries import Delivery
-from storage.encoding import utcnow
 
 LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For tests of what happens outside the database: it is the same with every one."""

@@ -8,16 +8,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import nodes
 import pytest
+from pydantic import SecretStr
+
+import nodes
 from api import SECRET, in_process
 from flows import KEY
-from pydantic import SecretStr
+from gonogo_service.background.core import open_core
+from gonogo_service.webhooks import outbound, secrets
 from receivers import Got, Receiver
 from servers import Missing
-
-from service.background.core import open_core
-from service.webhooks import outbound, secrets
 
 
 def line(secret: str, got: Got, **changes: Any) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
-from chunks import Workplace
 
-from workers import queue
-from workers.devices.discovery import host_name
+from chunks import Workplace
+from gonogo_workers import queue
+from gonogo_workers.devices.discovery import host_name
 
 pytestmark = pytest.mark.timeout(120)
 

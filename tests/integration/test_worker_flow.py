@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from chunks import KEY, TINY, Workplace
-from servers import RedisServer
 
-from workers import queue
+from chunks import KEY, TINY, Workplace
+from gonogo_workers import queue
+from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(180)
 

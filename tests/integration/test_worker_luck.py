@@ -14,16 +14,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chunks import KEY, Workplace
-from servers import RedisServer
 
+from chunks import KEY, Workplace
 from gonogo.problems import FieldError, InfrastructureError
-from workers import queue
-from workers.devices import discovery, locks
-from workers.devices.health import canary
-from workers.executors.meanings import Meaning
-from workers.executors.registry import emulator
-from workers.postman import Postman
+from gonogo_workers import queue
+from gonogo_workers.devices import discovery, locks
+from gonogo_workers.devices.health import canary
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.registry import emulator
+from gonogo_workers.postman import Postman
+from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -194,7 +194,7 @@ def test_what_a_dead_worker_left_on_the_device_is_killed(tmp_path: Path) -> None
 import os, subprocess, sys, threading
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from pathlib import Path
-from workers.devices import locks
+from gonogo_workers.devices import locks
 held = locks.acquire(Path({str(tmp_path)!r}), "emulator:0", lambda: True, threading.Event())
 sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
 child = subprocess.Popen(sleep, stdout=-3, stderr=-3, pass_fds=[held.fd], start_new_session=True)

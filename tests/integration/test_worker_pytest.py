@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from chunks import Answer, Workplace
-from servers import RedisServer
 
+from chunks import Answer, Workplace
 from gonogo import tensix
 from gonogo.inputs import generate, quantise
 from gonogo.stages import StageTable
 from gonogo.tests import TestSpec
+from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from chunks import TINY, Answer, Workplace
+from gonogo_workers import queue
 from servers import RedisServer
 from torches import builds_file
-
-from workers import queue
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from chunks import Answer, Workplace
 from servers import RedisServer
 
@@ -137,7 +138,7 @@ def test_a_refused_build_is_an_error_of_every_iteration(place: Workplace) -> Non
 
 
 def test_a_cancelled_attempt_stops_at_once(place: Workplace) -> None:
-    from workers import queue
+    from gonogo_workers import queue
 
     attempt = place.publish("main", 200, executor="reporting", test={"selection": {"filter": "hang"}}, seed_deadline_s=600)
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from simulated import Child
 
+from simulated import Child
 from simulator import place
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from simulated import Child
 
-from workers.executors.conformance import checks
+from gonogo_workers.executors.conformance import checks
+from simulated import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

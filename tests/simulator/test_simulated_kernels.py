@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulated import Child
 
 from gonogo.builds import own_builds
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation
-from workers.executors.base import KernelError, shaped_inputs
+from gonogo_workers.executors.base import KernelError, shaped_inputs
+from simulated import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import clean_environment, gonogo
-from simulated import Child, servers
 
 from gonogo.builds import own_builds
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
-from workers.executors.base import ExecutorFailure, shaped_inputs
-from workers.executors.limits import LIMITS, known
+from gonogo_workers.executors.base import ExecutorFailure, shaped_inputs
+from gonogo_workers.executors.limits import LIMITS, known
+from running import clean_environment, gonogo
+from simulated import Child, servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from running import Service, every_seed_once, gone, submit, until
 from servers import RedisServer
 from simulated import servers

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from workers.executors import meanings, registry
+from gonogo_workers.executors import meanings, registry
 
 ROOT = Path(__file__).parents[2]
 CODE = """

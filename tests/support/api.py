@@ -15,12 +15,12 @@ import uvicorn
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from service.app import create_app
-from service.auth import issue_token
-from service.context import Context
-from settings import Settings
-from storage import schema
-from storage.tables import Base
+from gonogo_service.app import create_app
+from gonogo_service.auth import issue_token
+from gonogo_service.context import Context
+from gonogo_settings import Settings
+from gonogo_storage import schema
+from gonogo_storage.tables import Base
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have httpx2, which the project does not use

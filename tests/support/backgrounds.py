@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flows import KEY, new_job
 from pydantic import SecretStr
 from redis import Redis
 from sqlalchemy import Engine
 
-from service import background
-from settings import Settings
-from storage import jobs, results
-from storage.engine import reading, session
-from storage.jobs import Job
-from workers import queue
+from flows import KEY, new_job
+from gonogo_service import background
+from gonogo_settings import Settings
+from gonogo_storage import jobs, results
+from gonogo_storage.engine import reading, session
+from gonogo_storage.jobs import Job
+from gonogo_workers import queue
 
 TIMEOUT_S = 1.0  # of heartbeats, in these tests
 

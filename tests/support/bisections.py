@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-import seeded
-from api import Api
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from service.background import bisecting
-from storage import bisections, workers
-from storage.encoding import utcnow
-from storage.tables import JobRow
+import seeded
+from api import Api
+from gonogo_service.background import bisecting
+from gonogo_storage import bisections, workers
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.tables import JobRow
 
 Answer = Callable[[int, int], Mapping[str, Any] | None]
 """From (place, seed) to a result row, as a worker sends it; None: the probe stays in flight."""

@@ -17,12 +17,12 @@ from typing import Any
 
 import psutil
 
-from workers import queue
+from gonogo_workers import queue
 
 ROOT = Path(__file__).parents[2]
 KEY = "worker-key-of-the-tests-" + "k" * 20
 TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
-PROGRAM = "import sys; from workers.worker import main; sys.exit(main(*sys.argv[1:]))"
+PROGRAM = "import sys; from gonogo_workers.worker import main; sys.exit(main(*sys.argv[1:]))"
 
 
 @dataclass

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import nights
-import seeded
 from sqlalchemy.orm import Session
 
+import nights
+import seeded
 from gonogo.canonical import key_of
-from storage import flags, jobs
-from storage.encoding import utcnow
-from storage.flags import Finding
-from storage.jobs import Job, NewJob
-from storage.states import FlagKind
+from gonogo_storage import flags, jobs
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.flags import Finding
+from gonogo_storage.jobs import Job, NewJob
+from gonogo_storage.states import FlagKind
 
 BASE, HEAD = "9ca166977b", "b0304ff7a5"
 EIGHT = range(8)

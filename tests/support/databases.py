@@ -9,8 +9,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from servers import administer
 from sqlalchemy import make_url
+
+from servers import administer
 
 # Every relation and column, so that a database whose schema a test has changed isn't used again
 SCHEMA = """

@@ -17,15 +17,15 @@ from gonogo import tensix
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
-from service.background import dispatcher
-from service.background.assess import Assessor
-from service.background.core import Core, open_core
-from service.context import Context
-from storage import attempts, chunks
-from storage.encoding import utcnow
-from storage.ids import new_id
-from workers import rows
-from workers.chunk import Chunk
+from gonogo_service.background import dispatcher
+from gonogo_service.background.assess import Assessor
+from gonogo_service.background.core import Core, open_core
+from gonogo_service.context import Context
+from gonogo_storage import attempts, chunks
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_workers import rows
+from gonogo_workers.chunk import Chunk
 
 QUEUE = "emulator.wormhole.n150"
 DEVICE = "lab-1/emulator:0"

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from storage import devices, goldens, periods
-from storage.ids import new_id
-from storage.states import AttemptState
-from storage.tables import AttemptRow
+from gonogo_storage import devices, goldens, periods
+from gonogo_storage.ids import new_id
+from gonogo_storage.states import AttemptState
+from gonogo_storage.tables import AttemptRow
 
 HOST, NAME = "lab-7", "wormhole:0"
 DEVICE = f"{HOST}/{NAME}"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import time_machine
+
 import bisections
 import gauging
 import nights
 import seeded
-import time_machine
 from api import Api
+from gonogo_dashboards import urls
+from gonogo_storage import ids
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.jobs import Job
 from histories import row, world
-
-from dashboards import urls
-from storage import ids
-from storage.encoding import utcnow
-from storage.jobs import Job
 
 DAYS = 18
 MASKED, FIXED = 6, 11

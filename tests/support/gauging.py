@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
-from storage import attempts, chunks
-from storage.attempts import Sendable
-from storage.encoding import utcnow
-from storage.states import ChunkState
-from storage.tables import ChunkRow
+from gonogo_storage import attempts, chunks
+from gonogo_storage.attempts import Sendable
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.states import ChunkState
+from gonogo_storage.tables import ChunkRow
 
 TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [8, 64], "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}}}
 EDGE = 0.01

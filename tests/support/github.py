@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
 from github_fields import Problem, actions, address, comment_text, require, text
 
 REPOSITORY = "lab/kernels"

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import seeded
 from pydantic import SecretStr
 
+import seeded
 from gonogo.selections import parse_subject
-from service.background.assess import Assessor
-from service.background.core import Core, open_core
-from settings import Settings
-from storage import engine as engines
-from storage import flags, jobs, schema
-from storage.assessing import Missed, gauged
-from storage.jobs import Job, NewJob
-from storage.variants import Variant
+from gonogo_service.background.assess import Assessor
+from gonogo_service.background.core import Core, open_core
+from gonogo_settings import Settings
+from gonogo_storage import engine as engines
+from gonogo_storage import flags, jobs, schema
+from gonogo_storage.assessing import Missed, gauged
+from gonogo_storage.jobs import Job, NewJob
+from gonogo_storage.variants import Variant
 
 
 def spec_of(atol: float) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+from pydantic import SecretStr
+
 from api import Api, in_process
 from flows import KEY
+from gonogo_service.background.core import open_core
+from gonogo_service.hooks.working import Worker
+from gonogo_storage.tables import Base
 from hookings import SECRET
-from pydantic import SecretStr
 from suite_runs import SUITE
-
-from service.background.core import open_core
-from service.hooks.working import Worker
-from storage.tables import Base
 
 CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"
 SMALL = {**SUITE, "entries": SUITE["entries"][:1]}

@@ -10,28 +10,28 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastapi.routing import APIRoute
+from sqlalchemy.orm import Session
+
 import bisections
 import commits
 import gauging
 import nights
 import seeded
 from api import Api
-from fastapi.routing import APIRoute
-from histories import row, world
-from sqlalchemy.orm import Session
-from suite_runs import SUITE, conclude, finish
-
-from dashboards import assets, urls
-from dashboards.pages import make_router
 from gonogo.tests import TestSpec
-from storage import ci_subjects, deliveries, devices, flags, github_answers, inbound, jobs, runs, webhooks
-from storage.deliveries import Try
-from storage.encoding import utcnow
-from storage.flags import Finding
-from storage.ids import new_id
-from storage.jobs import Job
-from storage.states import DeliveryState, FlagKind, HookSource, InboundState
-from storage.tables import InboundRow
+from gonogo_dashboards import assets, urls
+from gonogo_dashboards.pages import make_router
+from gonogo_storage import ci_subjects, deliveries, devices, flags, github_answers, inbound, jobs, runs, webhooks
+from gonogo_storage.deliveries import Try
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.flags import Finding
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import Job
+from gonogo_storage.states import DeliveryState, FlagKind, HookSource, InboundState
+from gonogo_storage.tables import InboundRow
+from histories import row, world
+from suite_runs import SUITE, conclude, finish
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>{{7*7}}\u202egnp.exe"
 RIGHT_TO_LEFT = "اختبار الليل " * 4 + "בדיקת לילה"

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import seeded
 from sqlalchemy.orm import Session
 
+import seeded
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
-from storage import jobs
-from storage.ids import new_id
-from storage.jobs import Job, NewJob
+from gonogo_storage import jobs
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import Job, NewJob
 
 
 def submit(

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from servers import administer
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
-from storage import schema
-from storage.engine import make_engine
+from gonogo_storage import schema
+from gonogo_storage.engine import make_engine
+from servers import administer
 
 
 def migrated(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> Iterator[Engine]:

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import psutil
 
-from cli.client import Client
-from storage import schema
-from storage.engine import make_engine
+from gonogo_cli.client import Client
+from gonogo_storage import schema
+from gonogo_storage.engine import make_engine
 
 ROOT = Path(__file__).parents[2]
 TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
@@ -31,7 +31,7 @@ QUICK = {"GONOGO_HEARTBEAT_S": "0.5", "GONOGO_HEARTBEAT_TIMEOUT_S": "2", "GONOGO
 
 def gonogo(*words: str) -> list[str]:
     """The command line of a gonogo command in this interpreter."""
-    return [sys.executable, "-P", "-m", "cli", *words]
+    return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 from benchmarks.harvest import DX, VERDICTS
 from gonogo.numerics.forensics.words import ordinal
 from gonogo.tests import TestSpec
-from storage import artifacts, attempts, chunks, closing, devices, goldens, jobs, test_specs
-from storage.encoding import utcnow
-from storage.ids import new_id
-from storage.jobs import Job, NewJob
-from storage.states import ChunkState, JobState
-from storage.tables import ChunkRow
+from gonogo_storage import artifacts, attempts, chunks, closing, devices, goldens, jobs, test_specs
+from gonogo_storage.encoding import utcnow
+from gonogo_storage.ids import new_id
+from gonogo_storage.jobs import Job, NewJob
+from gonogo_storage.states import ChunkState, JobState
+from gonogo_storage.tables import ChunkRow
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",

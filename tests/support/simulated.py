@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from gonogo.builds import own_builds
 from gonogo.tests import TestSpec
-from workers.executors import meanings, registry
-from workers.executors.base import output_shapes
-from workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost
-from workers.executors.slots import Slot
+from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors.base import output_shapes
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost
+from gonogo_workers.executors.slots import Slot
 
 SERVER = "framework.sim"
 """Part of the command line of the simulator's server process."""

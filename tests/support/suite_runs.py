@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import seeded
 from sqlalchemy.orm import Session
 
-from storage import jobs, runs
-from storage.encoding import utcnow
+import seeded
+from gonogo_storage import jobs, runs
+from gonogo_storage.encoding import utcnow
 
 SUITE: dict[str, Any] = {
     "name": "nightly",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workers.executors.registry import CHILD
+from gonogo_workers.executors.registry import CHILD
 
 
 class Project:

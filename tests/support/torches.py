@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = "GONOGO_TEST_TORCH_PYTHON"
-CHILD = ROOT / "workers" / "executors" / "child"
+CHILD = ROOT / "workers" / "gonogo_workers" / "executors" / "child"
 
 
 @cache

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from numeric_cases import KERNELS, Case, spec
 
 from gonogo.numerics import blocks, expected
+from numeric_cases import KERNELS, Case, spec
 
 
 @pytest.fixture(params=[1, 2, 7])

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from numeric_cases import spec
 
 from gonogo.builds import PROFILES
 from gonogo.numerics.budgets.profiles import (
@@ -20,6 +19,7 @@ from gonogo.numerics.budgets.profiles import (
 )
 from gonogo.numerics.formats import FORMATS, round_to
 from gonogo.problems import FieldError
+from numeric_cases import spec
 
 
 def backward(profile: str | None = "tt-train", n: int = 100, **numerics: Any) -> BackwardTerms:

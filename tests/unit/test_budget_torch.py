@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import REGIMES, Case, spec
 from numpy.typing import NDArray
 
 from gonogo.builds import torch_builds
 from gonogo.judging import SeedJudgement, judge
 from gonogo.numerics.budgets.profiles import backward_terms, forward_terms
 from gonogo.numerics.formats import round_to
+from numeric_cases import REGIMES, Case, spec
 
 Array = NDArray[np.float32]
 FP32 = {"input": "fp32", "output": "fp32"}

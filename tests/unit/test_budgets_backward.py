@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pytest
-from numeric_cases import Case, spec
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import MONTE_CARLO, RIGHT
@@ -20,6 +19,7 @@ from gonogo.numerics.budgets.profiles import reciprocal_error
 from gonogo.tensix import run
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation
+from numeric_cases import Case, spec
 
 Row = list[float]
 

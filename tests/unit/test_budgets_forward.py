@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import REGIMES, Case, spec
 
 from benchmarks.arithmetics import RIGHT
 from benchmarks.false_alarms import applies, cases
@@ -18,6 +17,7 @@ from gonogo.numerics.budgets.moments import lanes, moments
 from gonogo.numerics.budgets.profiles import forward_terms, reciprocal_error
 from gonogo.numerics.formats import round_to
 from gonogo.verdicts import Explanation
+from numeric_cases import REGIMES, Case, spec
 
 UNIFORM = {
     **REGIMES["uniform"],

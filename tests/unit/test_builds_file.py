@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gonogo.problems import FieldError
-from workers.executors import meanings, registry
-from workers.executors.kernel_host import KernelHost
-from workers.executors.pool import MOST_SPARES, HostPool
+from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.pool import MOST_SPARES, HostPool
 
 MINE, OTHER = registry.ExecutorSpec("mine", "m", "F", "/own"), registry.ExecutorSpec("other", "m", "F")
 FILE = """

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.app import app
 from gonogo.problems import FieldError
+from gonogo_cli.app import app
 
 PLUGIN = """
 import os, numpy as np
@@ -205,7 +205,7 @@ def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([sys.executable, "-m", "gonogo_cli", *arguments], capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:

@@ -6,12 +6,12 @@ import copy
 from typing import Any
 
 import pytest
-from hookings import BEFORE, HEAD, check_suite, pull_request, push, workflow_run
 
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github
 from gonogo.ci.patterns import fits, fits_any
 from gonogo.ci.rules import Registration, Rule, build_name, problem_of
 from gonogo.problems import FieldError
+from hookings import BEFORE, HEAD, check_suite, pull_request, push, workflow_run
 
 
 def event(name: str, payload: dict[str, Any]) -> CommitEvent:

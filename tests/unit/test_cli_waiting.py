@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from cli import waiting
-from cli.client import Client
 from gonogo.problems import InfrastructureError
+from gonogo_cli import waiting
+from gonogo_cli.client import Client
 
 
 class Clock:

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import typer
 
-from cli import doctor, jobs, problem
 from gonogo.problems import FieldError, quote
-from settings import release
+from gonogo_cli import doctor, jobs, problem
+from gonogo_settings import release
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def failed(*words: str, code: int) -> dict[str, Any]:
     """The problem document of a command that fails with --json; stdout stays empty."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-m", "gonogo_cli", *words, "--json"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     found: dict[str, Any] = json.loads(done.stderr)
     assert found["exit_code"] == code
@@ -120,7 +120,7 @@ def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> N
 def test_there_is_one_version() -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert release.release() == wanted
-    done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-m", "gonogo_cli", "--version"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"gonogo {wanted}\n"
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from plugged import in_this_process
 
 import gonogo
 from gonogo import handover, tensix
@@ -21,6 +20,7 @@ from gonogo.inputs import generate, quantise
 from gonogo.problems import FieldError, JobError
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Verdict
+from plugged import in_this_process
 
 ROOT = Path(__file__).parents[2]
 FIELDS: dict[str, Any] = {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}, "profile": "tt-train"}
@@ -36,7 +36,7 @@ def arrays(build: str) -> dict[str, NDArray[Any]]:
 
 def copied_plug_in(folder: Path) -> None:
     """The few files that the pytest executor takes into an interpreter without gonogo."""
-    text = (ROOT / "workers/executors/child/pytest_executor.py").read_text()
+    text = (ROOT / "workers/gonogo_workers/executors/child/pytest_executor.py").read_text()
     for name in ast.literal_eval(text[text.index("PLUGIN_FILES = (") + len("PLUGIN_FILES = ") : text.index("HOST_FOLDER")].strip()):
         copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)

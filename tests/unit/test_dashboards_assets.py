@@ -12,9 +12,9 @@ import pytest
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
-from dashboards import assets, build
+from gonogo_dashboards import assets, build
 
-ROOT = Path(build.__file__).resolve().parent.parent
+ROOT = Path(build.__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_an_entry_brings_the_styles_of_what_it_imports_before_its_own(folder: Pa
 
 
 def test_a_missing_bundle_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(assets.NotBuilt, match=r"python -m dashboards\.build"):
+    with pytest.raises(assets.NotBuilt, match=r"python -m gonogo_dashboards\.build"):
         assets.entry("main", tmp_path)
 
 
@@ -119,7 +119,7 @@ def test_a_build_that_fails_says_why_and_leaves_the_old_bundle(checkout: Path, m
     monkeypatch.setenv("FAILS", step)
     with pytest.raises(build.BuildFailed, match=r"(?s)ended with 7.*went wrong"):
         build.build(checkout)
-    assert (checkout / "dashboards" / "static" / "manifest.json").is_file()
+    assert (checkout / "dashboards" / "gonogo_dashboards" / "static" / "manifest.json").is_file()
 
 
 def test_without_npm_the_message_says_what_is_needed(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_the_lock_names_no_registry_and_every_version() -> None:
 
 def test_what_charts_ask_for_by_name_is_there() -> None:
     sources = ROOT / "dashboards" / "web" / "src"
-    asked = "".join(path.read_text() for path in (ROOT / "dashboards").glob("*.py"))
+    asked = "".join(path.read_text() for path in (ROOT / "dashboards" / "gonogo_dashboards").rglob("*.py"))
     script, styles = (sources / "charts.js").read_text(), "".join(path.read_text() for path in sources.glob("*.css"))
     renderers = set(re.findall(r"^  (\w+): \(_, api\)", script, flags=re.MULTILINE))
     assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', asked)) | set(re.findall(r'drawn\("[^"]*", "(\w+)"', asked))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dashboards import pages
-from dashboards.bidi import ISOLATE, POP, contained
+from gonogo_dashboards import pages
+from gonogo_dashboards.bidi import ISOLATE, POP, contained
 
 HOSTILE = "<img src=x>\u202egnp.exe"
 RIGHT_TO_LEFT = "בדיקת לילה"
-TEMPLATES = Path(__file__).parents[2] / "dashboards" / "templates"
+TEMPLATES = Path(__file__).parents[2] / "dashboards" / "gonogo_dashboards" / "templates"
 FIELD = re.compile(r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<')
 TEMPLATE = '<p title="{{ name }}">on {{ name }} (n150), 3</p><input value="{{ name | exact }}">'
 

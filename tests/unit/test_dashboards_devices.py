@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dashboards import days as day_bars
-from dashboards import device_charts, device_days, fleet, timelines
-from dashboards.devices import DeviceLine
-from storage.device_reads import Change
-from storage.periods import Hour, Load
-from storage.states import CanaryOutcome
+from gonogo_dashboards import days as day_bars
+from gonogo_dashboards import device_charts, device_days, fleet, timelines
+from gonogo_dashboards.devices import DeviceLine
+from gonogo_storage.device_reads import Change
+from gonogo_storage.periods import Hour, Load
+from gonogo_storage.states import CanaryOutcome
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)

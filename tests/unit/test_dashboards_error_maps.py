@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dashboards import error_maps, map_charts
-from dashboards.error_maps import MapContent
 from gonogo.numerics.maps import error_map
+from gonogo_dashboards import error_maps, map_charts
+from gonogo_dashboards.error_maps import MapContent
 
 ROWS, FEATURES = 256, 500
 """8 rows of 16 tiles; the last is 20 wide."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dashboards import grids
 from gonogo.verdicts import Verdict
-from storage.jobs import Job
-from storage.seed_grids import LETTERS, NONE_YET
-from storage.seed_order import SeedOrder
-from storage.states import JobKind, JobState
+from gonogo_dashboards import grids
+from gonogo_storage.jobs import Job
+from gonogo_storage.seed_grids import LETTERS, NONE_YET
+from gonogo_storage.seed_order import SeedOrder
+from gonogo_storage.states import JobKind, JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dashboards import charts, plots, spreads
-from dashboards.diagnoses import TermView, view
-from dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
 from gonogo.flakiness.sketches import Sketch
 from gonogo.verdicts import POLICY
-from storage.job_seeds import MarkRecord, OutputRecord
+from gonogo_dashboards import charts, plots, spreads
+from gonogo_dashboards.diagnoses import TermView, view
+from gonogo_dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
+from gonogo_storage.job_seeds import MarkRecord, OutputRecord
 
 
 def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:

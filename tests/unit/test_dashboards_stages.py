@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from cli import show
-from dashboards import pages, stages
 from gonogo.stages import table
+from gonogo_cli import show
+from gonogo_dashboards import pages, stages
 
 REPORTS = [
     {"stage": "API <exists>", "name": "a", "outcome": "passed"},

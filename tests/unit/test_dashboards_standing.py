@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dashboards import curves, proofs, words
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
-from storage.build_series import MOST_BUILDS
-from storage.states import FlagKind, FlagState
+from gonogo_dashboards import curves, proofs, words
+from gonogo_storage.build_series import MOST_BUILDS
+from gonogo_storage.states import FlagKind, FlagState
 
 
 def trend(*means: float | None, red: tuple[int, ...] = (), changes: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:

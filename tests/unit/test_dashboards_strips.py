@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dashboards import matrices, strip_charts, strips, words
-from dashboards.strips import Strip, StripColumn
 from gonogo.gauge.comparators import beyond
-from storage.strips import StripSeed, shares
+from gonogo_dashboards import matrices, strip_charts, strips, words
+from gonogo_dashboards.strips import Strip, StripColumn
+from gonogo_storage.strips import StripSeed, shares
 
 
 def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from dashboards import tails, words
-from dashboards.tails import FitLine, TailView
 from gonogo.flakiness.sketches import Sketch
+from gonogo_dashboards import tails, words
+from gonogo_dashboards.tails import FitLine, TailView
 
 
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gonogo.problems import FieldError, InfrastructureError
-from workers.devices import chips, discovery
-from workers.devices.chips import Chip
+from gonogo_workers.devices import chips, discovery
+from gonogo_workers.devices.chips import Chip
 
 
 def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[str, Any]:

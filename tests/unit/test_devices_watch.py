@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.devices.watch import read
+from gonogo_workers.devices.watch import read
 
 NAMES = "k_id[  3]: kernels/reader_ln.cpp\nk_id[  4]: kernels/writer_ln.cpp\nk_id[  5]: kernels/layernorm.cpp\n"
 OLD = "Core (x=1,y=1):    {points} rmsg:D0G|BNT smsg:{smsg} k_ids:4|3|5\n"

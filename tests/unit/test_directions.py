@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import KERNELS, REGIMES, Case, spec
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
@@ -15,6 +14,7 @@ from gonogo.numerics import compare, directions
 from gonogo.numerics.budgets.expectation import Direction, Expectation, Keyed, Shared, coherence
 from gonogo.numerics.expected import statistics
 from gonogo.verdicts import POLICY
+from numeric_cases import KERNELS, REGIMES, Case, spec
 
 Array = NDArray[np.float64]
 N = 6

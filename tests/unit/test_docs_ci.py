@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.app import COMMANDS, UsageError, load
+from gonogo_cli.app import COMMANDS, UsageError, load
 
 PAGE = Path(__file__).parents[2] / "docs/ci.md"
 BLOCKS = {name: yaml.safe_load(text) for name, text in re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)}

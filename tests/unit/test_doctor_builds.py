@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import settings
-from cli.builds import tried
-from cli.doctor import findings
+import gonogo_settings
+from gonogo_cli.builds import tried
+from gonogo_cli.doctor import findings
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
@@ -20,7 +20,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[s
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "builds.toml"))
     monkeypatch.setenv("GONOGO_EXECUTORS", "troublesome=troublesome:Troublesome,missing=no_such_module:F")
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
-    settings.load.cache_clear()
+    gonogo_settings.load.cache_clear()
     return {trial.build: (trial.ok, trial.words) for trial in tried()}
 
 
@@ -64,7 +64,7 @@ python = "/x"
 
 
 def test_an_interpreter_without_the_executor_s_packages_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"})
+    monkeypatch.setattr("gonogo_cli.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"})
     found = builds(tmp_path, monkeypatch, '[builds.x]\nexecutor = "troublesome"\n')
     assert found["x"][0] is False
     assert found["x"][1].startswith("no-such-package-anywhere is missing in")
@@ -83,7 +83,7 @@ def test_the_doctor_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     builds(tmp_path, monkeypatch, '[builds.fine]\nexecutor = "troublesome"\n')
     assert [(each.part, each.ok) for each in findings(["builds"])] == [("build fine", True)]
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "none.toml"))
-    settings.load.cache_clear()
+    gonogo_settings.load.cache_clear()
     (wrong,) = findings(["builds"])
     assert wrong.ok is False
     assert "GONOGO_BUILDS" in wrong.words

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from torches import run_in_torch
 
 import gonogo
 from gonogo import closeness, diagnoses, handover, recorded, tensix, tensors
@@ -21,6 +20,7 @@ from gonogo.numerics.layernorm import reference
 from gonogo.problems import FieldError
 from gonogo.recorded import Comparison
 from gonogo.tests import TestSpec
+from torches import run_in_torch
 
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 256]})
 GATE = {"rtol": 1e-3, "atol": 0.5}

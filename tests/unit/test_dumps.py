@@ -16,8 +16,8 @@ from gonogo.numerics.layernorm import reference
 from gonogo.problems import FieldError, JobError
 from gonogo.stored import given_inputs, shaped
 from gonogo.tests import TestSpec
-from workers import dumps
-from workers.dumps import Dump
+from gonogo_workers import dumps
+from gonogo_workers.dumps import Dump
 
 FIELDS: dict[str, Any] = {"shape": [4, 32], "numerics": {"statistics": "own"}}
 TEST = TestSpec.parse({"kernel": "layernorm_bw", **FIELDS})

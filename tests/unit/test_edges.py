@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import REGIMES, Case, spec
 
 from benchmarks.arithmetics import RIGHT
 from gonogo.judging import judge
 from gonogo.numerics import edges, expected, layernorm
+from numeric_cases import REGIMES, Case, spec
 
 RTOLS = (0.0, 1e-3, 1e-1)
 PROFILE = "tt-train"

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numeric_cases import KERNELS, REGIMES, Case, spec
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
@@ -19,6 +18,7 @@ from gonogo.numerics.fused import loops
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.tests import TestSpec
 from gonogo.verdicts import explain, within
+from numeric_cases import KERNELS, REGIMES, Case, spec
 
 needs_numba = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import spec
 from numpy.typing import NDArray
 
 from gonogo import tensix
@@ -15,6 +14,7 @@ from gonogo.gauge.kernels import Kind, Part
 from gonogo.gauge.report import Gauge, report
 from gonogo.numerics import layernorm
 from gonogo.numerics.formats import round_to
+from numeric_cases import spec
 
 PUBLIC: dict[str, Any] = {  # a public report: bf16 outputs of 4,736 elements, some beyond 16, where half an ulp is .0625; atol .06, rtol 0
     "kernel": "layernorm_fw",

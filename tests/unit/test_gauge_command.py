@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.app import app
 from gonogo.gauge.tests_file import parse
 from gonogo.problems import FieldError, JobError
+from gonogo_cli.app import app
 
 PLUGIN = """
 import os, numpy as np

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dashboards import gauge_charts, gauge_curves
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator
 from gonogo.gauge.curves import MOST_STEPS, Curves, curves
 from gonogo.gauge.rates import Rate
+from gonogo_dashboards import gauge_charts, gauge_curves
 
 CLOSE = Comparator("allclose", 0.001)
 

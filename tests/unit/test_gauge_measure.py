@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import spec
 
 from gonogo import tensix
 from gonogo.gauge import elsewhere, kernels, measure
@@ -18,6 +17,7 @@ from gonogo.judging import judge
 from gonogo.tests import TestSpec
 from gonogo.tolerances import Tolerance
 from gonogo.verdicts import within
+from numeric_cases import spec
 
 PROFILE = "tt-train"
 NIGHTLY = {"rtol": 1e-3, "atol": 0.5}

@@ -9,17 +9,17 @@ import sys
 from typing import Any
 
 import pytest
-from numeric_cases import spec
 from typer.testing import CliRunner
 
-from cli.app import app
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import gauge_line
 from gonogo.gauge.plan import GO, planned, work_of
 from gonogo.problems import FieldError
 from gonogo.tests import KERNELS, TestSpec
-from workers import gauge_parts
+from gonogo_cli.app import app
+from gonogo_workers import gauge_parts
+from numeric_cases import spec
 
 
 @pytest.mark.parametrize("kernel", list(KERNELS))
@@ -91,7 +91,7 @@ def test_planning_and_reporting_load_no_numpy() -> None:
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
         "planned(test, 'mine', ['a'], ['b'])\n"
         "report(test, []).to_json()\n"
-        "import service.submission.gauges\n"
+        "import gonogo_service.submission.gauges\n"
         "print(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numeric_cases import spec
 
 from gonogo.gauge import advice, comparators, windows
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator, above
@@ -17,6 +16,7 @@ from gonogo.gauge.report import Sharpness, report
 from gonogo.numerics.compare import NEEDED_RTOLS
 from gonogo.tolerances import Tolerance
 from gonogo.verdicts import within
+from numeric_cases import spec
 
 ATOL = Comparator("allclose", 1e-3)
 

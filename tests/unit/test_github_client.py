@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import time_machine
-from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
 
-from service.github import limits
-from service.github.access import App, Token, read_key
-from service.github.client import GitHub
-from service.github.problems import Away, GitHubError, Limited, Refused
+from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
+from gonogo_service.github import limits
+from gonogo_service.github.access import App, Token, read_key
+from gonogo_service.github.client import GitHub
+from gonogo_service.github.problems import Away, GitHubError, Limited, Refused
 
 SHA = "a" * 40
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

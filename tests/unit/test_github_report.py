@@ -11,12 +11,12 @@ import pytest
 from gonogo.flakiness.classes import Class, Classification, Finding, Ran
 from gonogo.flakiness.overrides import Override, suppressed
 from gonogo.verdicts import Verdict
-from service.github import markdown, report
-from service.github.client import MOST_TEXT
-from service.github.report import Links
-from storage.ci_subjects import CiSubject
-from storage.comparing import Compared, Comparison
-from storage.sides import Place, Side, Told
+from gonogo_service.github import markdown, report
+from gonogo_service.github.client import MOST_TEXT
+from gonogo_service.github.report import Links
+from gonogo_storage.ci_subjects import CiSubject
+from gonogo_storage.comparing import Compared, Comparison
+from gonogo_storage.sides import Place, Side, Told
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CiSubject(

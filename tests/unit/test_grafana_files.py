@@ -12,12 +12,12 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from promql import named
 
 from gonogo.verdicts import Verdict
-from service.metrics import Metrics
-from storage.metric_reads import DeviceNumbers, Numbers
-from storage.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
+from gonogo_service.metrics import Metrics
+from gonogo_storage.metric_reads import DeviceNumbers, Numbers
+from gonogo_storage.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
+from promql import named
 
 ROOT = Path(__file__).parents[2]
 GRAFANA = ROOT / "dashboards" / "grafana"

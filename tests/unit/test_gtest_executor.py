@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from workers.executors.registry import CHILD
+from gonogo_workers.executors.registry import CHILD
 
 sys.path.insert(0, CHILD)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numeric_cases import Case, spec
 
 from gonogo.judging import judge
 from gonogo.numerics import jit
+from numeric_cases import Case, spec
 
 pytestmark = pytest.mark.skipif(not jit.HAVE_NUMBA, reason="numba: not installed")
 

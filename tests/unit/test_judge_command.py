@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.app import app
 from gonogo import tensix
 from gonogo.inputs import generate, quantise
 from gonogo.problems import FieldError, JobError
 from gonogo.tests import TestSpec
+from gonogo_cli.app import app
 
 TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [3, 100, 512], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import KERNELS, Case, spec
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
@@ -15,6 +14,7 @@ from gonogo.judging import SeedJudgement, judge, matrix
 from gonogo.numerics import expected
 from gonogo.problems import FieldError, KernelOutputError
 from gonogo.verdicts import POLICY, Explanation, Verdict
+from numeric_cases import KERNELS, Case, spec
 
 Outputs = dict[str, NDArray[Any]]
 LOOSE = {"rtol": 1e-3, "atol": 0.5}

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import KERNELS, Case, spec
 from numpy.typing import NDArray
 
 from gonogo.judging import SeedJudgement, judge
 from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst_explanation
+from numeric_cases import KERNELS, Case, spec
 
 Outputs = dict[str, NDArray[Any]]
 LOOSE = {"rtol": 1e-3, "atol": 0.5}

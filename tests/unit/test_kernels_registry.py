@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import softmax
-from api import in_process
 from typer.testing import CliRunner
 
-from cli.app import app
+import softmax
+from api import in_process
 from gonogo import kernels
 from gonogo.builds import emulator_builds
 from gonogo.comparison import judge_here
@@ -21,7 +20,8 @@ from gonogo.inputs import generate, quantise
 from gonogo.kernels import groupnorm, layernorm, rmsnorm
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
-from storage.evidence import check_line
+from gonogo_cli.app import app
+from gonogo_storage.evidence import check_line
 
 TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numeric_cases import Case, spec
 from numpy.typing import NDArray
 
 from gonogo.numerics import layernorm
+from numeric_cases import Case, spec
 
 Array = NDArray[np.float64]
 EPSILON = 1e-6

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboards.matrices import MatrixCell
-from dashboards.matrix_cells import Cells
+from gonogo_dashboards.matrices import MatrixCell
+from gonogo_dashboards.matrix_cells import Cells
 
 EVIL = """"><img src=x onerror=alert('1')>&"""
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import REGIMES, Case, spec
 
 from gonogo.judging import SeedJudgement, judge
 from gonogo.numerics import expected, paired
 from gonogo.pairs import Reference, compare, words
 from gonogo.problems import FieldError, KernelOutputError
 from gonogo.tests import TestSpec
+from numeric_cases import REGIMES, Case, spec
 
 CORRECT = Reference("other", "tt-train")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suites import Project, outcomes
 
 from gonogo import stages
+from suites import Project, outcomes
 
 
 @pytest.fixture

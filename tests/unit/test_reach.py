@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numeric_cases import Case, spec
 from numpy.typing import NDArray
 
 from gonogo import tensix
@@ -14,6 +13,7 @@ from gonogo.judging import judge
 from gonogo.numerics import compare, directions, expected, layernorm
 from gonogo.numerics.reach import DIRECTION, can_show, shows
 from gonogo.verdicts import Explanation
+from numeric_cases import Case, spec
 
 PROFILE = "tt-train"
 SEEDS = 4

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numeric_cases import Case, spec
 
 from gonogo import pairs
 from gonogo.judging import judge
@@ -19,6 +18,7 @@ from gonogo.rejudging import bounds, known_points, rejudge, within_stored
 from gonogo.tests import TestSpec
 from gonogo.tolerances import Tolerance
 from gonogo.verdicts import POLICY, Verdict
+from numeric_cases import Case, spec
 
 DECLARED = {"rtol": 1e-3, "atol": 0.5}
 BUILDS = ("correct", "tt-train-2025", "nan-tile")

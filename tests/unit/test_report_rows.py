@@ -14,8 +14,8 @@ from gonogo.numerics.layernorm import reference
 from gonogo.problems import JobError
 from gonogo.reports.texts import MOST_NAME_CHARS
 from gonogo.tests import TestSpec
-from workers.report_rows import Judged, Report, iteration_row, reports_of
-from workers.rows import Place
+from gonogo_workers.report_rows import Judged, Report, iteration_row, reports_of
+from gonogo_workers.rows import Place
 
 PLACE = Place("host/gtest:0", "a" * 32, 3)
 

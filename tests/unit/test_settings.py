@@ -5,30 +5,30 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-import settings
+import gonogo_settings
 
 
 def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
-    config = settings.load()
+    config = gonogo_settings.load()
     assert (config.host, config.port, config.database_url, config.embedded) == ("127.0.0.1", 8717, None, False)
     assert config.hosts == ("localhost", "127.0.0.1", "[::1]")
     assert config.max_elements == 64 * 2**20
 
 
 def test_a_process_reads_its_settings_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = settings.load()
+    first = gonogo_settings.load()
     monkeypatch.setenv("GONOGO_PORT", "1")
-    assert settings.load() is first
+    assert gonogo_settings.load() is first
 
 
 def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_HOSTS", "a.example.org, b.example.org,")
-    assert settings.load().hosts == ("a.example.org", "b.example.org")
+    assert gonogo_settings.load().hosts == ("a.example.org", "b.example.org")
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_DATABASE_URL", "")
-    assert settings.load().database_url is None
+    assert gonogo_settings.load().database_url is None
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_wrong_value_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError) as problem:
-        settings.load()
+        gonogo_settings.load()
     assert name.removeprefix("GONOGO_").lower() in str(problem.value)
 
 
 def test_both_spellings_of_a_unix_socket_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_BROKER_URL", "redis+socket:///run/redis.sock?virtual_host=2")
-    assert settings.load().broker_url == "unix:///run/redis.sock?db=2"
+    assert gonogo_settings.load().broker_url == "unix:///run/redis.sock?db=2"
 
 
 def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "0123456789" * 4
     for name in ("GONOGO_SECRET_KEY", "GONOGO_WORKER_KEY", "GONOGO_TOKEN"):
         monkeypatch.setenv(name, secret)
-    config = settings.load()
+    config = gonogo_settings.load()
     assert secret not in f"{config!r} {config}"
     assert config.secret_key is not None
     assert config.secret_key.get_secret_value() == secret

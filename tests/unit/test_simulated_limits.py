@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workers.executors.limits import LIMITS, SIMULATED, known
+from gonogo_workers.executors.limits import LIMITS, SIMULATED, known
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "wormhole.md").read_text()
 HERE = {SIMULATED: "/somewhere"}

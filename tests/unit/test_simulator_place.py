@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gonogo_workers.executors import meanings
 from simulator import __main__ as making
 from simulator import host, place
 from simulator.place import Place, Unavailable
-from workers.executors import meanings
 
 
 @pytest.fixture

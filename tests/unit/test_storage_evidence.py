@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.tests import TestSpec
-from storage.evidence import check_line
+from gonogo_storage.evidence import check_line
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """The test that the flags of a check command spell, as cli/check.py reads them."""
+    """The test that the flags of a check command spell, as gonogo_cli/check.py reads them."""
     words = shlex.split(line)
     assert words[:2] == ["gonogo", "check"]
     flags = dict(zip(words[2::2], words[3::2], strict=True))

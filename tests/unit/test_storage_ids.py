@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 import time_machine
 
-from storage import ids
-from storage.encoding import decode, encode, separate, storable, timestamp, utcnow
-from storage.paging import BadCursor, Page, numbers
+from gonogo_storage import ids
+from gonogo_storage.encoding import decode, encode, separate, storable, timestamp, utcnow
+from gonogo_storage.paging import BadCursor, Page, numbers
 
 
 def test_ids_are_uuid7_and_carry_their_time() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cli.jobs import decided
-from cli.submit import seeds_of
 from gonogo.problems import FieldError
+from gonogo_cli.jobs import decided
+from gonogo_cli.submit import seeds_of
 
 
 def test_seeds_are_a_number_or_sequential() -> None:

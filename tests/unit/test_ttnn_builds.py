@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gonogo.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, own_builds
 from gonogo.tests import KERNELS
-from workers.executors import registry
+from gonogo_workers.executors import registry
 
 CHILD = Path(registry.CHILD)
 
@@ -67,7 +67,7 @@ def test_the_child_s_modules_need_nothing_of_ours() -> None:
 
 def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "cli", "check", "--shape", "1,1,32,64"],
+        [sys.executable, "-P", "-m", "gonogo_cli", "check", "--shape", "1,1,32,64"],
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
         capture_output=True,
         text=True,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import redis_server, up
 from gonogo.problems import InfrastructureError
+from gonogo_cli import redis_server, up
 
 
 def start(folder: Path, port: int) -> None:

@@ -9,8 +9,8 @@ import pytest
 from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
-from cli.webhook import app
-from service.webhooks import secrets
+from gonogo_cli.webhook import app
+from gonogo_service.webhooks import secrets
 
 BODY = '{"type":"job.finished"}'
 

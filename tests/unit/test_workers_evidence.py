@@ -12,7 +12,7 @@ from gonogo import tensix
 from gonogo.inputs import generate, quantise
 from gonogo.numerics.layernorm import reference
 from gonogo.tests import TestSpec
-from workers.evidence import of_seed
+from gonogo_workers.evidence import of_seed
 
 SHAPE = [2, 3, 20, 512]
 """120 rows of 16 tiles: more rows than the tiles need, and the rows of a tile come from several of the leading dimensions."""

@@ -11,12 +11,12 @@ import pytest
 
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
-from workers import queue, rows
-from workers.batches import Batches
-from workers.chunk import Chunk
-from workers.executors import registry
-from workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
-from workers.executors.log import ChildLog
+from gonogo_workers import queue, rows
+from gonogo_workers.batches import Batches
+from gonogo_workers.chunk import Chunk
+from gonogo_workers.executors import registry
+from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
+from gonogo_workers.executors.log import ChildLog
 
 BODY: dict[str, Any] = {
     "attempt": "a1",

@@ -1,0 +1,61 @@
+"""The command that beginners copy, and a job's fields in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gonogo_storage.encoding import encode
+from gonogo_storage.jobs import Job
+
+START = "gonogo demo"
+
+
+def first_seeds(job: Job) -> tuple[int, int]:
+    """The job's first seed, and how many different seeds it has."""
+    seeds = job.request.get("seeds")
+    if isinstance(seeds, Mapping):
+        return int(seeds.get("start", 0)), int(seeds.get("count", seeds.get("max", 1)))
+    if isinstance(seeds, Sequence) and not isinstance(seeds, str) and seeds:
+        return int(seeds[0]), len(seeds)
+    return 0, job.total
+
+
+def seeds_words(job: Job) -> str:
+    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until decided", and how often each runs."""
+    seeds = job.request.get("seeds")
+    first, number = first_seeds(job)
+    repeats = int(job.request.get("repeats", 1))
+    if job.sequential is not None:
+        text = f"from {first} until decided, at most {number:,}"
+    elif number == 1:
+        text = f"{first} (one)"
+    elif isinstance(seeds, Mapping):
+        text = f"{first} … {first + number - 1}"
+    else:
+        text = f"{number:,}, given one by one"
+    return text if repeats == 1 else f"{text}, {repeats} times each"
+
+
+def tolerance_words(tolerance: Mapping[str, Any]) -> str:
+    """A tolerance in one line: "rtol 0.001, atol 0.5", or per output, or that there is none."""
+    if not tolerance:
+        return "no tolerance declared"
+    if all(isinstance(value, Mapping) for value in tolerance.values()):
+        return "; ".join(f"{output}: {tolerance_words(value)}" for output, value in tolerance.items())
+    return ", ".join(f"{name} {plain(value)}" for name, value in tolerance.items() if value is not None)
+
+
+def plain(value: Any) -> str:
+    """A JSON value for reading: text and numbers as they are, anything else as JSON without braces at its outside."""
+    if value is None or value == {}:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{name}: {plain(item)}" if not isinstance(item, Mapping) else f"{name} ({plain(item)})" for name, item in value.items()
+        )
+    return encode(value)

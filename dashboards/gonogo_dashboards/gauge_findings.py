@@ -1,0 +1,184 @@
+"""What a gauge's report says, as lines of its page: kernels, windows, other inputs, public gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo.gauge.advice import spelt
+from gonogo.gauge.gates import GATES
+from gonogo.verdicts import Verdict
+from gonogo_storage.encoding import encode
+
+
+@dataclass(frozen=True)
+class RateLine:
+    """A count with its 95% interval."""
+
+    count: int
+    of: int
+    words: str
+
+
+@dataclass(frozen=True)
+class PartLine:
+    """A kernel: a right one with its false alarms, a wrong one with its misses."""
+
+    name: str
+    sentence: str
+    right: bool
+    rate: RateLine
+    hidden: int
+    """Seeds on which a wrong one can't show with these inputs."""
+    unexplained: RateLine | None
+    """How often rounding doesn't explain it: what GoNoGo sees whatever the tolerance."""
+    broken: int
+    """Runs without numbers."""
+    looks: str
+
+
+@dataclass(frozen=True)
+class EdgeLine:
+    """One output in the window of a comparator."""
+
+    output: str
+    lower: float | None
+    observed: float | None
+    tail: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class WindowLine:
+    """A comparator: its edges, whether one of its tolerances works, what passes at its lower edge, and that tolerance."""
+
+    comparator: str
+    works: bool
+    edges: tuple[EdgeLine, ...]
+    missed: tuple[str, ...]
+    tolerance: str
+
+
+@dataclass(frozen=True)
+class ElsewhereLine:
+    """Other inputs that were tried: the tolerance advised there, and what it rejects that none does here."""
+
+    name: str
+    sentence: str
+    inputs: str
+    works: bool
+    tolerance: str
+    words: str
+    gains: tuple[str, ...]
+    loses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GateLine:
+    """The gate of a public suite on the same runs."""
+
+    name: str
+    sentence: str
+    alarms: RateLine
+    rejected: int
+    of: int
+    missed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The report of a gauge that is over."""
+
+    alarms: RateLine
+    predicted: float | None
+    misses: RateLine
+    parts: tuple[PartLine, ...]
+    advice: str
+    works: bool
+    advised: str
+    """The advised tolerance as JSON for a test's spec; "" for none."""
+    elsewhere: tuple[ElsewhereLine, ...]
+    beyond: str
+    windows: tuple[WindowLine, ...]
+    gates: tuple[GateLine, ...]
+    command: str
+    leaves_out: tuple[str, ...]
+
+
+def read(report: Mapping[str, Any]) -> Findings:
+    """From a stored report."""
+    advice = report["advice"]
+    return Findings(
+        alarms=_rate(report["false_alarms"]),
+        predicted=report["false_alarms"]["predicted"],
+        misses=_rate(report["misses"]),
+        parts=tuple(_parts(report)),
+        advice=advice["words"],
+        works=advice["works"],
+        advised=encode(advice["tolerance"]) if advice["tolerance"] else "",
+        elsewhere=tuple(_elsewhere(each) for each in report["elsewhere"]),
+        beyond=report["beyond"],
+        windows=tuple(_window(each) for each in report["windows"]),
+        gates=tuple(_gate(name, each) for name, each in report["gates"].items()),
+        command=report["command"]["line"],
+        leaves_out=tuple(report["command"]["leaves_out"]),
+    )
+
+
+def _rate(found: Mapping[str, Any]) -> RateLine:
+    count, of = int(found["count"]), int(found["of"])
+    return RateLine(count, of, f"{count:,} of {of:,} [{found['low']:.1%}, {found['high']:.1%}]" if of else "–")
+
+
+def _parts(report: Mapping[str, Any]) -> list[PartLine]:
+    """Right ones, then wrong ones: those that pass first, then those that can't show last."""
+    sentences, broken = report["sentences"], report["broken"]
+    lines = []
+    for name, rate in report["false_alarms"]["parts"].items():
+        looks = Verdict.fail_by_tolerance if rate["count"] else Verdict.pass_
+        lines.append(PartLine(name, sentences.get(name, ""), True, _rate(rate), 0, None, broken.get(name, 0), looks))
+    wrong = []
+    for name, rate in report["misses"]["parts"].items():
+        looks = Verdict.no_information if not rate["of"] else Verdict.pass_by_tolerance if rate["count"] else Verdict.fail
+        seen = _rate(rate["unexplained"])
+        wrong.append(PartLine(name, sentences.get(name, ""), False, _rate(rate), rate["cannot_show"], seen, broken.get(name, 0), looks))
+    wrong.sort(key=lambda part: (not part.rate.of, -part.rate.count / max(part.rate.of, 1)))
+    silent = [name for name in broken if name not in {line.name for line in (*lines, *wrong)}]
+    gone = [PartLine(name, "", False, RateLine(0, 0, "–"), 0, None, broken[name], Verdict.error) for name in silent]
+    return lines + wrong + gone
+
+
+def _window(window: Mapping[str, Any]) -> WindowLine:
+    rtol = window["rtol"]
+    return WindowLine(
+        comparator=window["comparator"] if rtol is None else f"{window['comparator']}, rtol {rtol:g}",
+        works=window["works"],
+        edges=tuple(
+            EdgeLine(output, edge["lower"], edge["observed"], edge["tail"], edge["upper"]) for output, edge in window["outputs"].items()
+        ),
+        missed=tuple(window["missed"]),
+        tolerance="" if window["tolerance"] is None else spelt(window["tolerance"]),
+    )
+
+
+def _elsewhere(tried: Mapping[str, Any]) -> ElsewhereLine:
+    advice = tried["advice"]
+    return ElsewhereLine(
+        name=tried["name"],
+        sentence=tried["sentence"],
+        inputs=encode(tried["inputs"]),
+        works=advice["works"],
+        tolerance=spelt(advice["tolerance"]) or "–",
+        words=advice["words"],
+        gains=tuple(tried["gains"]),
+        loses=tuple(tried["loses"]),
+    )
+
+
+def _gate(name: str, gate: Mapping[str, Any]) -> GateLine:
+    known = GATES.get(name)
+    rejected, missed = gate["rejected"], gate["missed"]
+    return GateLine(
+        name, known.sentence if known else name, _rate(gate["false_alarms"]), len(rejected), len(rejected) + len(missed), tuple(missed)
+    )

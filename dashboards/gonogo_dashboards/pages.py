@@ -1,0 +1,195 @@
+"""The pages' router: HTML and its JSON twin from the same view, built assets, the API's documentation, and the error and login pages."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards import (
+    assets,
+    bidi,
+    bisection_pages,
+    charts,
+    compare_pages,
+    curves,
+    device_charts,
+    devices,
+    forms,
+    gauge_charts,
+    gauge_pages,
+    grids,
+    hook_pages,
+    map_charts,
+    matrix_cells,
+    matrix_pages,
+    overview,
+    posteriors,
+    routes,
+    run_pages,
+    seed_details,
+    strip_charts,
+    suppressions,
+    tails,
+    test_pages,
+    urls,
+    views,
+    webhook_pages,
+    words,
+)
+from gonogo_settings import Settings
+from gonogo_storage import day_totals
+from gonogo_storage.encoding import encode, utcnow
+
+PACK_FROM = 2_000
+"""Bytes; shorter answers fit into two packets as they are."""
+
+
+class Context(Protocol):
+    """What the composition root gives to the pages."""
+
+    @property
+    def settings(self) -> Settings:
+        """The service's settings."""
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A session that only reads."""
+
+    def csrf(self, request: Request) -> str:
+        """The CSRF token of the reader's session; "" where none is needed."""
+
+    def may(self, request: Request, scope: str) -> bool:
+        """Whether the reader has a scope beyond `read`, which every page needs."""
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates: everything is escaped, an unknown name is an error, no text turns its neighbours around."""
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        finalize=bidi.contained,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
+    made.globals.update(charts=charts, curves=curves, device_charts=device_charts, gauge_charts=gauge_charts, grids=grids)
+    made.globals.update(map_charts=map_charts, posteriors=posteriors, seed_details=seed_details, strip_charts=strip_charts)
+    made.globals.update(matrix_cells=matrix_cells, suppressions=suppressions, tails=tails)
+    made.filters.update(number=words.number, data=_data, exact=bidi.exact)
+    made.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
+    return made
+
+
+def _asset(name: str) -> assets.Entry | None:
+    """An entry of the bundle; None where it was never built, so that a page still says what it can."""
+    try:
+        return assets.entry(name)
+    except assets.NotBuilt:
+        return None
+
+
+def _data(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the block or begin another."""
+    return Markup(encode(value).replace("<", "\\u003c"))
+
+
+def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page. `csrf` is "" unless given."""
+    text = environment().get_template(template).render({"csrf": "", "status": status, **values})
+    return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def login_page(*, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200) -> HTMLResponse:
+    """The form that turns a token into a session: POST /login with csrf_token, next and token."""
+    return render("login.html", status, csrf=csrf, next_url=next_url, error=error)
+
+
+def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
+    """A page for readers where a program would get a problem document."""
+    return render("error.html", status, title=title, detail=detail)
+
+
+def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER) -> APIRouter:
+    """All pages. They only read; whether the reader may is decided before (service/gonogo_service/auth.py)."""
+    router = APIRouter(include_in_schema=False)
+
+    def page(request: Request, template: str, view: Any) -> Response:
+        return _packed(request, render(template, view=view, csrf=context.csrf(request)))
+
+    def twin(request: Request, view: Any) -> Response:
+        return _packed(request, Response(encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}))
+
+    site = routes.Site(router, page, twin, _refuse, context.reading, context.may, now)
+    days = day_totals.Memory()
+    patience = context.settings.heartbeat_timeout_s
+
+    def front(session: Session, _: Request, at: datetime) -> overview.OverviewView:
+        return overview.overview(session, days, at, patience)
+
+    def job(session: Session, request: Request, at: datetime) -> views.JobView | None:
+        query = request.query_params
+        return views.job(session, request.path_params["job_id"], query.get("output"), at, seed_details.wanted(query))
+
+    def all_devices(session: Session, _: Request, at: datetime) -> devices.DevicesView:
+        return devices.devices(session, at, patience)
+
+    def device(session: Session, request: Request, at: datetime) -> devices.DeviceView | None:
+        return devices.device(session, request.path_params["device_id"], at, patience)
+
+    site.add(urls.OVERVIEW, "overview.html", front, twin_path=urls.overview(twin=True))
+    site.add_list(urls.JOBS, "jobs.html", views.jobs)
+    forms.add(site)  # before single jobs: "new" is no job's id
+    site.add(urls.JOBS + "/{job_id}", "job.html", job, noun="job")
+    site.add(urls.DEVICES, "devices.html", all_devices)
+    site.add(urls.DEVICES + "/{device_id}", "device.html", device, noun="device")
+    for more in (gauge_pages, bisection_pages, run_pages, compare_pages, matrix_pages, test_pages, webhook_pages, hook_pages):
+        more.add(site)
+
+    @router.get(urls.DOCS)
+    def docs(request: Request) -> HTMLResponse:
+        return render("docs.html", csrf=context.csrf(request))
+
+    @router.get(urls.STATIC + "/{name}")
+    def asset(request: Request, name: str) -> Response:
+        return assets.serve(name, request, static)
+
+    @router.get("/favicon.ico")
+    def favicon(request: Request) -> Response:
+        return assets.serve("favicon.svg", request, static)
+
+    return router
+
+
+def _packed(request: Request, response: Response) -> Response:
+    """The response in gzip where the browser takes it and it is worth it: tables of numbers shrink to a fifth.
+
+    That the length then hints at the text is no way to the CSRF token: the cookie is SameSite=Strict, so no other site gets such a page.
+    """
+    response.headers["Vary"] = "Accept-Encoding"
+    if len(response.body) > PACK_FROM and "gzip" in assets.accepted(request.headers.get("accept-encoding", "")):
+        response.body = gzip.compress(bytes(response.body), compresslevel=5, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+    return response
+
+
+def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
+    """A problem document for a JSON twin, a page for a reader."""
+    return _problem(status, title, detail) if request.url.path.endswith(".json") else error_page(status, title, detail)
+
+
+def _problem(status: int, title: str, detail: str) -> Response:
+    """A problem document (RFC 9457), as the API gives them."""
+    return Response(encode({"title": title, "status": status, "detail": detail}), status_code=status, media_type="application/problem+json")

@@ -1,0 +1,90 @@
+"""What the form that submits a job begins with when it starts from a job, or from a test: each field's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.selections import FIELD, is_selection
+from gonogo_storage import jobs, standing, test_specs
+from gonogo_storage.encoding import encode
+from gonogo_storage.jobs import Job
+from gonogo_storage.variants import jobs_of
+
+_CLOSE = frozenset({"rtol", "atol"})
+
+
+def of_job(session: Session, job_id: str) -> dict[str, str] | None:
+    """Everything that a job was asked for; None when there is none of that id."""
+    job = jobs.get(session, job_id)
+    if job is None:
+        return None
+    asked = job.request
+    commit = job.commit or {}
+    return {
+        **_of_test(job.canonical),
+        "build": job.build,
+        **{name: getattr(job, name) for name in ("executor", "arch", "board")},
+        **_of_seeds(job),
+        "repeats": str(asked.get("repeats") or 1),
+        "priority": str(job.priority),
+        "queue_deadline": _text(asked.get("queue_deadline_s")),
+        "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
+        "context": "" if job.context == "isolated" else encode(job.context),
+        "reference": job.reference or "",
+        "repository": _text(commit.get("repository")),
+        "sha": _text(commit.get("sha")),
+        "pull_request": _text(commit.get("pull_request")),
+    }
+
+
+def of_test(session: Session, key: str) -> dict[str, str] | None:
+    """A test, on the build and the target where it ran last, if it ever ran; None when there is none of that key."""
+    test = test_specs.get(session, key)
+    if test is None:
+        return None
+    last = [job for variant in standing.variants(session, key)[:1] for job in jobs_of(session, variant, limit=1)]
+    place = {name: text for job in last for name, text in (("build", job.build), ("executor", job.executor))}
+    where = {name: text for job in last for name, text in (("arch", job.variant.arch), ("board", job.variant.board))}
+    return {**_of_test(test["test"]), **place, **where}
+
+
+def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a test in its canonical form; what has no field of its own stands in the JSON beside them."""
+    if is_selection(canonical):
+        inner = canonical[FIELD]
+        shuffle = inner.get("shuffle")
+        return {
+            "kind": "selection", "suite": _text(inner.get("suite")), "filter": _text(inner.get("filter")),
+            "shuffle": "yes" if shuffle is True else _text(shuffle), "stages": ", ".join(inner.get("stages", ())),
+        }  # fmt: skip
+    rest = {name: value for name, value in canonical.items() if name not in ("kernel", "shape", "epsilon", "tolerance")}
+    tolerance = canonical.get("tolerance", {})
+    close = {name: _text(value) for name, value in tolerance.items() if name in _CLOSE}
+    others = {name: value for name, value in tolerance.items() if name not in _CLOSE}
+    return {
+        "kind": "kernel", "kernel": str(canonical["kernel"]), "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
+        "epsilon": _text(canonical.get("epsilon")), "rtol": "", "atol": "", **close,
+        "rest": encode(rest | ({"tolerance": others} if others else {})) if rest or others else "",
+    }  # fmt: skip
+
+
+def _of_seeds(job: Job) -> dict[str, str]:
+    asked = job.request.get("seeds")
+    if isinstance(asked, list):
+        return {"policy": "list", "these": ", ".join(str(seed) for seed in asked)}
+    if not isinstance(asked, Mapping):
+        return {}
+    start, policy = _text(asked.get("start") or 0), "range"
+    if asked.get("policy") == "sequential":
+        policy = "sequential" if asked.get("stop_on_finding", True) else "rate"
+    return {"policy": policy, "start": start, "count": _text(asked.get("max") or asked.get("count"))}
+
+
+def _text(value: Any) -> str:
+    """A number or a text as one types it; "" for None."""
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

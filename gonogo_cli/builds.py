@@ -1,0 +1,124 @@
+"""Tries the builds of this host: does the interpreter run, does the executor's module import, is the command there, is the canary well?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import gonogo_settings as all_settings
+from gonogo.problems import GonogoError
+from gonogo_workers.devices import health, programs
+from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors.base import ExecutorFailure
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import BuildsFile, Meaning
+from gonogo_workers.executors.registry import ExecutorSpec
+
+VERSION_DEADLINE_S = 30.0
+PACKAGES: Mapping[str, str] = {"ttnn": "ttnn", "torch": "torch", "pytest": "pytest"}
+"""What an executor's build must have installed in its interpreter."""
+VERSION = """
+import importlib.metadata, sys
+try:
+    print(sys.argv[1], importlib.metadata.version(sys.argv[1]))
+except importlib.metadata.PackageNotFoundError:
+    module = __import__(sys.argv[1])
+    print(sys.argv[1], getattr(module, "__version__", "without a version"))
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a build fared."""
+
+    build: str
+    executor: str
+    ok: bool
+    words: str
+
+
+def tried(canary: bool = False) -> Iterator[Trial]:
+    """Every build of the builds file, and every executor that the file or GONOGO_EXECUTORS names. Raises FieldError for a wrong file.
+
+    `canary` runs the canary's test with each build, too: opens a device, takes seconds to minutes, and needs the chip to be free.
+    """
+    settings = all_settings.load()
+    file = meanings.read(settings.builds)
+    specs = registry.known(settings.executors)
+    for name in file.executors:
+        if name not in specs:
+            yield Trial(f"[executors.{name}]", name, False, f"there is no executor {name}, only {', '.join(specs)}")
+    for name, spec in specs.items():
+        if spec.name != registry.EMULATOR and not file.of(name) and (spec.python is not None or name in file.executors):
+            yield _trial("(any)", spec, file, None)
+    for build, entry in file.builds.items():
+        found = specs.get(entry["executor"])
+        if found is None:
+            yield Trial(build, entry["executor"], False, f"there is no executor {entry['executor']}, only {', '.join(specs)}")
+            continue
+        yield _trial(build, found, file, settings.canary_deadline_s if canary else None)
+
+
+def _trial(build: str, spec: ExecutorSpec, file: BuildsFile, canary_s: float | None) -> Trial:
+    meaning = meanings.meaning(spec, build, file)
+    said: list[str] = []
+    for look in (_interpreter, _command, _module):
+        words, ok = look(meaning)
+        said.append(words)
+        if not ok:
+            return Trial(build, spec.name, False, words)
+    if canary_s is not None:
+        try:
+            health.canary(meaning, build, deadline_s=canary_s)
+            said.append("its numbers of a small LayerNorm are explained by rounding")
+        except GonogoError as problem:
+            return Trial(build, spec.name, False, str(problem))
+    return Trial(build, spec.name, True, ", ".join(filter(None, said)))
+
+
+def _interpreter(meaning: Meaning) -> tuple[str, bool]:
+    """It runs, is new enough, and has the executor's package."""
+    python, package = meaning.executor.interpreter, PACKAGES.get(meaning.executor.name)
+    look = "import sys, numpy; assert sys.version_info >= (3, 10), 'Python 3.10 or newer is needed'; print(sys.version.split()[0])"
+    done = programs.run([python, "-c", look], VERSION_DEADLINE_S, environment=meaning.environment)
+    if not done.well:
+        return f"interpreter {python}: {_last(done)}", False
+    words = f"Python {_last(done)} at {python}"
+    if package is None:
+        return words, True
+    done = programs.run([python, "-c", VERSION, package], VERSION_DEADLINE_S, environment=meaning.environment)
+    return (f"{words}, {_last(done)}", True) if done.well else (f"{package} is missing in {python}: {_last(done)}", False)
+
+
+def _command(meaning: Meaning) -> tuple[str, bool]:
+    """A gtest's program is there and may be run; a pytest's command is arguments only."""
+    if not meaning.command or meaning.executor.name == "pytest":
+        if meaning.executor.name == "gtest":
+            return "command is missing: the program to run", False
+        return "", True
+    program = meaning.command[0]
+    if shutil.which(program) is not None:
+        return f"command {program}", True
+    return f"command {program} {'is not executable' if os.path.exists(program) else 'does not exist'}", False
+
+
+def _module(meaning: Meaning) -> tuple[str, bool]:
+    """The executor's module imports in the build's interpreter, as a worker would start it."""
+    host: KernelHost | None = None
+    try:
+        host = KernelHost(meaning.executor, meaning.environment)
+        host.wait_until_loaded()
+    except ExecutorFailure as problem:
+        return str(problem), False
+    finally:
+        if host is not None:
+            host.close()
+    return f"module {meaning.executor.module} imports", True
+
+
+def _last(done: programs.Done) -> str:
+    """The last line that a program printed, else how it ended."""
+    lines = done.output.strip().splitlines()
+    return lines[-1] if lines else str(done.trouble)

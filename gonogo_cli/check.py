@@ -1,0 +1,203 @@
+"""`gonogo check`: run a test here, with no server, and judge every seed."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gonogo.problems import FieldError
+from gonogo_cli import local, selections, show
+from gonogo_cli.references import References
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+    from gonogo_workers.executors.local import LocalRunner
+
+
+def check(
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."),
+    build: str | None = typer.Option(None, help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn."),
+    kernel: str = local.KERNEL,
+    executor: str = typer.Option("emulator", help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS."),
+    suite: str | None = selections.SUITE,
+    words: str | None = selections.FILTER,
+    shuffle: str | None = selections.SHUFFLE,
+    stage: list[str] = selections.STAGE,
+    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
+    repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
+    parameters: str | None = local.PARAMETERS,
+    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
+    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
+    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
+    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
+    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
+    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
+    inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
+    context: str | None = typer.Option(
+        None, help='Tests that run first in the same process, as a job has them: {"name": "suite", "before": [{"kernel": ...}]}.'
+    ),
+    numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    deadline: float | None = typer.Option(None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
+    fail_on: local.FailOn = local.FAIL_ON,
+    as_json: bool = local.JSON,
+) -> None:
+    """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
+
+    Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3 infrastructure.
+    """
+    import gonogo_settings
+    from gonogo.builds import DEFAULT_BUILDS, own_builds
+    from gonogo.selections import Selection, check_executor
+    from gonogo.tests import TestSpec
+    from gonogo_workers.chunk import ISOLATED, parse_context
+    from gonogo_workers.executors import local as executors
+    from gonogo_workers.executors.limits import known as known_limits
+
+    build = build or DEFAULT_BUILDS.get(executor)
+    if build is None:
+        raise FieldError("build", None, f"is needed for {executor}", limit=", ".join(own_builds(executor)) or "the name of a build")
+    _check_counts(seeds, seed_start, deadline)
+    if selections.wanted(executor, suite, words, shuffle, stage):
+        selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
+        check_executor(selection, executor)
+        iterations = range(seed_start, seed_start + seeds)
+        selections.check(
+            selection,
+            executor=executor,
+            build=build,
+            iterations=iterations,
+            repeats=repeats,
+            deadline=deadline,
+            as_json=as_json,
+            fail_on=fail_on,
+        )
+    if shape is None:
+        raise FieldError("test.shape", None, "is required", limit="--shape 3,273,1,8462")
+    tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+    data = {
+        "kernel": kernel,
+        "shape": local.shape_flag(shape),
+        "parameters": local.json_flag(parameters, "test.parameters"),
+        "epsilon": epsilon,
+        "inputs": local.json_flag(inputs, "test.inputs"),
+        "numerics": local.json_flag(numerics, "test.numerics"),
+        "tolerance": {name: value for name, value in tolerance.items() if value is not None},
+    }
+    data = {name: value for name, value in data.items() if value is not None}
+    most = gonogo_settings.load().max_elements
+    test = TestSpec.parse(data, max_elements=most)
+    check_executor(test, executor)
+    name, before = parse_context(local.json_flag(context, "context") or ISOLATED, most)
+
+    chosen = range(seed_start, seed_start + seeds)
+    with ExitStack() as stack:
+        compared: References | None = None
+        if reference_build is not None:
+            compared = References(test, stack.enter_context(executors.runner(executor, reference_build, deadline_s=deadline)), chosen)
+            compared.prepare(seed_start)
+        runner = stack.enter_context(executors.runner(executor, build, deadline_s=deadline))
+        runner.precede(before, seed_start)
+        work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
+        rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
+    beside = f" compared with {reference_build}" if reference_build is not None else ""
+    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
+    title += f" after {name}" * bool(before)
+    report = local.summary(rows, diagnosis)
+    limits = [limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)]
+    if limits:
+        report["known_limits"] = limits
+    local.finish(report, test, title, as_json=as_json, fail_on=fail_on)
+
+
+def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
+    """Raises FieldError for seeds beyond the largest, and for a deadline that is none."""
+    from gonogo.inputs import MAX_SEED
+
+    if seed_start + seeds > MAX_SEED:
+        raise FieldError("seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}")
+    if deadline is not None and not deadline > 0:
+        raise FieldError("deadline", deadline, "must be above 0 seconds")
+
+
+def _judged(
+    test: TestSpec, runner: LocalRunner, work: Iterator[tuple[int, int]], total: int, compared: References | None, *, quiet: bool
+) -> tuple[list[local.Row], dict[str, Any] | None]:
+    """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't explain."""
+    from gonogo.inputs import generate, quantise
+
+    rows: list[local.Row] = []
+    worst: tuple[local.Row, Any, Any] | None = None
+    here = uuid.uuid4().hex  # the emulator runs in this process, which is a child of its own for every check
+    with show.progress(show.console(stderr=True)) as bars:
+        task = bars.add_task(runner.build, total=total, note="", visible=not quiet)
+        drawn: tuple[int, Any, Any] | None = None
+        for seed, repeat in work:
+            if drawn is None or drawn[0] != seed:
+                raw = generate(test, seed)
+                drawn = (seed, raw, quantise(test, raw))
+            row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
+            row["host_run"] = row["host_run"] or here
+            rows.append(row)
+            if outputs and local.worth_diagnosing(row) and (worst is None or local.severity(row) < local.severity(worst[0])):
+                worst = (row, drawn[2], outputs)
+            bars.update(task, advance=1)
+    if worst is None:
+        return rows, None
+    row, given, outputs = worst
+    return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs, row)}
+
+
+def _seed(
+    test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any, compared: References | None
+) -> tuple[local.Row, dict[str, Any]]:
+    """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds still run."""
+    from gonogo import pairs
+    from gonogo.judging import judge
+    from gonogo.problems import KernelOutputError
+    from gonogo.verdicts import POLICY
+    from gonogo_workers.executors.base import ExecutorFailure, Stopped
+
+    row: local.Row = {
+        "seed": seed,
+        "repeat": repeat,
+        "verdict": "error",
+        "explanation": "unjudged",
+        "device": None,
+        "host_run": None,
+        "position": None,
+        "duration_ms": None,
+        "profile": runner.profile,
+        "policy": POLICY.version,
+        "outputs": {},
+    }
+    if compared is not None and (why := compared.failure(seed, runner)) is not None:
+        return row | {"message": why}, {}
+    row |= {"host_run": runner.host_run, "position": runner.position}
+    start = time.perf_counter()
+    try:
+        outputs = runner.run(test, given, seed=seed)
+        row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
+        judgement = judge(test, raw, given, outputs, profile=runner.profile, produced=runner.produced)
+        if compared is not None:
+            judgement = compared.compare(judgement, seed, raw, given, outputs)
+    except Stopped:
+        raise
+    except ExecutorFailure as problem:
+        row |= {"verdict": problem.verdict, "message": str(problem), "duration_ms": round((time.perf_counter() - start) * 1e3, 3)}
+        if problem.log_tail:
+            print(problem.log_tail.rstrip(), file=sys.stderr)
+        return row, {}
+    except KernelOutputError as problem:
+        return row | {"message": str(problem)}, {}
+    row.update(judgement.to_json())
+    if (said := pairs.words(judgement)) is not None:
+        row["message"] = said
+    return row, outputs

@@ -1,0 +1,183 @@
+"""`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works and what to do if not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+import gonogo_settings
+from gonogo.problems import GonogoError
+from gonogo_cli import show
+
+LEAST_FREE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: ok True, False, or None for "not needed here"."""
+
+    part: str
+    ok: bool | None
+    words: str
+
+
+def python() -> Finding:
+    """The interpreter."""
+    return Finding("python", sys.version_info[:2] in {(3, 11), (3, 12)}, f"{platform.python_version()} at {sys.executable}")
+
+
+def unknown_variables() -> Finding:
+    """GONOGO_ variables that nobody reads: mostly typing mistakes."""
+    known = {f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields} | set(gonogo_settings.OUTSIDE_VARIABLES)
+    strange = sorted(name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known)
+    return Finding("settings", not strange, f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known")
+
+
+def compiled_code() -> Finding:
+    """Whether numba can keep its compiled code."""
+    if importlib.util.find_spec("numba") is None:
+        return Finding("numba", None, "not installed: NumPy does the work, more slowly")
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    import gonogo
+
+    places = [Path(folder)] if folder else [Path(gonogo.__file__).parent, Path.home()]
+    fits = any(os.access(place, os.W_OK) for place in places)
+    return Finding("numba", fits, "compiled code is kept on disk" if fits else "no folder is writable: set GONOGO_NUMBA_CACHE_DIR")
+
+
+def broker() -> Finding:
+    """The configured Redis, or a program for the embedded one."""
+    url = gonogo_settings.load().broker_url
+    if url is None:
+        from gonogo_cli.redis_server import program
+
+        return Finding("redis", True, f"embedded: {program()}")
+    from gonogo_workers.queue import redis_client
+
+    with redis_client(url) as client:
+        version = client.info("server")["redis_version"]
+        policy = client.info("memory").get("maxmemory_policy")
+    fits = policy == "noeviction"
+    return Finding("redis", fits, f"{version}, {policy}" + ("" if fits else ": set maxmemory-policy noeviction, or messages are dropped"))
+
+
+def database() -> Finding:
+    """The configured database, or the embedded one's."""
+    if gonogo_settings.load().database_url is None and not (Path(gonogo_settings.load().var_dir) / "gonogo.sqlite").exists():
+        return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
+    from gonogo_cli.place import engine
+    from gonogo_storage import schema
+
+    with engine() as made:
+        state = schema.state(made)
+        words = f"{made.dialect.name}, schema: {state.value}"
+    fits = state in schema.READY
+    return Finding("database", fits, words if fits else f"{words}; run `gonogo db upgrade`")
+
+
+def disk() -> Finding:
+    """Free space where the embedded service writes."""
+    folder = Path(gonogo_settings.load().var_dir).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    return Finding("disk", free >= LEAST_FREE_BYTES and os.access(folder, os.W_OK), f"{free / 2**30:.1f} GiB free in {folder}")
+
+
+def temporary() -> Finding:
+    """A unix socket's path may have 108 bytes at most."""
+    length = len(tempfile.gettempdir()) + len("/gonogo-12345678/redis.sock")
+    return Finding("temporary", length < 108, tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR"))
+
+
+def server() -> Finding:
+    """The server that the other commands would talk to."""
+    from gonogo_cli.client import Client, server_url
+
+    try:
+        url = server_url()
+    except GonogoError:
+        return Finding("server", None, "none configured, none running here")
+    with Client(url) as client:
+        client.call("GET", "/jobs", limit=1)
+    return Finding("server", True, url)
+
+
+def builds(canary: bool = False) -> Iterator[Finding]:
+    """Each build of this host's builds file."""
+    if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
+        yield Finding("builds", None, "no builds file (GONOGO_BUILDS): the emulator needs none")
+        return
+    from gonogo_cli.builds import tried
+
+    for trial in tried(canary):
+        yield Finding(f"build {trial.build}", trial.ok, f"{trial.executor}: {trial.words}")
+
+
+def chips() -> Finding:
+    """The chips of this host, as tt-umd and tt-smi tell them."""
+    from gonogo_workers.devices.chips import look
+    from gonogo_workers.executors import meanings, registry
+
+    found = gonogo_settings.load()
+    seen = look(found.tt_smi, meanings.interpreters(registry.known(found.executors), meanings.read(found.builds)))
+    told = ", ".join(f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})" for chip in seen)
+    return Finding("chips", True if seen else None, told or "none: tt-smi or tt-umd tells of none")
+
+
+CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
+    "python": python,
+    "settings": unknown_variables,
+    "numba": compiled_code,
+    "redis": broker,
+    "database": database,
+    "disk": disk,
+    "temporary": temporary,
+    "server": server,
+    "chips": chips,
+    "builds": builds,
+}
+"""By the name of the part: what `--part` takes and the output says."""
+PARTS = ", ".join(CHECKS)
+
+
+def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Finding]:
+    """Every check, or those that are named; one that raises is a finding, too. `canary` has each build run one, too."""
+    for part, check in CHECKS.items():
+        if parts and part not in parts:
+            continue
+        try:
+            found = builds(canary) if check is builds else check()
+            yield from (found,) if isinstance(found, Finding) else found
+        except Exception as problem:  # whatever is broken here is what the doctor is for
+            yield Finding(part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
+
+
+def doctor(
+    part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {PARTS}."),
+    canary: bool = typer.Option(False, "--canary", help="Have each build run a small known LayerNorm, too (needs its device)."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
+    unknown = sorted(set(part) - set(CHECKS))
+    if unknown:
+        raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
+    found = list(findings(part, canary))
+    if as_json:
+        show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})
+    else:
+        out = show.console()
+        for each in found:
+            mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[each.ok]
+            out.print(f"{mark} [bold]{each.part:<17}[/] ", end="")
+            out.print(each.words, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if all(each.ok is not False for each in found) else 3)

@@ -1,0 +1,62 @@
+"""`gonogo import`: the report of a run that happened elsewhere, sent to a server."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from gonogo.problems import FieldError
+from gonogo_cli import selections, show
+from gonogo_cli.client import Client
+
+
+class Format(StrEnum):
+    """What a file is."""
+
+    junit = "junit"
+    gtest_xml = "gtest-xml"
+    gtest_json = "gtest-json"
+    ctrf = "ctrf"
+    gonogo = "gonogo"
+
+
+def import_(
+    files: list[Path] = typer.Argument(..., metavar="FILE...", help="Reports: JUnit XML, gtest XML or JSON, CTRF, GoNoGo's own lines."),
+    form: Format | None = typer.Option(None, "--format", help="What the files are; guessed unless given."),
+    suite: str | None = typer.Option(None, help="Names the history; by default the file's own name does."),
+    build: str | None = typer.Option(None, help="The build that was tested; by default the file's, else its commit."),
+    arch: str | None = typer.Option(None, help="Where it ran: the architecture."),
+    board: str | None = typer.Option(None, help="Where it ran: the board."),
+    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
+    repository: str | None = typer.Option(None, help="Of the commit, as org/name."),
+    sha: str | None = typer.Option(None, help="Of the commit."),
+    pull_request: int | None = typer.Option(None, help="Of the commit."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Store the tests of a run that happened elsewhere: history without numbers, unless the file brings them.
+
+    The exit code says whether the files were stored, never what is in them.
+    """
+    from gonogo.reports.reading import guess
+
+    commit = {"repository": repository, "sha": sha, "pull_request": pull_request}
+    given = {"suite": suite, "build": build, "arch": arch, "board": board, **commit}
+    stored = []
+    with Client() as client:
+        for file in files:
+            try:
+                data = file.read_bytes()
+            except OSError as problem:
+                raise FieldError("FILE", str(file), f"can't be read: {problem.strerror}") from problem
+            said = form.value if form is not None else guess(data)
+            stored.append({"file": str(file), **client.send("/imports", data, format=said, label=label, **given)})
+    if as_json:
+        show.print_json({"imports": stored})
+        return
+    for each in stored:
+        told = show.counts(selections.ordered(each["outcomes"])) if each["tests"] else "no tests"
+        without = "" if each["numbers"] else "; without numbers"
+        show.console().print(f"{each['file']}: {told}{without}", markup=False, highlight=False, soft_wrap=True)
+        show.console().print(f"{client.url}/jobs/{each['id']}", style="underline", soft_wrap=True)

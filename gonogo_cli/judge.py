@@ -1,0 +1,166 @@
+"""`gonogo judge`: judge stored .npy tensors, whoever made them, against a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gonogo.problems import FieldError, JobError
+from gonogo_cli import local
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gonogo.tests import TestSpec
+
+    Tensors = dict[str, NDArray[Any]]
+
+
+def judge(
+    spec: Path = typer.Argument(help="JSON file with the test, or with a job that holds one."),
+    tensors: list[str] = typer.Argument(help="x.npy gamma.npy ... dx.npy: inputs and outputs, named by the file or as NAME=path."),
+    raw: list[str] = typer.Option([], "--raw", help="NAME=path of an unquantised input, which tolerances compare with; repeatable."),
+    quantise: bool = typer.Option(False, "--quantise", help="The inputs are unquantised: round them to the test's input formats first."),
+    profile: str | None = typer.Option(None, help="Budget profile of the kernel (default: that of the job's build, else the numerics)."),
+    fail_on: local.FailOn = local.FAIL_ON,
+    as_json: bool = local.JSON,
+) -> None:
+    """Judge stored .npy tensors against a test.
+
+    The inputs are what the device was given: values that the test's input formats can represent (else --quantise). Outputs
+    may be any of the kernel's. Without --raw and --quantise the given inputs are also those that tolerances compare with.
+    """
+    import gonogo_settings
+    from gonogo.builds import PROFILES
+    from gonogo.fields import choice
+    from gonogo.inputs import quantise as rounded
+    from gonogo.judging import judge as judged
+    from gonogo.tests import TestSpec
+
+    data = _document(spec)
+    job = data if isinstance(data, dict) and "test" in data else {"test": data}
+    test = TestSpec.parse(job["test"], max_elements=gonogo_settings.load().max_elements)
+    profile = choice(profile, PROFILES, "profile") if profile is not None else _profile(job)
+
+    loaded = _load(test, tensors, (*test.input_names, *test.outputs))
+    inputs = {name: loaded[name] for name in test.input_names if name in loaded}
+    outputs = {name: loaded[name] for name in test.outputs if name in loaded}
+    if missing := [name for name in test.input_names if name not in inputs]:
+        raise JobError(f"the inputs {', '.join(missing)} are missing: {test.kernel} is given {', '.join(test.input_names)}")
+    if not outputs:
+        raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
+    if quantise and raw:
+        raise JobError("--quantise says that the inputs are unquantised; --raw names other ones: give one of them")
+    given = rounded(test, inputs) if quantise else _representable(test, inputs)
+    unquantised = inputs if quantise else {**given, **_raw(test, raw)}
+
+    result = judged(test, unquantised, given, outputs, profile=profile, produced=tuple(outputs))
+    row: local.Row = {
+        "seed": None,
+        "repeat": 0,
+        "device": None,
+        "host_run": None,
+        "position": None,
+        "duration_ms": None,
+        **result.to_json(),
+    }
+    diagnosis = local.diagnosed(test, given, outputs, row) if local.worth_diagnosing(row) else None
+    title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.profile}"
+    local.finish(local.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+
+
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as problem:
+        raise JobError(f"{path} can't be read as JSON: {problem}") from problem
+
+
+def _profile(job: dict[str, Any]) -> str | None:
+    """The profile of the job's build where it is one of our own; others are named by --profile."""
+    from gonogo.builds import EMULATOR, own_builds
+
+    target = job.get("target")
+    executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
+    name = job.get("build")
+    known = own_builds(executor) if isinstance(executor, str) else {}
+    return known[name].profile if isinstance(name, str) and name in known else None
+
+
+def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:
+    """Name -> array of every file, in the domain's shapes: (rows, N) of x, dy, y, dx; (rows,); (N,)."""
+    import numpy as np
+
+    allowed = tuple(names)
+    loaded: Tensors = {}
+    for place in places:
+        name, separator, path = place.partition("=")
+        if not separator:
+            name, path = Path(place).stem, place
+        if name not in allowed:
+            raise FieldError(path, name, f"isn't a tensor of {test.kernel}", limit="one of " + ", ".join(allowed))
+        if name in loaded:
+            raise FieldError(path, name, "is given twice")
+        try:
+            with Path(path).open("rb") as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+        except (OSError, ValueError) as problem:
+            raise JobError(f"{path} can't be read as a .npy file: {problem}") from problem
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+            raise FieldError(
+                path, str(getattr(array, "dtype", "an archive")), f"{name} must be a float array", limit="float16, float32, float64"
+            )
+        loaded[name] = _shaped(test, name, path, array)
+    return loaded
+
+
+def _shaped(test: TestSpec, name: str, path: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the domain's shape; dimensions of 1 may be anywhere ([1,1,1,N] of a gamma), rows may be flat."""
+    wanted, flat = test.shape_of(name), test.flat_shape_of(name)
+    if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
+        raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(wanted))
+    double = name in test.input_names and array.dtype.itemsize > 4
+    return array.astype("float64" if double else "float32", order="C").reshape(flat)
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
+
+
+def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.float32]]:
+    """The inputs as float32. Raises FieldError for one with values that its input format hasn't: no device was given them."""
+    import numpy as np
+
+    from gonogo.inputs import quantise as rounded
+
+    given = rounded(test, inputs)
+    for name, values in given.items():
+        differing = (values != inputs[name]) & ~np.isnan(inputs[name])
+        if differing.any():
+            place = tuple(int(index) for index in np.argwhere(differing)[0])
+            form = test.numerics.format_of(name)
+            raise FieldError(
+                f"{name}{list(place)}",
+                float(inputs[name][place]),
+                f"isn't a {form} value: no device was given it; use --quantise, or --raw",
+            )
+    return given
+
+
+def _raw(test: TestSpec, places: list[str]) -> Tensors:
+    """The unquantised inputs; with a raw x and no raw mean and rstd, those of the raw x."""
+    from gonogo.inputs import row_statistics
+
+    for place in places:
+        if "=" not in place:
+            raise FieldError("--raw", place, "must be NAME=path")
+    raw = _load(test, places, test.input_names)
+    if "x" in raw and "mean" in test.input_names:
+        mean, rstd = row_statistics(raw["x"], test.epsilon)
+        raw = {"mean": mean, "rstd": rstd} | raw
+    return raw

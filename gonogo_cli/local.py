@@ -1,0 +1,158 @@
+"""What the local commands `check` and `judge` share: flags into a test, judged seeds into a report, a report into an exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from gonogo.diagnoses import beside
+from gonogo.kernels import KERNELS
+from gonogo.problems import FieldError
+from gonogo.verdicts import Explanation, Verdict, worst
+from gonogo_cli import references, show
+
+if TYPE_CHECKING:
+    from gonogo.tests import TestSpec
+
+Row = dict[str, Any]
+"""One seed's result, as the HTTP contract spells it."""
+
+
+class FailOn(StrEnum):
+    """What makes the exit code 1."""
+
+    any = "any"
+    suspect = "suspect"
+    hollow = "hollow"
+    fail = "fail"
+    new = "new"
+
+
+FAIL_ON = typer.Option(FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass.")
+KERNEL = typer.Option("layernorm_bw", help=f"One of {', '.join(KERNELS)}.")
+PARAMETERS = typer.Option(None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.')
+JSON = typer.Option(False, "--json", help="Print one JSON document.")
+
+
+def json_flag(text: str | None, field: str) -> Any:
+    """The value of a flag that holds JSON; None when it isn't given. Raises FieldError."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise FieldError(field, text, f"isn't JSON: {problem}") from None
+
+
+def shape_flag(text: str) -> list[int]:
+    """3,273,1,8462 (or 3x273x1x8462) as dimensions. Raises FieldError."""
+    try:
+        return [int(part) for part in text.replace("x", ",").split(",")]
+    except ValueError:
+        raise FieldError("test.shape", text, "must be whole numbers with commas between them", limit="3,273,1,8462") from None
+
+
+def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
+    """The report: {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
+    counts = Counter(row["verdict"] for row in rows)
+    ordered = {each.value: counts[each.value] for each in Verdict if counts[each.value]}
+    return {"verdict": worst(counts).value, "counts": ordered, "seeds": list(rows), "diagnosis": diagnosis}
+
+
+def severity(row: Row) -> tuple[int, float]:
+    """Sorts seeds worst first: by explanation, then by the largest budget ratio (null, as of NaN outputs, above all)."""
+    rank = list(Explanation).index(Explanation(row["explanation"])) if row.get("explanation") else len(Explanation)
+    ratios = [output.get("budget_ratio") for output in row.get("outputs", {}).values()]
+    return rank, -max((math.inf if ratio is None else ratio for ratio in ratios), default=0.0)
+
+
+def worth_diagnosing(row: Row) -> bool:
+    """Whether rounding doesn't explain the seed, so that there is something to find."""
+    return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
+
+
+def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row) -> dict[str, Any]:
+    """What the forensics say of the outputs of one judged seed, in plain JSON types."""
+    from gonogo.kernels import numerics
+
+    ours = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no terms to diagnose
+    found = numerics(test).diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()})
+    return beside(found.to_json(), row.get("explanation"))
+
+
+def finish(report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn) -> None:
+    """Print the report and end the command: exit code 1 when the verdict is at least as bad as `fail_on`."""
+    if as_json:
+        show.print_json(report)
+    else:
+        _print(report, test, title)
+    raise typer.Exit(int(show.failed(report["verdict"], fail_on.value)))
+
+
+def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
+    out = show.console()
+    out.print(Text(title, style="bold"), soft_wrap=True)
+    rows = report["seeds"]
+    judged = [row for row in rows if row["outputs"]]
+    if judged:
+        out.print(_outputs(judged, test))
+    if (compared := references.table(judged)) is not None:
+        out.print(compared)
+    for row in rows:
+        if row.get("message"):
+            out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)
+    if report["diagnosis"] and report["diagnosis"].get("stages"):
+        out.print(show.stages_table(report["diagnosis"]["stages"]))
+    if report["diagnosis"]:
+        out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
+    for words in report.get("known_limits", ()):
+        out.print(f"a known limit of the simulated Wormhole: {words}", markup=False, highlight=False, soft_wrap=True)
+    verdict = Verdict(report["verdict"])
+    line = Text.assemble("verdict: ", show.verdict(verdict.value), f" ({show.counts(report['counts'])}). {verdict.sentence}")
+    out.print(line, soft_wrap=True)
+
+
+def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
+    """One line per output: its worst verdict, and the largest of each number over the seeds."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("output", "verdict", "explanation", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "directions (rms)"):
+        table.add_column(name, justify="right" if name in ("max |e|", "tolerance ratio", "budget ratio", "1-PCC") else "left")
+    for output in test.outputs:
+        found = [row["outputs"][output] for row in rows if output in row["outputs"]]
+        if not found:
+            table.add_row(output, Text("not produced", style="dim"))
+            continue
+        table.add_row(
+            output,
+            show.verdict(worst(each["verdict"] for each in found).value),
+            min((Explanation(each["explanation"]) for each in found), key=list(Explanation).index).value,
+            *(show.number(_largest(found, name)) for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")),
+            _directions(found),
+        )
+    return table
+
+
+def _largest(found: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """The largest of a statistic; an infinite one, stored as null, is the largest of all."""
+    values = []
+    for each in found:
+        if (each.get("nonfinite_statistics") or {}).get(name) == "inf":
+            return math.inf
+        if each.get(name) is not None:
+            values.append(each[name])
+    return max(values, default=None)
+
+
+def _directions(found: Sequence[Mapping[str, Any]]) -> str:
+    """ "row 216, xhat 199, scale .7": each direction's largest rms, in standard deviations of rounding."""
+    names = dict.fromkeys(name for each in found for name in each if name.endswith("_z"))
+    parts = [(name.removesuffix("_z"), _largest(found, name)) for name in names]
+    return ", ".join(f"{name} {show.number(value)}" for name, value in parts if value is not None)

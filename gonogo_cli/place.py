@@ -1,0 +1,56 @@
+"""Where this command works: the configured database, or that of the `gonogo up` whose folder is here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gonogo_settings
+from gonogo.problems import InfrastructureError, JobError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+
+def configure() -> gonogo_settings.Settings:
+    """The settings; without any, those of the embedded service in var/ (its SQLite file and keys), put into this process's environment.
+
+    Raises JobError when there is neither.
+    """
+    config = gonogo_settings.load()
+    if config.database_url:
+        return config
+    folder = Path(config.var_dir).absolute()
+    if not (folder / "gonogo.sqlite").exists():
+        raise JobError(f"no database: GONOGO_DATABASE_URL is not set, and {folder} holds none (`gonogo up` makes one)")
+    os.environ["GONOGO_DATABASE_URL"] = f"sqlite:///{folder / 'gonogo.sqlite'}"
+    for name in ("secret_key", "worker_key"):
+        if getattr(config, name) is None and (folder / name).exists():
+            os.environ[f"GONOGO_{name.upper()}"] = (folder / name).read_text().strip()
+    gonogo_settings.load.cache_clear()
+    return gonogo_settings.load()
+
+
+@contextmanager
+def engine() -> Iterator[Engine]:
+    """An engine for the database. Raises JobError without one, InfrastructureError when it can't be reached."""
+    from sqlalchemy.exc import OperationalError, ProgrammingError
+
+    from gonogo_storage import schema
+    from gonogo_storage.engine import make_engine
+
+    config = configure()
+    assert config.database_url is not None
+    made = make_engine(config.database_url)
+    try:
+        yield made
+    except (OperationalError, ProgrammingError) as problem:  # a missing table is the one of SQLite, the other of PostgreSQL
+        with suppress(OperationalError):
+            if (state := schema.state(made)) not in schema.READY:
+                raise InfrastructureError(f"the database's schema is {state.value}: run `gonogo db upgrade`") from problem
+        raise InfrastructureError(f"the database can't be used: {str(problem.orig).strip()}") from problem
+    finally:
+        made.dispose()

@@ -1,0 +1,95 @@
+"""`gonogo check --reference-build`: what another build makes of the same seeds, and the comparison with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from gonogo_cli import show
+
+if TYPE_CHECKING:
+    from gonogo.judging import SeedJudgement
+    from gonogo.tests import TestSpec
+    from gonogo_workers.executors.local import LocalRunner
+
+KEPT_BYTES = 2**29
+"""Of the reference build's outputs: more seeds than fit are run in turns of both builds."""
+BYTES_PER_ELEMENT = 8
+"""y or dx in fp32, and as much again for a downstream output."""
+NUMBERS = {
+    "max difference": "max_abs",
+    "in ulp": "ulp_max",
+    "elements that differ": "mismatch_fraction",
+    "of both budgets": "budget_ratio",
+}
+
+
+class References:
+    """The outputs of a reference build, seed by seed. Only one of the two builds has a process at a time: they may want one device."""
+
+    def __init__(self, test: TestSpec, runner: LocalRunner, seeds: range) -> None:
+        from gonogo.pairs import Reference
+
+        self.build = runner.build
+        self._reference = Reference(runner.build, runner.profile, runner.produced)
+        self._test, self._runner, self._seeds = test, runner, seeds
+        self._together = max(1, KEPT_BYTES // (BYTES_PER_ELEMENT * test.elements))
+        self._outputs: dict[int, Mapping[str, Any]] = {}
+        self._failures: dict[int, str] = {}
+
+    def prepare(self, first: int) -> None:
+        """Run the seeds from this one on, as many as are kept at once."""
+        from gonogo.inputs import generate, quantise
+        from gonogo_workers.executors.base import ExecutorFailure, Stopped
+
+        self._outputs.clear()
+        for seed in range(first, min(first + self._together, self._seeds.stop)):
+            try:
+                self._outputs[seed] = self._runner.run(self._test, quantise(self._test, generate(self._test, seed)), seed=seed)
+            except Stopped:
+                raise
+            except ExecutorFailure as problem:
+                self._failures[seed] = f"reference build {self.build}: {problem}"
+        self._runner.close()
+
+    def failure(self, seed: int, kernel: LocalRunner) -> str | None:
+        """Why there is nothing to compare this seed with, if so. Runs the next seeds when they have not been run yet."""
+        if seed not in self._outputs and seed not in self._failures:
+            kernel.close()
+            self.prepare(seed)
+        return self._failures.get(seed)
+
+    def compare(self, judged: SeedJudgement, seed: int, raw: Any, given: Any, outputs: Mapping[str, Any]) -> SeedJudgement:
+        """The judgement with the comparison. Raises KernelOutputError when the reference build's outputs can't be compared."""
+        from gonogo.pairs import compare
+
+        return compare(self._test, judged, raw, given, outputs, self._outputs[seed], self._reference)
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
+    """One line per compared output: how much the two builds differ, over all seeds. None when nothing was compared."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        for name, output in row["outputs"].items():
+            if output.get("reference"):
+                found.setdefault(name, []).append(output["reference"])
+    if not found:
+        return None
+    build = next(iter(found.values()))[0]["build"]
+    made = Table(box=None, header_style="dim", pad_edge=False, title=Text(f"against {build}", style="bold"), title_justify="left")
+    for name in ("output", "difference", *NUMBERS):
+        made.add_column(name, justify="right" if name in NUMBERS else "left")
+    for name, entries in found.items():
+        worst = min((entry["explanation"] for entry in entries), key=_rank)
+        values = [max((v for entry in entries if (v := entry.get(key)) is not None), default=None) for key in NUMBERS.values()]
+        made.add_row(name, worst, *map(show.number, values))
+    return made
+
+
+def _rank(explanation: str) -> int:
+    from gonogo.verdicts import Explanation
+
+    return list(Explanation).index(Explanation(explanation))

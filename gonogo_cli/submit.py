@@ -1,0 +1,151 @@
+"""`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract spells them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gonogo.problems import FieldError, JobError
+from gonogo_cli import local, selections, show, suites
+from gonogo_cli.client import Client
+from gonogo_cli.jobs import FailOn, follow, report
+
+SEQUENTIAL = "sequential"
+
+
+def parsed(field: str, text: str | None) -> Any:
+    """A flag's JSON value, None when it isn't given. Raises FieldError."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise FieldError(field, text, f"is not JSON ({problem})") from problem
+
+
+def shape_of(text: str) -> list[int]:
+    """ "3,273,1,8462" or "3x273x1x8462" as numbers. Raises FieldError."""
+    try:
+        return [int(part) for part in text.replace("x", ",").split(",")]
+    except ValueError as problem:
+        raise FieldError("test.shape", text, "must be whole numbers with commas between them") from problem
+
+
+def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, Any]:
+    """ "64" or "sequential:500" as the seeds of a job. Raises FieldError."""
+    policy, colon, most = text.rpartition(":")
+    try:
+        count = int(most)
+    except ValueError:
+        count = 0
+    if count < 1 or (colon and policy != SEQUENTIAL):
+        raise FieldError("seeds", text, "is neither a number of seeds nor sequential ones", limit=f"such as 64 or {SEQUENTIAL}:500")
+    if colon:
+        return {"policy": SEQUENTIAL, "max": count, "start": start, "stop_on_finding": not keep_going}
+    if keep_going:
+        raise FieldError("keep-going", True, "is for sequential seeds: others run all", limit=f"--seeds {SEQUENTIAL}:N")
+    return {"start": start, "count": count}
+
+
+def jobs_of(found: Any, path: Path) -> list[dict[str, Any]]:
+    """The jobs that a file holds: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
+    jobs = found.get("jobs", [found]) if isinstance(found, dict) else found
+    if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+        raise JobError(f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`")
+    return jobs
+
+
+def submit(
+    file: Path | None = typer.Argument(
+        None, help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags)."
+    ),
+    kernel: str = local.KERNEL,
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
+    build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
+    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
+    executor: str = typer.Option("emulator", help="Executor of the target."),
+    suite: str | None = selections.SUITE,
+    words: str | None = selections.FILTER,
+    shuffle: str | None = selections.SHUFFLE,
+    stage: list[str] = selections.STAGE,
+    arch: str = typer.Option("wormhole", help="Architecture of the target."),
+    board: str = typer.Option("n150", help="Board of the target."),
+    seeds: str = typer.Option("1", help="How many seeds; sequential:500 runs until they decide, at most 500."),
+    seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
+    keep_going: bool = typer.Option(False, "--keep-going", help="Sequential seeds: go on after one that rounding doesn't explain."),
+    repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
+    parameters: str | None = local.PARAMETERS,
+    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
+    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
+    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
+    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
+    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
+    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
+    numerics: str | None = typer.Option(None, help="Numerics as JSON."),
+    priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
+    label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
+    wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
+    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."),
+    base: str | None = typer.Option(None, "--base", help="With a suite and --watch: gate on what is new against this build or run."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
+    labels = dict(part.partition("=")[::2] for part in label)
+    if file is not None:
+        found = suites.read(file)
+        if suites.is_suite(found):
+            if base is not None and not wait:
+                raise typer.BadParameter("--base needs --watch: what is compared has to be over")
+            return suites.submit(found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base)
+        jobs = jobs_of(found, file)
+    else:
+        chosen = selections.wanted(executor, suite, words, shuffle, stage)
+        if (shape is None and not chosen) or not build:
+            raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
+        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        given = {
+            "parameters": parsed("test.parameters", parameters),
+            "epsilon": epsilon,
+            "inputs": parsed("test.inputs", inputs),
+            "numerics": parsed("test.numerics", numerics),
+        }
+        if shape is None or chosen:
+            test = selections.from_flags(suite, words, shuffle, stage)
+        else:
+            test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
+            test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+        common: dict[str, Any] = {
+            "test": test,
+            "target": {"executor": executor, "arch": arch, "board": board},
+            "seeds": seeds_of(seeds, seed_start, keep_going=keep_going),
+            "repeats": repeats,
+        }
+        if reference_build is not None:
+            common["reference"] = {"build": reference_build}
+        if priority is not None:
+            common["priority"] = priority
+        if label:
+            common["labels"] = labels
+        jobs = [common | {"build": name} for name in build]
+    if base is not None:
+        raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
+    with Client() as client:
+        made = [client.call("POST", "/jobs", body=job) for job in jobs]
+        if not wait:
+            if as_json:
+                show.print_json(made[0] if len(made) == 1 else {"items": made})
+            else:
+                for job in made:
+                    show.console().print(f"{job['id']}  {client.url}/jobs/{job['id']}", soft_wrap=True, highlight=False)
+            return
+        worst = 0
+        for job in made:
+            try:
+                report(client, follow(client, job["id"], quiet=as_json), as_json, fail_on)
+            except typer.Exit as done:
+                worst = max(worst, done.exit_code)
+    raise typer.Exit(worst)

@@ -1,0 +1,48 @@
+"""`gonogo token create`: bearer tokens with scopes, made beside the server's database, where the first one has to come from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import typer
+
+from gonogo.problems import JobError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Make bearer tokens.")
+
+
+class Scope(StrEnum):
+    """What a token may do; each contains those before it."""
+
+    read = "read"
+    submit = "submit"
+    admin = "admin"
+
+
+@app.callback()
+def root() -> None:
+    """Make bearer tokens."""
+
+
+@app.command()
+def create(
+    name: str = typer.Option(..., help="Whose token it is, or what for; shown in logs and lists."),
+    scope: list[Scope] = typer.Option([Scope.read], "--scope", help="Repeatable: read, submit (contains read), admin (contains all)."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Make a token and print it: it is shown this once, only its keyed hash is stored."""
+    from gonogo_cli import show
+    from gonogo_cli.place import engine
+    from gonogo_service.auth import issue_token
+    from gonogo_service.problems import Problem
+    from gonogo_storage.engine import session
+
+    with engine() as database, session(database) as transaction:
+        try:
+            text = issue_token(transaction, name, [each.value for each in scope])
+        except (Problem, ValueError) as problem:
+            raise JobError(str(problem)) from problem
+    if as_json:
+        show.print_json({"token": text, "name": name, "scopes": [each.value for each in scope]})
+    else:
+        print(text)

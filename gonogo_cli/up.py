@@ -1,0 +1,265 @@
+"""`gonogo up`: the whole service on this machine without any configuration.
+
+SQLite (WAL) and keys in `var/`, a private Redis on a unix socket in a 0700 folder (a socket's path may have 108 bytes at most, so it isn't
+in `var/`), the API, background and one emulator worker, each a child process that is started again when it dies. The supervisor itself
+opens the API's listening socket and hands it down: while the API restarts, requests wait instead of being refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from gonogo.problems import InfrastructureError
+from gonogo_cli import redis_server
+from gonogo_cli.supervisor import Child, GaveUp, Supervisor
+
+READY_S = 60.0
+"""The API must answer within this; the first start of a fresh installation compiles its byte code."""
+ORDER = ("redis", "background", "worker", "api")
+STOP_S = {"api": 4.0, "worker": 3.0, "background": 3.0, "redis": 1.0}
+
+
+class InUse(Exception):
+    """Another `gonogo up` holds this folder; `record` is its up.json (empty while it starts)."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.record = record
+        where = f"at {record['url']} (pid {record['pid']})" if record else "and is still starting"
+        super().__init__(f"already running {where}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is started: folder, address and environment of the children."""
+
+    folder: Path
+    url: str
+    listener: socket.socket
+    redis_folder: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process. Raises InUse. The kernel frees the lock however the process ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(read_record(folder) or {}) from None
+        (folder / "up.json").unlink(missing_ok=True)
+        yield
+        (folder / "up.json").unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """var/up.json of a running `gonogo up`, or None."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "up.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found
+
+
+def key(path: Path) -> str:
+    """A secret that is made once and kept readable by its owner only."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(handle, "w") as file:
+        file.write(secrets.token_urlsafe(48))
+    return path.read_text().strip()
+
+
+def listen(host: str, port: int, any_port: bool) -> socket.socket:
+    """The API's listening socket; another free port where `port` is taken and `any_port`. Raises InfrastructureError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as problem:
+        if not any_port:
+            listener.close()
+            raise InfrastructureError(f"{host}:{port} is taken ({problem.strerror}); choose another with --port") from problem
+        listener.bind((host, 0))
+    listener.listen(256)
+    listener.set_inheritable(True)
+    return listener
+
+
+def ours(*words: str) -> list[str]:
+    """The command line of one of our own commands in this interpreter; -P keeps the current folder's modules from shadowing ours."""
+    return [sys.executable, "-P", "-m", "gonogo_cli", *words]
+
+
+def migrate(folder: Path, environment: dict[str, str]) -> None:
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first). Raises InfrastructureError."""
+    done = subprocess.run(ours("db", "upgrade"), env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise InfrastructureError(f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n{done.stderr.strip()[-2000:]}")
+
+
+def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Path) -> Plan:
+    """Make the keys, and write the children's environment."""
+    bound = listener.getsockname()[1]
+    shown = "localhost" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
+    environment = {name: value for name, value in os.environ.items() if name not in {"GONOGO_TOKEN"}}
+    environment |= {
+        "GONOGO_EMBEDDED": "true",
+        "GONOGO_VAR_DIR": str(folder),
+        "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
+        "GONOGO_BROKER_URL": redis_server.url(redis_folder),
+        "GONOGO_SECRET_KEY": key(folder / "secret_key"),
+        "GONOGO_WORKER_KEY": key(folder / "worker_key"),
+        "GONOGO_HOST": host,
+        "GONOGO_PORT": str(bound),
+        "GONOGO_URL": os.environ.get("GONOGO_URL") or f"http://{shown}:{bound}",
+    }
+    return Plan(folder, f"http://{shown}:{bound}", listener, redis_folder, environment)
+
+
+def children(plan: Plan, executor: str) -> list[Child]:
+    """The processes. The worker knows neither the database nor the key of the sessions, as on a device host."""
+    logs = plan.folder / "logs"
+    logs.mkdir(exist_ok=True)
+    host_only = {name: value for name, value in plan.environment.items() if name not in {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}}
+    descriptor = plan.listener.fileno()
+    commands: dict[str, tuple[list[str], dict[str, str], tuple[int, ...]]] = {
+        "redis": (redis_server.command(plan.redis_folder), dict(os.environ), ()),
+        "background": (ours("background"), plan.environment, ()),
+        "worker": (ours("worker", "--executor", executor), host_only, ()),
+        "api": (ours("serve", "--fd", str(descriptor)), plan.environment, (descriptor,)),
+    }
+    return [Child(name, *commands[name][:2], logs / f"{name}.log", STOP_S[name], commands[name][2]) for name in ORDER]
+
+
+def answers(url: str) -> bool:
+    """Whether the API is ready for work."""
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError:
+        return False
+    except OSError:
+        return False
+
+
+def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any) -> None:
+    """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises InUse, InfrastructureError, GaveUp."""
+    with (
+        locked(folder),
+        closing(listen(host, port, any_port)) as listener,
+        tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as scratch,
+    ):
+        plan = make_plan(folder, host, listener, Path(scratch))
+        supervisor = Supervisor(children(plan, executor), ORDER[::-1])
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, supervisor.request_stop)
+        record = {
+            "url": plan.url,
+            "pid": os.getpid(),
+            "broker_url": plan.environment["GONOGO_BROKER_URL"],
+            "database_url": plan.environment["GONOGO_DATABASE_URL"],
+            "started_at": time.time(),
+        }
+        try:
+            supervisor.start("redis")
+            migrate(folder, plan.environment)
+            for name in ORDER[1:]:
+                supervisor.start(name)
+            deadline = time.monotonic() + READY_S
+
+            def is_ready() -> bool:
+                if time.monotonic() > deadline:
+                    raise InfrastructureError(f"the API did not get ready within {READY_S:.0f} s; see {folder / 'logs'}")
+                return answers(plan.url)
+
+            supervisor.run(say, is_ready)
+            if not supervisor.stopping:
+                temporary = folder / "up.json.new"
+                temporary.write_text(json.dumps(record))
+                temporary.replace(folder / "up.json")
+                ready(record)
+                supervisor.run(say)
+        finally:
+            supervisor.stop()
+
+
+def up(
+    host: str | None = typer.Option(None, help="Address to bind (default: GONOGO_HOST, 127.0.0.1)."),
+    port: int | None = typer.Option(None, help="Port to bind, 0 for any (default: GONOGO_PORT, 8717)."),
+    any_port: bool = typer.Option(False, "--any-port", help="Take another free port where the wanted one is taken."),
+    var: Path | None = typer.Option(None, help="Folder of the database, keys and logs (default: GONOGO_VAR_DIR, ./var)."),
+    executor: str = typer.Option(
+        "all", help="Executors of the one worker, with commas; all: the emulator, and those of GONOGO_EXECUTORS and GONOGO_BUILDS."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON line when ready, and problems as JSON."),
+) -> None:
+    """Run the whole service here, with no configuration: SQLite, a private Redis, the API, background and one emulator worker."""
+    import gonogo_settings
+
+    config = gonogo_settings.load()
+    if (config.database_url or config.broker_url) and not config.embedded:
+        raise typer.BadParameter(
+            "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: unset it, or run `serve`, `background` and `worker`"
+        )
+    folder = (var or Path(config.var_dir)).absolute()
+
+    def say(message: str) -> None:
+        print(json.dumps({"event": message}) if as_json else f"gonogo up: {message}", file=sys.stderr, flush=True)
+
+    def ready(record: dict[str, Any]) -> None:
+        if as_json:
+            print(json.dumps(record), flush=True)
+        else:
+            show(record, folder)
+
+    try:
+        run(folder, host or config.host, config.port if port is None else port, any_port=any_port, executor=executor, say=say, ready=ready)
+    except InUse as problem:
+        give_up(problem, problem.record, as_json)
+    except (InfrastructureError, GaveUp) as problem:
+        give_up(problem, {}, as_json)
+
+
+def show(record: dict[str, Any], folder: Path) -> None:
+    """Tell a person where to look."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]  (pid {record['pid']}; Ctrl-C stops it)")
+    console.print(f"[dim]database, keys and logs in {folder}[/]", soft_wrap=True)
+
+
+def give_up(problem: Exception, record: dict[str, Any], as_json: bool) -> NoReturn:
+    """One line on stderr (stdout as JSON) and exit code 3."""
+    if as_json:
+        print(json.dumps({"error": str(problem), **record}), flush=True)
+    else:
+        print(f"gonogo up: {problem}", file=sys.stderr)
+    raise typer.Exit(3)

@@ -1,0 +1,72 @@
+"""Every table of the database, as SQLAlchemy 2 declarative classes; rows never leave `storage`.
+
+migrations/versions holds the same schema as it grew; a test compares the two on both databases.
+"""
+
+from gonogo_storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
+from gonogo_storage.tables.answers import AnswerRow, CommentRow
+from gonogo_storage.tables.base import Base
+from gonogo_storage.tables.bisections import BisectionRow, ProbeRow
+from gonogo_storage.tables.devices import CanaryRow, DeviceHealthRow, DevicePeriodRow, DeviceRow, GoldenRow, WorkerRow
+from gonogo_storage.tables.duties import LeaseRow, OutboxRow
+from gonogo_storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow, TrendRow
+from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
+from gonogo_storage.tables.grids import SeedGridRow
+from gonogo_storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
+from gonogo_storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
+from gonogo_storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
+from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
+from gonogo_storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
+
+__all__ = [
+    "AnswerRow",
+    "ArtifactRow",
+    "AssessmentRow",
+    "AttemptRow",
+    "AuditRow",
+    "Base",
+    "BisectionRow",
+    "BuildRow",
+    "CanaryRow",
+    "ChunkRow",
+    "CiRuleRow",
+    "CiSubjectRow",
+    "CommentRow",
+    "DayRollupRow",
+    "DeliveryRow",
+    "DeliveryTryRow",
+    "DeviceHealthRow",
+    "DevicePeriodRow",
+    "DeviceRow",
+    "DueRow",
+    "EventRow",
+    "FlagChangeRow",
+    "FlagRow",
+    "GaugeResultRow",
+    "GaugeRow",
+    "GoldenRow",
+    "IdempotencyRow",
+    "InboundRow",
+    "JobLabelRow",
+    "JobRow",
+    "JobTallyRow",
+    "LeaseRow",
+    "OutboxRow",
+    "OverrideRow",
+    "ProbeRow",
+    "RejudgementRow",
+    "RolledRow",
+    "RollupRow",
+    "RunJobRow",
+    "RunRow",
+    "ScheduleRow",
+    "SeedGridRow",
+    "SeedResultRow",
+    "SessionRow",
+    "SuiteRow",
+    "TestSpecRow",
+    "TokenRow",
+    "TrendRow",
+    "WebhookRow",
+    "WorkerRow",
+]

@@ -1,0 +1,61 @@
+"""Who may do what, and who did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Integer
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType
+from gonogo_storage.tables.base import Base
+
+
+class TokenRow(Base):
+    """A bearer token: only a keyed hash of it is stored."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    name: Mapped[str]
+    prefix: Mapped[str]
+    hash: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[list[Any]]
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """A login of the pages; `id` is the hash of the cookie."""
+
+    __tablename__ = "sessions"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    token_id: Mapped[str] = mapped_column(IdType, ForeignKey("tokens.id"), index=True)
+    csrf: Mapped[str]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class IdempotencyRow(Base):
+    """The answer to a request with an Idempotency-Key; `scope` is a hash of token, method, path and key."""
+
+    __tablename__ = "idempotency_keys"
+    scope: Mapped[str] = mapped_column(primary_key=True)
+    body: Mapped[str]
+    status: Mapped[int] = mapped_column(Integer)
+    response: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class AuditRow(Base):
+    """Who did what to what."""
+
+    __tablename__ = "audit"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    at: Mapped[datetime]
+    actor: Mapped[str]
+    action: Mapped[str]
+    subject: Mapped[str]
+    detail: Mapped[dict[str, Any] | None]

@@ -1,0 +1,122 @@
+"""The device side, as its workers describe it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType
+from gonogo_storage.tables.base import Base
+
+
+class WorkerRow(Base):
+    """A device worker, as its last heartbeat described it."""
+
+    __tablename__ = "workers"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    host: Mapped[str | None]
+    device: Mapped[str | None]
+    queues: Mapped[list[Any]]
+    attempt_id: Mapped[str | None] = mapped_column(IdType)
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    stage: Mapped[str | None]
+    first_heard_at: Mapped[datetime]
+    heard_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class DeviceRow(Base):
+    """A chip of a host, or a virtual device, as its worker announced it; its health, and what is wanted of it."""
+
+    __tablename__ = "devices"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    identity: Mapped[str] = mapped_column(unique=True)  # host/name, as results name it
+    host: Mapped[str] = mapped_column(index=True)
+    name: Mapped[str]
+    arch: Mapped[str]
+    board: Mapped[str]
+    serial: Mapped[str | None]
+    pci: Mapped[str | None]
+    firmware: Mapped[dict[str, Any]]
+    driver: Mapped[str | None]
+    source: Mapped[str]
+    queues: Mapped[list[Any]]
+    worker: Mapped[str | None]
+    attempt_id: Mapped[str | None] = mapped_column(IdType)
+    online: Mapped[bool]
+    health: Mapped[str]
+    reason: Mapped[str | None]
+    drained: Mapped[bool]
+    asked: Mapped[int]  # how often someone wanted it tested
+    version: Mapped[int]
+    telemetry: Mapped[dict[str, Any] | None]
+    digests: Mapped[dict[str, Any] | None]  # of its last canary: {"build", "arch", "outputs": {output: digest}}
+    first_heard_at: Mapped[datetime]
+    heard_at: Mapped[datetime]
+    changed_at: Mapped[datetime]
+    health_at: Mapped[datetime | None]  # since when its health is what it is; null: as `changed_at`
+
+
+class GoldenRow(Base):
+    """The digest of a build's canary that devices of an architecture must give; `second_device` null: nobody has confirmed it yet."""
+
+    __tablename__ = "goldens"
+    executor: Mapped[str] = mapped_column(primary_key=True)
+    build: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]
+    first_device: Mapped[str]
+    second_device: Mapped[str | None]
+    learned_at: Mapped[datetime]
+    confirmed_at: Mapped[datetime | None]
+
+
+class CanaryRow(Base):
+    """A device's latest explained canary of a build. Times are of the clock of its host."""
+
+    __tablename__ = "canaries"
+    device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"), primary_key=True)
+    executor: Mapped[str] = mapped_column(primary_key=True)
+    build: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]  # of all outputs: "dbeta=... dgamma=... dx=..."
+    since: Mapped[datetime]  # the first of the unbroken series that gave this digest
+    at: Mapped[datetime]
+    accused: Mapped[bool]  # the device was made suspect for this digest; a person's word after that stands
+    __table_args__ = (Index("ix_canaries_build", "executor", "build", "arch"),)
+
+
+class DeviceHealthRow(Base):
+    """One change of a device: of its health, of being there, of being drained. Rows are only ever added."""
+
+    __tablename__ = "device_health"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"))
+    at: Mapped[datetime]
+    what: Mapped[str]  # "health", "state" or "drain"
+    before: Mapped[str | None]
+    after: Mapped[str]
+    actor: Mapped[str]
+    reason: Mapped[str | None]
+    evidence: Mapped[dict[str, Any] | None]
+    __table_args__ = (Index("ix_device_health_device", "device_id", "id"),)
+
+
+class DevicePeriodRow(Base):
+    """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something to add (gonogo_storage/periods.py)."""
+
+    __tablename__ = "device_periods"
+    device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
+    size_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # 60 or 3600
+    start: Mapped[datetime] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat) of jobs that were stored
+    busy_us: Mapped[int] = mapped_column(BigInteger)  # of attempts that ended
+    attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
+    golden: Mapped[int] = mapped_column(BigInteger)  # canaries by their bits, as gonogo_storage.states.CanaryOutcome names them
+    first: Mapped[int] = mapped_column(BigInteger)
+    differs: Mapped[int] = mapped_column(BigInteger)
+    failed: Mapped[int] = mapped_column(BigInteger)
+    telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [how often told, least, sum, largest]
+    __table_args__ = (Index("ix_device_periods_start", "size_s", "start"),)

@@ -1,0 +1,127 @@
+"""What is concluded from the numbers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType
+from gonogo_storage.tables.base import Base
+
+
+class FlagRow(Base):
+    """A finding about a test on one line of builds and one kind of board, with its evidence and its life."""
+
+    __tablename__ = "flags"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    kind: Mapped[str]
+    state: Mapped[str]
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
+    subject_key: Mapped[str]
+    kernel: Mapped[str]
+    build: Mapped[str]
+    build_line: Mapped[str]
+    arch: Mapped[str]
+    board: Mapped[str]
+    owner: Mapped[str | None]
+    reason: Mapped[str | None]
+    evidence: Mapped[dict[str, Any]]
+    first_job: Mapped[str] = mapped_column(IdType)
+    last_job: Mapped[str] = mapped_column(IdType)
+    jobs: Mapped[int]
+    version: Mapped[int]
+    opened_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    quiet_after: Mapped[str | None] = mapped_column(IdType)  # the newest job of the variant at the last evidence; later ones may be quiet
+    __table_args__ = (
+        UniqueConstraint("kind", "test_key", "build_line", "arch", "board"),
+        Index("ix_flags_state", "state", "kind", "id"),
+        Index("ix_flags_owner", "owner", "state", "kind", "id"),
+        Index("ix_flags_build", "build", "state", "kind", "id"),
+    )
+
+
+class FlagChangeRow(Base):
+    """One change of a flag that people care for; rows are only ever added. Renewed evidence alone is none."""
+
+    __tablename__ = "flag_changes"
+    flag_id: Mapped[str] = mapped_column(IdType, ForeignKey("flags.id"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # the flag's, after it
+    at: Mapped[datetime]
+    actor: Mapped[str]
+    what: Mapped[str]  # "opened", "reopened", "resolved", "expired", "changed"
+    before: Mapped[str | None]
+    after: Mapped[str]
+    reason: Mapped[str | None]
+    detail: Mapped[dict[str, Any] | None]
+
+
+class AssessmentRow(Base):
+    """What the stored numbers say of a full variant: its grade, why it flickers, what changed. `content` is the whole of it."""
+
+    __tablename__ = "assessments"
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
+    build_line: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    board: Mapped[str] = mapped_column(primary_key=True)
+    subject_key: Mapped[str]
+    kernel: Mapped[str]
+    build: Mapped[str]  # the newest of the line that was assessed; the columns below are of it
+    build_sequence: Mapped[int] = mapped_column(BigInteger)
+    job_id: Mapped[str] = mapped_column(IdType)  # the last one that was assessed with it
+    stability: Mapped[str]
+    sharpness: Mapped[str]
+    hollow: Mapped[bool]
+    cause: Mapped[str]
+    change: Mapped[str | None]  # against the build before; null: there is none
+    failures: Mapped[int]
+    runs: Mapped[int]
+    predicted: Mapped[float | None]  # failures per seed
+    seeds: Mapped[int]  # looked at
+    content: Mapped[dict[str, Any]]
+    policy: Mapped[str]
+    version: Mapped[int]
+    assessed_at: Mapped[datetime]
+    __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"), Index("ix_assessments_subject", "subject_key"))
+
+
+class TrendRow(Base):
+    """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the jobs that it was made from."""
+
+    __tablename__ = "trends"
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
+    build_line: Mapped[str] = mapped_column(primary_key=True)
+    arch: Mapped[str] = mapped_column(primary_key=True)
+    board: Mapped[str] = mapped_column(primary_key=True)
+    over: Mapped[str] = mapped_column(primary_key=True)  # "builds", "days"
+    form: Mapped[str]  # of the content, and the policy that it was made by
+    stamp: Mapped[str]
+    content: Mapped[dict[str, Any]]  # of the default metric, without `steps`
+    steps: Mapped[list[Any]]  # between builds; they depend on no metric
+    made_at: Mapped[datetime]
+
+
+class OverrideRow(Base):
+    """What someone took on for a while, so that CI says `suppressed` (gonogo/flakiness/overrides.py). No row is ever deleted."""
+
+    __tablename__ = "overrides"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    test_key: Mapped[str | None] = mapped_column(ForeignKey("test_specs.key"))  # null: by names or labels alone
+    names: Mapped[list[Any]]
+    labels: Mapped[dict[str, Any]]
+    builds: Mapped[list[Any]]
+    classes: Mapped[list[Any]]
+    owner: Mapped[str]
+    reason: Mapped[str]
+    version: Mapped[int]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]  # by a person; null: it ends by itself
+    ended_by: Mapped[str | None]
+    __table_args__ = (Index("ix_overrides_ends", "ended_at", "expires_at"), Index("ix_overrides_test", "test_key", "id"))

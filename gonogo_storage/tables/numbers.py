@@ -1,0 +1,174 @@
+"""What came of it: a job's seeds, its roll-up, its artifacts and its events."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType
+from gonogo_storage.tables.base import Base
+
+_GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS NULL")
+
+
+class SeedResultRow(Base):
+    """One output of one (seed, repeat) of a job; output '' for a seed without numbers (hang, crash, error).
+
+    Partitioned by RANGE (job_id) on PostgreSQL: the id is a UUIDv7, so a partition is a month (gonogo_storage/partitions.py).
+    """
+
+    __tablename__ = "seed_results"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    seed: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    repeat: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    output: Mapped[str] = mapped_column(primary_key=True)
+    arrival: Mapped[int]  # 1, 2, ... per job and (seed, repeat), in order of storing
+    attempt_id: Mapped[str] = mapped_column(IdType)
+    # of the whole seed, the same in each of its rows
+    seed_verdict: Mapped[str]
+    seed_explanation: Mapped[str | None]
+    device: Mapped[str | None]
+    host_run: Mapped[str | None]
+    position: Mapped[int | None]
+    duration_ms: Mapped[float | None]
+    profile: Mapped[str | None]
+    policy: Mapped[str | None]
+    message: Mapped[str | None]
+    # of this output
+    verdict: Mapped[str]
+    explanation: Mapped[str | None]
+    tolerance_ratio: Mapped[float | None]
+    budget_ratio: Mapped[float | None]
+    chi: Mapped[float | None]
+    max_abs: Mapped[float | None]
+    rms: Mapped[float | None]
+    pcc_deficit: Mapped[float | None]
+    row_z: Mapped[float | None]
+    xhat_z: Mapped[float | None]
+    scale_z: Mapped[float | None]
+    digest: Mapped[str | None]
+    outcome: Mapped[str | None]  # of a test that exists already: what it says of itself, green or red
+    nonfinite: Mapped[dict[str, Any] | None]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
+    statistics: Mapped[dict[str, Any] | None]  # the others, as they came
+    __table_args__ = (
+        Index("ix_seed_results_arrival", "job_id", "arrival"),
+        # the worst of a verdict, of however many: a row is in one of the two, by the number that is the axis of its test
+        Index(
+            "ix_seed_results_tolerance", "job_id", "output", "verdict", "tolerance_ratio", sqlite_where=_GATED, postgresql_where=_GATED
+        ),
+        Index("ix_seed_results_budget", "job_id", "output", "verdict", "budget_ratio", sqlite_where=_UNGATED, postgresql_where=_UNGATED),
+        {"postgresql_partition_by": "RANGE (job_id)"},
+    )
+
+
+class RollupRow(Base):
+    """One output of a closed job in a few numbers: what history pages read instead of every seed."""
+
+    __tablename__ = "rollups"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    output: Mapped[str] = mapped_column(primary_key=True)
+    subject_key: Mapped[str]
+    test_key: Mapped[str]
+    build: Mapped[str]
+    executor: Mapped[str]
+    seeds: Mapped[int]
+    duration_ms: Mapped[float | None]  # mean of one seed
+    tolerance_ratio: Mapped[float | None]  # these are maxima over the job's seeds
+    budget_ratio: Mapped[float | None]
+    chi: Mapped[float | None]
+    max_abs: Mapped[float | None]
+    row_z: Mapped[float | None]
+    xhat_z: Mapped[float | None]
+    scale_z: Mapped[float | None]
+    rms: Mapped[float | None]  # these two are means
+    pcc_deficit: Mapped[float | None]
+    __table_args__ = (Index("ix_rollups_subject", "subject_key", "executor", "job_id"), Index("ix_rollups_test", "test_key", "job_id"))
+
+
+class DayRollupRow(Base):
+    """What a test did on one UTC day with one build, on one device, in one context: of whole seeds (output '') or of one output.
+
+    Sums over jobs, kept by ingest (gonogo_storage/rollups.py). `key` is a hash of the axes. `shadow`: made by a rebuild, not yet in force.
+    """
+
+    __tablename__ = "day_rollups"
+    key: Mapped[str] = mapped_column(IdType, primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    test_key: Mapped[str]
+    executor: Mapped[str]
+    build: Mapped[str]
+    build_line: Mapped[str]
+    build_sequence: Mapped[int] = mapped_column(BigInteger)
+    arch: Mapped[str]
+    board: Mapped[str]
+    context: Mapped[str]
+    device: Mapped[str]  # '' where no worker said it
+    day: Mapped[date]
+    output: Mapped[str]
+    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat)
+    empty: Mapped[int] = mapped_column(BigInteger)  # of these, without any output
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]  # verdict -> n
+    explanations: Mapped[dict[str, Any]]  # explanation -> n
+    outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
+    sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
+    __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"), Index("ix_day_rollups_day", "day", "output"))
+
+
+class JobTallyRow(Base):
+    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one output."""
+
+    __tablename__ = "job_tallies"
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)  # no foreign key, for the reason of RolledRow
+    output: Mapped[str] = mapped_column(primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)
+    empty: Mapped[int] = mapped_column(BigInteger)
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]
+    explanations: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any]]
+    sketches: Mapped[dict[str, Any]]
+
+
+class RolledRow(Base):
+    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are not. The lock of its test guards it.
+
+    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before that of the test.
+    """
+
+    __tablename__ = "rolled"
+    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    shadow: Mapped[bool] = mapped_column(primary_key=True)
+    upto: Mapped[int]
+
+
+class ArtifactRow(Base):
+    """Something larger that belongs to a seed: a diagnosis, an error map, coefficients, a log."""
+
+    __tablename__ = "artifacts"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"))
+    attempt_id: Mapped[str] = mapped_column(IdType)
+    kind: Mapped[str]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    repeat: Mapped[int]
+    output: Mapped[str]
+    size: Mapped[int]
+    content: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)
+
+
+class EventRow(Base):
+    """What happened to a job, numbered 1, 2, ... per job: the SSE stream."""
+
+    __tablename__ = "events"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    type: Mapped[str]
+    data: Mapped[dict[str, Any]]
+    at: Mapped[datetime]

@@ -1,0 +1,66 @@
+"""Who is told what happens here, and what became of each message."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType
+from gonogo_storage.tables.base import Base
+
+
+class WebhookRow(Base):
+    """A subscription. Secrets are encrypted under a key derived from GONOGO_SECRET_KEY; `old_secret` still signs until `old_until`."""
+
+    __tablename__ = "webhooks"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    kind: Mapped[str]
+    target: Mapped[str]
+    events: Mapped[list[Any]]
+    description: Mapped[str]
+    secret: Mapped[str | None]
+    old_secret: Mapped[str | None]
+    old_until: Mapped[datetime | None]
+    state: Mapped[str]
+    reason: Mapped[str | None]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    version: Mapped[int]
+
+
+class DeliveryRow(Base):
+    """One message to one subscription; its id is the `webhook-id` of every try, so that a receiver can tell a repetition."""
+
+    __tablename__ = "webhook_deliveries"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    webhook_id: Mapped[str] = mapped_column(IdType, ForeignKey("webhooks.id", ondelete="CASCADE"))
+    event: Mapped[str]  # which happening: type, object and version; once per subscription
+    type: Mapped[str]
+    payload: Mapped[dict[str, Any]]
+    state: Mapped[str]
+    tries: Mapped[int]
+    due_at: Mapped[datetime | None]  # null: nothing more will be tried
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    __table_args__ = (
+        UniqueConstraint("webhook_id", "event"),
+        Index("ix_webhook_deliveries_due", "due_at", sqlite_where=text("due_at IS NOT NULL"), postgresql_where=text("due_at IS NOT NULL")),
+        Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
+    )
+
+
+class DeliveryTryRow(Base):
+    """One try of a delivery: what the receiver answered, or why it could not be asked."""
+
+    __tablename__ = "webhook_tries"
+    delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    status: Mapped[int | None]
+    error: Mapped[str | None]
+    answer: Mapped[str | None]
+    duration_ms: Mapped[float]

@@ -1,0 +1,152 @@
+"""What is to be done: tests, builds, jobs, their chunks and attempts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from gonogo_storage.columns import IdType, JsonType
+from gonogo_storage.tables.base import Base
+
+
+class TestSpecRow(Base):
+    """A test ever submitted: its canonical JSON under its key."""
+
+    __tablename__ = "test_specs"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    subject_key: Mapped[str] = mapped_column(index=True)
+    kernel: Mapped[str]
+    canonical: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class BuildRow(Base):
+    """A build that an administrator registered; the emulator's own are code (`gonogo.builds`)."""
+
+    __tablename__ = "builds"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    executor: Mapped[str]
+    line: Mapped[str]
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    commit: Mapped[str | None]
+    profile: Mapped[str | None]
+    outputs: Mapped[list[Any] | None]
+    created_at: Mapped[datetime]
+
+
+class JobRow(Base):
+    """One submission. Its row is the lock of everything below it: whoever changes chunks, attempts, results or events takes it first."""
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    kind: Mapped[str] = mapped_column(default="seeds", server_default="seeds")  # gonogo_storage.states.JobKind
+    state: Mapped[str]
+    verdict: Mapped[str | None]
+    error: Mapped[str | None]
+    waiting_reason: Mapped[str | None]
+    version: Mapped[int] = mapped_column(default=1)
+    owner: Mapped[str]
+    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
+    subject_key: Mapped[str]
+    kernel: Mapped[str]
+    build: Mapped[str]
+    build_line: Mapped[str]
+    build_sequence: Mapped[int] = mapped_column(BigInteger)
+    executor: Mapped[str]
+    arch: Mapped[str]
+    board: Mapped[str]
+    queue: Mapped[str]
+    context: Mapped[Any] = mapped_column(JsonType)
+    priority: Mapped[int]
+    request: Mapped[dict[str, Any]]
+    labels: Mapped[dict[str, Any]]
+    commit: Mapped[dict[str, Any] | None]
+    resubmit_of: Mapped[str | None] = mapped_column(IdType)
+    reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
+    # Of sequential seeds (gonogo_storage/sequential.py): {"start", "max", "stop_on_finding", ...} and how far the decision has read; the decision;
+    # the last chunk that the next decision can need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
+    sequential: Mapped[dict[str, Any] | None]
+    stop: Mapped[dict[str, Any] | None]
+    reach: Mapped[int | None]
+    suspects: Mapped[dict[str, Any] | None]
+    # Counters, changed under the job's lock.
+    total: Mapped[int]
+    done: Mapped[int] = mapped_column(default=0)
+    chunk_count: Mapped[int]
+    open_chunks: Mapped[int]
+    counts: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any] | None]  # of a selection's job: how many tests of all iterations were passed, failed, ...
+    last_event: Mapped[int] = mapped_column(default=0)
+    diagnosis: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    deadline_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    cancel_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    __table_args__ = (
+        Index("ix_jobs_state", "state", "id"),
+        Index("ix_jobs_test", "test_key", "id"),
+        Index("ix_jobs_subject", "subject_key", "id"),
+        Index("ix_jobs_build", "build", "id"),
+        Index("ix_jobs_variant", "test_key", "build_line", "arch", "board", "id"),
+    )
+
+
+class JobLabelRow(Base):
+    """A label of a job, apart from its JSON so that lists can be filtered by it."""
+
+    __tablename__ = "job_labels"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
+    __table_args__ = (Index("ix_job_labels_value", "name", "value", "job_id"),)
+
+
+class ChunkRow(Base):
+    """About 20 s of a job's work, run by one attempt at a time. `attempts` counts those that count against it."""
+
+    __tablename__ = "chunks"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"))
+    number: Mapped[int]
+    state: Mapped[str]
+    queue: Mapped[str]
+    work: Mapped[list[Any]]
+    estimate_s: Mapped[float]
+    attempts: Mapped[int] = mapped_column(default=0)
+    returns: Mapped[int] = mapped_column(default=0)
+    attempt_id: Mapped[str | None] = mapped_column(IdType)
+    __table_args__ = (UniqueConstraint("job_id", "number"), Index("ix_chunks_state", "state", "queue", "job_id"))
+
+
+class AttemptRow(Base):
+    """One try to run a chunk. `epoch` is the life of the Redis it was published in; null = not published yet."""
+
+    __tablename__ = "attempts"
+    id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    chunk_id: Mapped[str] = mapped_column(IdType, ForeignKey("chunks.id"), index=True)
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), index=True)
+    number: Mapped[int]
+    state: Mapped[str]
+    queue: Mapped[str]
+    work: Mapped[list[Any]]
+    epoch: Mapped[str | None]
+    worker: Mapped[str | None]
+    device: Mapped[str | None]
+    host: Mapped[str | None]
+    host_run: Mapped[str | None]
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    stage: Mapped[str | None]
+    error: Mapped[str | None]
+    log_tail: Mapped[str | None]
+    telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
+    batches: Mapped[list[Any]]  # numbers of the batches stored so far
+    expected: Mapped[dict[str, Any] | None]  # what its "finished" said: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    heard_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    __table_args__ = (Index("ix_attempts_state", "state", "queue"), Index("ix_attempts_device", "device", "id"))

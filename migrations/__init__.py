@@ -1,1 +1,0 @@
-"""Alembic migrations; `storage.schema.upgrade` runs them."""

@@ -1,0 +1,1 @@
+"""Alembic migrations; `gonogo_storage.schema.upgrade` runs them."""

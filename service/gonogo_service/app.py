@@ -1,0 +1,116 @@
+"""create_app(): the one composition root of the HTTP side."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+
+import gonogo_settings as configuration
+from gonogo_dashboards import pages
+from gonogo_service import login, openapi, refusals, triage
+from gonogo_service.api import PREFIX, health, routers
+from gonogo_service.auth import Keys
+from gonogo_service.bodies import BodyLimits, LimitBodies
+from gonogo_service.context import Context
+from gonogo_service.doorbell import Doorbell
+from gonogo_service.edge import Edge, FailureLimits
+from gonogo_service.events import Hub, closing_on_signals
+from gonogo_service.metrics import Metrics
+from gonogo_settings import Settings
+from gonogo_settings.release import release
+from gonogo_storage import bisections, event_reads, metric_reads
+from gonogo_storage import engine as engines
+from gonogo_storage import events as stored_events
+from gonogo_storage.settled import Memory
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The API and the pages. Connects to nothing yet: database and broker may come up later.
+
+    Raises ValueError when GONOGO_DATABASE_URL, or outside embedded mode GONOGO_SECRET_KEY, is missing.
+    """
+    settings = settings or configuration.load()
+    context = make_context(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        def end_streams() -> None:
+            context.hub.close()
+            context.bisections.close()
+
+        with closing_on_signals(end_streams):
+            yield
+        end_streams()
+        context.doorbell.close()
+        context.engine.dispose()
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        version=release(),
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.context = context
+    openapi.install(app)
+    all_routers = [*routers(), health.router, login.router, triage.router, pages.make_router(context)]
+    for router in all_routers:
+        app.include_router(router)
+    limits = BodyLimits.of_settings(settings)
+    refusals.install(app, limits=limits, routes=[route for router in all_routers for route in router.routes])
+    # the last one added is the outermost
+    app.add_middleware(LimitBodies, limits=limits)
+    app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)
+    return app
+
+
+def make_context(settings: Settings) -> Context:
+    """Wire the parts together."""
+    if settings.database_url is None:
+        raise ValueError("GONOGO_DATABASE_URL is not set")
+    if settings.secret_key is not None:
+        secret = settings.secret_key.get_secret_value()
+    elif settings.embedded:
+        secret = secrets.token_hex(32)  # nobody logs in on loopback; tokens would not outlive the process
+    else:
+        raise ValueError("GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it")
+    engine = engines.make_engine(settings.database_url)
+
+    def positions(job_ids: Collection[str]) -> dict[str, event_reads.Position]:
+        with engines.reading(engine) as session:
+            return event_reads.positions(session, job_ids)
+
+    def read(job_id: str, after: int) -> list[dict[str, Any]]:
+        with engines.reading(engine) as session:
+            return stored_events.after(session, job_id, after)
+
+    def bisection_positions(ids: Collection[str]) -> dict[str, event_reads.Position]:
+        with engines.reading(engine) as session:
+            return bisections.positions(session, ids)
+
+    def bisection_events(bisection_id: str, after: int) -> list[dict[str, Any]]:
+        with engines.reading(engine) as session:
+            return bisections.after(session, bisection_id, after)
+
+    counted = Memory()
+
+    def look() -> metric_reads.Numbers:
+        with engines.reading(engine) as session:
+            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted)
+
+    hub, bisecting = Hub(positions, read), Hub(bisection_positions, bisection_events)
+    return Context(
+        settings=settings,
+        engine=engine,
+        keys=Keys(secret),
+        doorbell=Doorbell(settings.broker_url),
+        hub=hub,
+        bisections=bisecting,
+        metrics=Metrics(look, lambda: hub.streams + bisecting.streams),
+    )

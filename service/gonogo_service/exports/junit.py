@@ -1,0 +1,78 @@
+"""JUnit XML: a suite per job, a test case per seed or per test of an iteration, each with its verdict as a property."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from gonogo_service.exports.parts import Export, Part
+from gonogo_service.exports.shown import Case, Status, cases, status_of, title
+from gonogo_storage.encoding import timestamp
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 can't hold, not even as a reference."""
+_TAGS = {Status.failed: "failure", Status.other: "error", Status.skipped: "skipped"}
+
+
+def write(export: Export) -> Iterator[str]:
+    """The file, test case by test case."""
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name={_quoted(export.title)}>\n'
+    for part in export.parts:
+        yield _head(part)
+        for case in cases(part):
+            yield _case(case)
+        yield "</testsuite>\n"
+    yield "</testsuites>\n"
+
+
+def _head(part: Part) -> str:
+    """Counts come first in JUnit: those of a job that still runs aren't known yet, and left out."""
+    job = part.job
+    attributes = {"name": title(part), "id": job.id}
+    if job.state.final:
+        counted: Counter[Status] = Counter()
+        for (verdict, outcome), number in part.census.items():
+            counted[status_of(verdict, outcome)] += number
+        attributes |= {"tests": str(sum(counted.values())), "failures": str(counted[Status.failed])}
+        attributes |= {"errors": str(counted[Status.other]), "skipped": str(counted[Status.skipped])}
+        if job.started_at and job.finished_at:
+            attributes["time"] = f"{(job.finished_at - job.started_at).total_seconds():.3f}"
+    attributes["timestamp"] = str(timestamp(job.started_at or job.created_at))
+    facts = {"job": job.id, "build": job.build, "verdict": job.verdict, "test_key": job.test_key, "executor": job.executor}
+    return f"<testsuite {_written(attributes)}>\n{_properties(facts)}\n"
+
+
+def _case(case: Case) -> str:
+    attributes = {"name": case.name, "classname": case.group}
+    if case.file is not None:
+        attributes["file"] = case.file
+    if case.line is not None:
+        attributes["line"] = str(case.line)
+    if case.duration_ms is not None:
+        attributes["time"] = f"{case.duration_ms / 1000:.6f}"
+    said = ""
+    if tag := _TAGS.get(case.status):
+        said = f"<{tag} type={_quoted(case.verdict)} message={_quoted(case.message)}>{_clean(case.text)}</{tag}>"
+    elif case.message or case.text:
+        said = f"<system-out>{_clean(chr(10).join(filter(None, (case.message, case.text))))}</system-out>"
+    return f"<testcase {_written(attributes)}>{_properties(case.facts)}{said}</testcase>\n"
+
+
+def _properties(facts: Mapping[str, Any]) -> str:
+    told = (f"<property name={_quoted(name)} value={_quoted(str(value))}/>" for name, value in facts.items() if value is not None)
+    return f"<properties>{''.join(told)}</properties>"
+
+
+def _written(attributes: dict[str, str]) -> str:
+    return " ".join(f"{name}={_quoted(value)}" for name, value in attributes.items())
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+
+
+def _clean(text: str) -> str:
+    return escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text))

@@ -1,0 +1,138 @@
+"""The bodies of jobs and gauges, as people, suites, rules and bisections write them: forms and limits of their fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from gonogo.builds import EMULATOR
+from gonogo_service.strict import Strict
+
+MAX_SEED = 2**53 - 1
+MAX_REPEATS = 1000
+MAX_LABELS = 32
+MAX_BEFORE = 16
+MAX_DEADLINE_S = 30 * 86400
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
+WORD = r"^[a-z0-9][a-z0-9_-]*$"
+MAX_GAUGE_BUILDS = 32
+GAUGE_SEEDS = 3
+"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one that does on all."""
+
+Name = Annotated[str, Field(pattern=NAME, max_length=200)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Label = Annotated[str, Field(pattern=NAME, max_length=64)]
+Word = Annotated[str, Field(pattern=WORD, max_length=64)]
+
+
+class SeedRange(Strict):
+    """Consecutive seeds."""
+
+    start: Seed = 0
+    count: int = Field(ge=1)
+
+
+class SequentialSeeds(Strict):
+    """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky one, and a wrong kernel at once."""
+
+    policy: Literal["sequential"]
+    max: int = Field(ge=1, description="the largest number of seeds; without a decision until there the job ends undecided")
+    start: Seed = 0
+    stop_on_finding: bool = Field(
+        True, description="one seed whose error rounding doesn't explain ends the job; false: only the failure rate does"
+    )
+
+
+class Target(Strict):
+    """What the job runs on."""
+
+    executor: Word = "emulator"
+    arch: Word = "wormhole"
+    board: Word = "n150"
+
+
+class Prepared(Strict):
+    """A context: tests that run first in the same child process."""
+
+    name: str = Field(pattern=NAME, max_length=64)
+    before: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_BEFORE)
+
+
+class Commit(Strict):
+    """The commit that the job is run for."""
+
+    repository: str = Field(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)
+    sha: str = Field(pattern=r"^[0-9a-fA-F]{7,64}$")
+    pull_request: int | None = Field(None, ge=1, le=2**31 - 1)
+
+
+class Reference(Strict):
+    """Another build of the same executor, to compare with."""
+
+    build: str = Field(pattern=NAME, max_length=200)
+
+
+def _kind_of_seeds(value: object) -> str:
+    if isinstance(value, list):
+        return "list"
+    named = isinstance(value, SequentialSeeds) or (isinstance(value, dict) and "policy" in value)
+    return "sequential" if named else "range"
+
+
+def _kind_of_context(value: object) -> str | None:
+    if isinstance(value, dict | Prepared):
+        return "prepared"
+    return "isolated" if value == "isolated" else None
+
+
+Seeds = Annotated[
+    Annotated[SeedRange, Tag("range")]
+    | Annotated[SequentialSeeds, Tag("sequential")]
+    | Annotated[list[Seed], Tag("list"), Field(min_length=1)],
+    Discriminator(_kind_of_seeds),
+]
+ContextOf = Annotated[
+    Annotated[Literal["isolated"], Tag("isolated")] | Annotated[Prepared, Tag("prepared")],
+    Discriminator(
+        _kind_of_context,
+        custom_error_type="context",
+        custom_error_message="unknown context",
+        custom_error_context={"expected": "'isolated', or an object with name and before (the tests that run first)"},
+    ),
+]
+
+
+class JobIn(Strict):
+    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain (`gonogo.tests`, `gonogo.selections`)."""
+
+    test: dict[str, Any] = Field(
+        description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "
+        '{"selection": {"suite", "filter", "shuffle", "stages"}}'
+    )
+    build: str = Field(pattern=NAME, max_length=200)
+    target: Target = Target()
+    reference: Reference | None = Field(
+        None, description="a build to compare with, beside the float64 reference of the test's kernel; null: that alone"
+    )
+    seeds: Seeds
+    repeats: int = Field(1, ge=1, le=MAX_REPEATS)
+    context: ContextOf = "isolated"
+    priority: int = Field(5, ge=0, le=9, description="9 goes first")
+    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S, description="a job that no worker has started by then fails")
+    labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field({}, max_length=MAX_LABELS)
+    commit: Commit | None = None
+
+
+class GaugeIn(Strict):
+    """A test of a kernel, and the variant of it that is graded: its line of builds, arch and board."""
+
+    test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
+    line: Name = Field(EMULATOR, description="the line of builds whose grade and flag this is")
+    target: Target = Field(Target(), description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`")
+    seeds: SeedRange = SeedRange(start=0, count=GAUGE_SEEDS)
+    builds: list[Name] = Field([], max_length=MAX_GAUGE_BUILDS, description="builds of the executor that are right and must pass")
+    wrong_builds: list[Name] = Field([], max_length=MAX_GAUGE_BUILDS, description="builds of the executor that are wrong and must fail")
+    search: bool = Field(True, description="where no tolerance works, try other inputs, one seed each")
+    priority: int = Field(5, ge=0, le=9, description="9 goes first")
+    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S, description="a gauge that no worker has started by then fails")

@@ -1,0 +1,64 @@
+"""From the body of a gauge to what storage creates: the checks that need the domain, the settings or the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from gonogo.builds import EMULATOR
+from gonogo.gauge.plan import planned
+from gonogo.problems import FieldError
+from gonogo_service.submission import jobs
+from gonogo_service.submission.bodies import GaugeIn
+from gonogo_settings import Settings
+from gonogo_storage.gauges import NewGauge
+
+
+def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
+    """The gauge to create, its builds known. Raises FieldError."""
+    checked = check(body, settings)
+    for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
+        for place, name in enumerate(names):
+            jobs.build_of(session, name, body.target.executor, settings, f"{field}.{place}")
+    return checked(owner)
+
+
+def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
+    """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
+    if "selection" in body.test:
+        raise FieldError("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
+    test = jobs.kernel_test(body.test, settings, "test")
+    executor = body.target.executor
+    if executor == EMULATOR and (named := body.builds or body.wrong_builds):
+        field = "builds.0" if body.builds else "wrong_builds.0"
+        raise FieldError(field, named[0], "the emulator's kernels are always run", limit="a target.executor of yours, or no builds")
+    parts = planned(test, executor, body.builds, body.wrong_builds)
+    start, count = body.seeds.start, body.seeds.count
+    # before the range is unrolled: a count of 10**15 must not cost memory
+    if count * len(parts) > settings.max_gauge_runs:
+        limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
+        raise FieldError("seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit)
+    jobs.check_last_seed(start, count)
+
+    def made(owner: str) -> NewGauge:
+        return NewGauge(
+            test_key=test.key,
+            subject_key=test.subject_key,
+            kernel=test.kernel,
+            canonical=test.canonical(),
+            elements=test.elements,
+            build_line=body.line,
+            arch=body.target.arch,
+            board=body.target.board,
+            parts=tuple(parts),
+            seeds=tuple(range(start, start + count)),
+            search=body.search,
+            priority=body.priority,
+            queue_deadline_s=body.queue_deadline_s,
+            owner=owner,
+            chunk_seconds=settings.chunk_seconds,
+            request=body.model_dump(mode="json", exclude={"test"}),
+        )
+
+    return made

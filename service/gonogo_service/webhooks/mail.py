@@ -1,0 +1,40 @@
+"""Messages by e-mail, through the SMTP server of the settings."""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+from email.message import EmailMessage
+from urllib.parse import unquote, urlsplit
+
+from gonogo_settings import Settings
+from gonogo_storage.deliveries import Delivery
+
+TIMEOUT_S = 15.0
+DELIVERED = 250
+
+
+def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int:
+    """Hand one message over; SMTP's 250. Raises OSError (smtplib.SMTPException is one) or ValueError without a server in the settings."""
+    if settings.smtp_url is None or settings.mail_from is None:
+        raise ValueError("GONOGO_SMTP_URL and GONOGO_MAIL_FROM are not set")
+    parts = urlsplit(settings.smtp_url.get_secret_value())
+    message = EmailMessage()
+    message["From"], message["To"] = settings.mail_from, address
+    message["Subject"] = " ".join(f"GoNoGo: {text}".split())[:200]
+    message["Message-ID"] = f"<{delivery.id}@{settings.mail_from.rpartition('@')[2]}>"
+    message.set_content(text)
+    secure = parts.scheme == "smtps"
+    host, port = parts.hostname or "localhost", parts.port or (465 if secure else 25)
+    server: smtplib.SMTP
+    if secure:
+        server = smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+    else:
+        server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+    with server:
+        if parts.scheme == "smtp+starttls":
+            server.starttls(context=ssl.create_default_context())
+        if parts.username:
+            server.login(unquote(parts.username), unquote(parts.password or ""))
+        server.send_message(message)
+    return DELIVERED

@@ -1,0 +1,73 @@
+"""Collects the rows of an attempt into messages: the first at once, then every half second or half a mebibyte."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from gonogo_workers import queue
+from gonogo_workers.chunk import Work
+from gonogo_workers.postman import Postman
+from gonogo_workers.rows import Row
+
+FLUSH_AFTER_S = 0.5
+FLUSH_FROM_BYTES = 512 * 1024
+
+
+class Batches:
+    """The results of one attempt on their way to the postman. `sent` are the (seed, repeat) posted so far."""
+
+    def __init__(self, postman: Postman, attempt: str) -> None:
+        self._postman = postman
+        self._attempt = attempt
+        self._rows: list[Row] = []
+        self._artifacts: list[dict[str, Any]] = []
+        self._bytes = 0
+        self._number = 0
+        self._due: float | None = None
+        self.sent: list[Work] = []
+
+    @property
+    def due(self) -> float | None:
+        """When the next batch must go, on the monotonic clock; None while there is nothing to send."""
+        return self._due
+
+    @property
+    def count(self) -> int:
+        """How many batches were posted: ingest waits for all of them before it believes "finished"."""
+        return self._number
+
+    def add(self, row: Row) -> None:
+        """Add a row; the attempt's first goes at once, so that a page shows life."""
+        self._rows.append(row)
+        self._grow(row)
+        if self._number == 0:
+            self.flush()
+
+    def add_artifact(self, artifact: dict[str, Any]) -> None:
+        """Add an artifact: {"kind", "seed", "repeat", "output", "content"}."""
+        self._artifacts.append(artifact)
+        self._grow(artifact)
+
+    def flush_if_due(self) -> None:
+        """Send the batch when its time has come."""
+        if self._due is not None and time.monotonic() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what there is."""
+        if not self._rows and not self._artifacts:
+            return
+        body = {"attempt": self._attempt, "batch": self._number, "rows": self._rows, "artifacts": self._artifacts}
+        self._postman.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        self.sent += [(row["seed"], row["repeat"]) for row in self._rows]
+        self._number += 1
+        self._rows, self._artifacts, self._bytes, self._due = [], [], 0, None
+
+    def _grow(self, item: dict[str, Any]) -> None:
+        self._bytes += len(json.dumps(item))
+        if self._due is None:
+            self._due = time.monotonic() + FLUSH_AFTER_S
+        if self._bytes >= FLUSH_FROM_BYTES:
+            self.flush()

@@ -1,0 +1,73 @@
+"""Watches the cancel key of the attempt at hand: one look a second, from a thread that lives as long as the worker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from gonogo_workers import queue
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+
+
+class CancelWatcher:
+    """Calls back when the key of the watched attempt appears. With the broker away nobody can cancel, and nothing is lost by waiting."""
+
+    def __init__(self, broker_url: str, every_s: float = LOOK_EVERY_S) -> None:
+        self._client = queue.redis_client(broker_url)
+        self._every_s = every_s
+        self._watched: tuple[str, Callable[[], None]] | None = None
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="cancel-watcher", daemon=True)
+        self._thread.start()
+
+    def watch(self, attempt: str, cancelled: Callable[[], None]) -> None:
+        """Look for this attempt's key, at once and then every second, until `forget`."""
+        with self._changed:
+            self._watched = (attempt, cancelled)
+            self._changed.notify_all()
+
+    def forget(self) -> None:
+        """The attempt is over."""
+        with self._changed:
+            self._watched = None
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(1.0)
+        self._client.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._watched is not None)
+                if self._closed:
+                    return
+                watched = self._watched
+            if watched is not None and self._is_cancelled(watched[0]):
+                with self._changed:
+                    still = self._watched is watched
+                    self._watched = None
+                if still:
+                    watched[1]()
+                continue
+            with self._changed:
+                self._changed.wait_for(partial(self._new, watched), self._every_s)
+
+    def _new(self, seen: tuple[str, Callable[[], None]] | None) -> bool:
+        return self._closed or self._watched is not seen
+
+    def _is_cancelled(self, attempt: str) -> bool:
+        try:
+            return bool(self._client.exists(queue.cancel_key(attempt)))
+        except Exception as problem:  # whatever the client raises: it connects again by itself
+            log.debug("can't look for the cancel key: %s", problem)
+            return False

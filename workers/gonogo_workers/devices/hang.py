@@ -1,0 +1,160 @@
+"""What is found out about a hang: tt-triage while the process still hangs, then the same seed once more with the watcher enabled."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from gonogo.inputs import generate, quantise
+from gonogo.reports.outcomes import Outcome
+from gonogo.selections import Selection
+from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.devices import programs, watch
+from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.slots import Slot
+from gonogo_workers.report_exchange import read_reports, request
+
+log = logging.getLogger(__name__)
+
+TRIAGE_DEADLINE_S: Final = 60.0
+KEPT_CHARS: Final = 256 * 1024
+"""Of a watcher log or of prints, at the end: the last look at all cores of a Wormhole takes about 20 KiB."""
+WATCHER_LOGS: Final = "watcher*.log"
+OPTION: Final = "watcher_environment"
+"""Of a build's options: the variables of the run under the watcher; `{folder}` is replaced by a folder whose files are read afterwards."""
+METAL: Final[Mapping[str, str]] = {
+    "TT_METAL_WATCHER": "2",
+    "TT_METAL_WATCHER_APPEND": "0",
+    "TT_METAL_LOGS_PATH": "{folder}",
+    "TT_METAL_DPRINT_CORES": "all",
+    "TT_METAL_DPRINT_FILE": "{folder}/prints.txt",
+}
+"""tt-metal's variables (docs: tools/watcher, tools/kernel_print): a look every 2 s, its log and the kernels' prints in a folder of ours."""
+ENVIRONMENTS: Final[Mapping[str, Mapping[str, str]]] = {"ttnn": METAL}
+"""Executors that have a watcher without a word in the builds file."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Words for the seed's outcome, and the artifacts."""
+
+    words: str = ""
+    artifacts: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+
+def triage(command: str | None, meaning: Meaning, places: Mapping[str, object]) -> dict[str, Any] | None:
+    """The output of tt-triage, run while the process hangs (it reads what the process publishes); None where it isn't installed."""
+    environment = dict(meaning.environment)
+    home = environment.get("TT_METAL_HOME") or os.environ.get("TT_METAL_HOME")
+    if command is None:
+        script = Path(home or "/nowhere") / "tools" / "tt-triage.py"
+        if not script.is_file():
+            return None
+        command = f"{shlex.quote(meaning.executor.interpreter)} {shlex.quote(str(script))}"
+    try:
+        words = programs.words_of(command, places)
+    except ValueError as problem:
+        log.warning("GONOGO_TT_TRIAGE: %s", problem)
+        return None
+    if not words or shutil.which(words[0]) is None:
+        return None
+    done = programs.run(words, TRIAGE_DEADLINE_S, environment=environment)
+    return {"text": done.output, "trouble": done.trouble}
+
+
+def watcher_environment(meaning: Meaning) -> Mapping[str, str] | None:
+    """The variables of a run under the watcher; None for an executor without one."""
+    told = meaning.options.get(OPTION)
+    if isinstance(told, Mapping):
+        return {str(name): str(value) for name, value in told.items()}
+    return ENVIRONMENTS.get(meaning.executor.name)
+
+
+def again(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, *, started: Callable[[KernelHost], None] = lambda _: None) -> Examined:
+    """Run the hung seed once more, in a child of its own with the watcher enabled, within the seed's deadline.
+
+    `started` gets the child before it works, so that another thread may stop it. Never raises: what can't be found out is said.
+    """
+    variables = watcher_environment(meaning)
+    if not variables:
+        return Examined()
+    with tempfile.TemporaryDirectory(prefix="gonogo-watch-", ignore_cleanup_errors=True) as folder:
+        filled = {name: value.replace("{folder}", folder) for name, value in variables.items()}
+        seen = replace(meaning, environment={**meaning.environment, **filled})
+        outcome, tail = _run(chunk, work, seen, lock_fd, started)
+        logs, prints = _files(Path(folder))
+    stuck = watch.read(logs)
+    content = {"outcome": outcome, **stuck.to_json(), "log": logs, "prints": prints, "text": tail}
+    artifact = {"kind": "watcher", "seed": work[0], "repeat": work[1], "output": None, "content": content}
+    words = f"; under the watcher: {stuck.words}" if logs else "; under the watcher: it left no log"
+    if outcome != "hang":
+        words += f" (this time the seed did not hang: {outcome})"
+    return Examined(words, (artifact,))
+
+
+def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]) -> tuple[str, str]:
+    """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its log."""
+    host: KernelHost | None = None
+    try:
+        host = KernelHost(meaning.executor, meaning.environment)
+        started(host)
+        host.open(chunk.build, lock_fd=lock_fd)
+        file = host.folder / "watched.json"
+        host.submit(_request(chunk, work, meaning, host, file))
+        host.receive(time.monotonic() + chunk.seed_deadline_s)
+        hung = isinstance(chunk.test, Selection) and any(report.outcome is Outcome.hang for report in read_reports(file))
+        return "hang" if hung else "answered", host.log.tail()
+    except KernelHang as hang:
+        return "hang", hang.log_tail
+    except ExecutorFailure as problem:
+        return f"{problem.verdict}: {problem}", problem.log_tail
+    except Exception as problem:  # evidence must not cost a result
+        log.exception("the run under the watcher failed")
+        return f"{type(problem).__name__}: {problem}", ""
+    finally:
+        if host is not None:
+            host.kill()
+
+
+def _request(chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path) -> dict[str, Any]:
+    """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go into `file`."""
+    test = chunk.test
+    if isinstance(test, Selection):
+        return request(test, work[0], file, chunk.seed_deadline_s)
+    inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
+    shapes = {name: array.shape for name, array in inputs.items()}
+    slot = Slot(host.folder, "watched", shapes, output_shapes(test, meaning.produced))
+    slot.write(inputs)
+    return {"test": test.canonical(), "seed": work[0], **slot.request()}
+
+
+def _files(folder: Path) -> tuple[str, str]:
+    """What the watcher and the kernels wrote: the logs, and everything else that is text."""
+    logs: list[str] = []
+    prints: list[str] = []
+    for path in _regular(folder):
+        if path.suffix not in (".log", ".txt"):
+            continue
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - KEPT_CHARS))
+            text = file.read(KEPT_CHARS).decode("utf-8", "replace").replace("\x00", "")
+            (logs if path.match(WATCHER_LOGS) else prints).append(text)
+    return "\n".join(logs)[-KEPT_CHARS:], "\n".join(prints)[-KEPT_CHARS:]
+
+
+def _regular(folder: Path) -> Iterator[Path]:
+    """The files below a folder that a kernel may have filled: no links (they might lead anywhere), no pipes (they might never end)."""
+    for path in sorted(folder.rglob("*"))[:1000]:
+        if path.is_file() and not path.is_symlink():
+            yield path

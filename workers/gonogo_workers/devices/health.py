@@ -1,0 +1,84 @@
+"""Can this device be trusted? The canary: a small known LayerNorm whose result must be explained by rounding."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from gonogo.inputs import generate, quantise
+from gonogo.judging import judge
+from gonogo.problems import InfrastructureError
+from gonogo.tests import TestSpec
+from gonogo.verdicts import Explanation
+from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.registry import EMULATOR, TTNN
+from gonogo_workers.executors.slots import Slot
+
+CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
+CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct", TTNN: "ttnn"}
+"""The build known to be right, per executor; one without has no canary unless the builds file names it (`[executors.NAME] canary`)."""
+CANARY_DEADLINE_S: Final = 120.0
+LAST_WORDS: Final = 2000
+"""Characters of the child's log that a failed canary quotes."""
+
+
+class Health(StrEnum):
+    """What is thought of a device."""
+
+    good = "good"
+    """Its canary passed when it was last asked."""
+    suspect = "suspect"
+    """Most unrelated tests fail on it and not on others; it still takes work."""
+    bad = "bad"
+    """The canary failed after everything that was tried; it takes no work and tests itself again."""
+    maintenance = "maintenance"
+    """A person has it."""
+
+
+class DeviceSick(InfrastructureError):
+    """The canary failed: nothing that this device says counts until it is well again."""
+
+
+def canary(
+    meaning: Meaning,
+    build: str,
+    *,
+    lock_fd: int | None = None,
+    deadline_s: float = CANARY_DEADLINE_S,
+    started: Callable[[KernelHost], None] = lambda _: None,
+) -> dict[str, str]:
+    """Run the canary in a child of its own, which shares the chip's lock; the digest of each output. Raises DeviceSick when it fails.
+
+    The budget is that of the build, else of the test's numerics; `started` gets the child before it works.
+    """
+    test = TestSpec.parse(dict(CANARY))
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    deadline = time.monotonic() + deadline_s
+    host: KernelHost | None = None
+    try:
+        host = KernelHost(meaning.executor, meaning.environment)
+        started(host)
+        host.open(build, lock_fd=lock_fd, deadline_s=deadline_s)
+        inputs = shaped_inputs(test, given)
+        shapes = {name: array.shape for name, array in inputs.items()}
+        slot = Slot(host.folder, "canary", shapes, output_shapes(test, meaning.produced))
+        slot.write(inputs)
+        host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
+        host.receive(deadline)
+        outputs = slot.read()
+        slot.delete()
+    except ExecutorFailure as problem:
+        last_words = problem.log_tail.strip()[-LAST_WORDS:]
+        raise DeviceSick(f"the canary did not run: {problem}" + (f"; its log ends: {last_words}" if last_words else "")) from problem
+    finally:
+        if host is not None:
+            host.kill()
+    judged = judge(test, raw, given, outputs, profile=meaning.profile, produced=meaning.produced)
+    if judged.explanation is not Explanation.explained:
+        raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")
+    return {name: str(output["digest"]) for name, output in judged.to_json()["outputs"].items() if output.get("digest")}

@@ -1,0 +1,108 @@
+"""Artifacts of an attempt: error map, coefficients and diagnosis of its first and its worst seeds, and the log of those that failed."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.inputs import generate, quantise
+from gonogo.kernels import numerics
+from gonogo.numerics.maps import error_map
+from gonogo.tests import TestSpec
+from gonogo.verdicts import Verdict
+from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.executors.base import FloatArray
+from gonogo_workers.rows import Row, plain, rank
+
+log = logging.getLogger(__name__)
+
+KEPT_BYTES = 2**30
+"""Outputs of the worst seeds that are kept in memory until the attempt's end; what would exceed it is not kept."""
+MOST_LOGS = 3
+
+Artifact = dict[str, Any]
+Outputs = Mapping[str, FloatArray]
+
+
+@dataclass(order=True)
+class _Kept:
+    rank: tuple[int, float]
+    order: int
+    work: Work = field(compare=False)
+    outputs: Outputs = field(compare=False)
+
+
+class Evidence:
+    """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time, except `of_seed`, which is pure."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._worst: list[_Kept] = []
+        self._seen = 0
+        self._logs = 0
+        self._first: Work | None = None
+
+    def wants_first(self, work: Work) -> bool:
+        """Whether this seed, just judged, is the attempt's first and gets its artifacts now."""
+        if self._first is not None or not self._chunk.evidence_first:
+            return False
+        self._first = work
+        return True
+
+    def consider(self, work: Work, row: Row, outputs: Outputs) -> None:
+        """Keep the outputs if the seed is among the worst so far. A seed that passes is no evidence of anything."""
+        self._seen += 1
+        size = sum(array.nbytes for array in outputs.values())
+        if row["verdict"] == Verdict.pass_.value or size * max(1, self._chunk.evidence_worst) > KEPT_BYTES:
+            return
+        if work != self._first and self._chunk.evidence_worst:
+            # -seen: of equally bad seeds the earliest is kept
+            heapq.heappush(self._worst, _Kept(rank(row), -self._seen, work, outputs))
+            if len(self._worst) > self._chunk.evidence_worst:
+                heapq.heappop(self._worst)
+
+    def log_of(self, work: Work, tail: str) -> Iterator[Artifact]:
+        """The log of a seed that failed, for the first few of an attempt."""
+        if tail and self._logs < MOST_LOGS:
+            self._logs += 1
+            yield _artifact("log", work, None, {"text": tail})
+
+    def worst(self) -> Iterator[Artifact]:
+        """The artifacts of the worst seeds, worst first; their inputs are made again."""
+        test = self._chunk.test
+        assert isinstance(test, TestSpec)
+        for kept in sorted(self._worst, reverse=True):
+            yield from of_seed(test, kept.work, quantise(test, generate(test, kept.work[0])), kept.outputs)
+
+
+def of_seed(test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs) -> list[Artifact]:
+    """Diagnosis, coefficients per term and error map per output of one seed. Never raises: evidence must not cost a result."""
+    artifacts: list[Artifact] = []
+    outputs = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no reference
+    try:
+        flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}  # executors give the test's own shape
+        diagnosis = numerics(test).diagnose(test, given, flat)
+        artifacts.append(_artifact("diagnosis", work, None, plain(diagnosis.to_json())))
+        for output in test.outputs:
+            terms = [plain(term.to_json()) for term in diagnosis.terms if term.output == output]
+            if terms:
+                artifacts.append(_artifact("coefficients", work, output, {"terms": terms}))
+        wanted = numerics(test).reference(test, given)
+        for name, array in outputs.items():
+            golden = np.atleast_1d(wanted[name])
+            shape = golden.shape if golden.ndim == 2 else (1, golden.size)
+            found = error_map(array.reshape(shape), golden.reshape(shape), test.numerics.output)
+            artifacts.append(_artifact("error_map", work, name, plain(found.to_json())))
+    except Exception:  # a Bug of ours, logged with its trace
+        log.exception("no evidence for seed %s: %s", work[0], test.key)
+    return artifacts
+
+
+def _artifact(kind: str, work: Work, output: str | None, content: Mapping[str, Any]) -> Artifact:
+    return {"kind": kind, "seed": work[0], "repeat": work[1], "output": output, "content": content}

@@ -1,0 +1,304 @@
+"""The worker's side of the kernel host: start the child, ask it to run kernels, survive whatever it does, leave no process behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gonogo_workers.executors.base import ExecutorFailure, HostUnavailable, KernelCrash, KernelError, KernelHang, Stopped
+from gonogo_workers.executors.log import ChildLog
+from gonogo_workers.executors.meanings import VARIABLE as BUILD_VARIABLE
+from gonogo_workers.executors.reaping import kill_group, start_time, strays
+from gonogo_workers.executors.registry import ExecutorSpec
+
+TERM_GRACE_S = 2.0
+LOAD_DEADLINE_S = 120.0
+"""Importing torch or opening a device driver from a cold disk takes its time."""
+CLOSE_DEADLINE_S = 5.0
+MAX_MESSAGE_BYTES = 1 << 20
+HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
+"""In the child's environment: by it we find descendants that left its process group."""
+FOLDER_PREFIX = "gonogo-host-"
+SECRETS = frozenset({"GONOGO_WORKER_KEY", "GONOGO_BROKER_URL", "GONOGO_SECRET_KEY", "GONOGO_DATABASE_URL", "GONOGO_TOKEN"})
+"""Never in the environment of a child: kernels are other people's code."""
+
+
+class KernelHost:
+    """One child process: `load`ed at once, then `open`ed with a build, then asked to run kernels one after another.
+
+    Requests may be sent ahead (the child is never idle while the next one lies in its socket); answers come in order. `stop` may be
+    called from any thread, everything else from one at a time.
+    """
+
+    def __init__(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
+        """Start the child and send it `load`, without waiting. Raises HostUnavailable when the interpreter can't be started."""
+        self.spec = spec
+        self.host_run = uuid.uuid4().hex
+        self.build: str | None = None
+        self._stopping = False
+        self._ended = False
+        self._lock = threading.Lock()
+        self._buffer = bytearray()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-"))
+        self._socket, theirs = _blocking_pair()
+        self._lifeline, their_lifeline = _blocking_pair()
+        self.log = ChildLog()
+        script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
+        ours = {*SECRETS, BUILD_VARIABLE}
+        env = {name: value for name, value in os.environ.items() if name not in ours} | dict(environment or {})
+        env[HOST_RUN_VARIABLE] = self.host_run
+        try:
+            self._process = subprocess.Popen(
+                [spec.interpreter, str(script), str(theirs.fileno()), str(their_lifeline.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log.writer,
+                stderr=self.log.writer,
+                pass_fds=(theirs.fileno(), their_lifeline.fileno()),
+                start_new_session=True,
+                env=env,
+            )
+        except OSError as problem:
+            self._ended = True
+            self.log.close()
+            self._forget()
+            raise HostUnavailable(f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}") from problem
+        finally:
+            theirs.close()
+            their_lifeline.close()
+        _limit_memory(self._process.pid, spec.memory_bytes)
+        self.log.start()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loaded = False
+        try:
+            self._send({"op": "load", "module": spec.module, "factory": spec.factory, "paths": list(spec.paths)})
+        except KernelCrash as problem:  # it has ended already: no Python, or one that can't run
+            self.kill()
+            raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child, and id of its process group and session."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs."""
+        return not self._ended and not _readable([self._pidfd], 0.0)
+
+    def wait_until_loaded(self, deadline_s: float = LOAD_DEADLINE_S) -> None:
+        """Wait until the executor's module is imported. Raises HostUnavailable (and ends the child) when it can't be."""
+        if self._loaded:
+            return
+        try:
+            self._answer(time.monotonic() + deadline_s)
+        except Stopped:
+            raise
+        except ExecutorFailure as problem:
+            self.kill()
+            raise HostUnavailable(f"executor {self.spec.name}: {problem}", self.log.tail()) from problem
+        self._loaded = True
+
+    def open(self, build: str, *, lock_fd: int | None = None, deadline_s: float = LOAD_DEADLINE_S) -> None:
+        """Make the executor for this build; the child gets a share of the chip's lock. Raises KernelError when the factory raises."""
+        self.wait_until_loaded(deadline_s)
+        self._send({"op": "open", "build": build}, lock_fd)
+        self._answer(time.monotonic() + deadline_s)
+        self.build = build
+
+    def submit(self, request: Mapping[str, Any]) -> None:
+        """Send one `run` request without waiting for its answer."""
+        self._send({"op": "run", **request})
+
+    @property
+    def buffered(self) -> bool:
+        """Whether a whole answer has been read already, so that the socket needn't become readable for it."""
+        size = int.from_bytes(self._buffer[:4])
+        return len(self._buffer) >= 4 and (len(self._buffer) >= 4 + size or size > MAX_MESSAGE_BYTES)
+
+    def fileno(self) -> int:
+        """The socket, for poll: readable when an answer has come or the child has closed it."""
+        return self._socket.fileno()
+
+    @property
+    def exit_fileno(self) -> int:
+        """A descriptor that is readable once the child has ended (its socket may live on in grandchildren)."""
+        return self._pidfd
+
+    def receive(self, deadline: float) -> dict[str, Any]:
+        """The answer to the oldest request; `deadline` on the monotonic clock.
+
+        Raises KernelError when the kernel raised or gave a wrong output (the child lives on), KernelHang after the deadline and
+        KernelCrash when the child ended or wrote garbage (it must be killed), Stopped when `stop` was called meanwhile.
+        """
+        answer = self._answer(deadline)
+        if "problem" in answer:
+            raise KernelError(str(answer["problem"]), self.log.tail())
+        return answer
+
+    def stop(self) -> None:
+        """End the child from any thread; whoever waits for an answer gets Stopped and must `kill` (which closes our descriptors:
+        were they closed here, that thread might be polling a number that is used again)."""
+        with self._lock:
+            self._stopping = True
+            if not self._ended:
+                kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
+
+    def dismiss(self) -> None:
+        """Ask the child to close its device and exit, without waiting for it; `close` does that."""
+        with contextlib.suppress(ExecutorFailure, OSError):
+            if self._loaded and not self._ended:
+                self._send({"op": "close"})
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Let the child close its device and exit by itself; end it when that takes too long."""
+        if not self._ended:
+            self.dismiss()
+            _readable([self._pidfd], CLOSE_DEADLINE_S if self._loaded else 0.0)
+            self.kill()
+
+    def kill(self) -> None:
+        """TERM, 2 s, KILL to the whole process group, then to descendants that left it; returns when all are gone."""
+        with self._lock:
+            if self._ended:
+                return
+            kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
+            self._process.wait()
+            for pid in strays(HOST_RUN_VARIABLE, self.host_run):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self._ended = True
+            self.log.finish()
+            os.close(self._pidfd)
+            self._forget()
+
+    def _forget(self) -> None:
+        self._socket.close()
+        self._lifeline.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _send(self, message: Mapping[str, Any], fd: int | None = None) -> None:
+        body = json.dumps(message).encode()
+        frame = struct.pack(">I", len(body)) + body
+        try:
+            if fd is not None:
+                sent = socket.send_fds(self._socket, [frame], [fd])
+                frame = frame[sent:]
+            if frame:
+                self._socket.sendall(frame)
+        except OSError as problem:
+            raise self._gone() from problem
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        while True:
+            if len(self._buffer) >= 4:
+                size = int.from_bytes(self._buffer[:4])
+                if size > MAX_MESSAGE_BYTES:
+                    raise KernelCrash("the kernel's process wrote garbage to its host's socket", self.log.tail())
+                if len(self._buffer) >= 4 + size:
+                    frame = bytes(self._buffer[4 : 4 + size])
+                    del self._buffer[: 4 + size]
+                    return self._parsed(frame)
+            self._fill(deadline)
+
+    def _fill(self, deadline: float) -> None:
+        try:
+            ready = _readable([self._socket.fileno(), self._pidfd], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise KernelHang("no answer within the deadline", self.log.tail())
+            # An answer written just before the child ended is still an answer: the socket comes first
+            chunk = self._socket.recv(1 << 16) if self._socket.fileno() in ready else b""
+        except OSError as problem:
+            raise self._gone() from problem
+        if not chunk:
+            raise self._gone()
+        self._buffer += chunk
+
+    def _parsed(self, frame: bytes) -> dict[str, Any]:
+        try:
+            answer = json.loads(frame)
+            if not isinstance(answer, dict) or not isinstance(answer["ok"], bool):
+                raise ValueError("no answer")
+        except (ValueError, KeyError, RecursionError) as problem:
+            raise KernelCrash("the kernel's process wrote garbage to its host's socket", self.log.tail()) from problem
+        if not answer["ok"]:
+            raise KernelError(str(answer.get("error")), "\n".join(filter(None, (self.log.tail(), str(answer.get("trace", ""))))))
+        return answer
+
+    def _gone(self) -> ExecutorFailure:
+        """Why there is no more answer: we stopped the child, or it ended by itself."""
+        if self._stopping or self._ended:
+            return Stopped("the child was stopped")
+        _readable([self._pidfd], 1.0)
+        how = "closed its socket"
+        if _readable([self._pidfd], 0.0):
+            # WNOWAIT: not reaped yet, because its id must stay ours until the whole group is dead
+            status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+            if status is not None:
+                by_signal = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+                how = f"was ended by {_signal_name(status.si_status)}" if by_signal else f"exited with status {status.si_status}"
+        self.log.settle()
+        return KernelCrash(f"the kernel's process {how}", self.log.tail())
+
+
+def sweep() -> int:
+    """Delete the private folders whose worker was killed before it could; how many there were. A folder's name says whose it is."""
+    swept = 0
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*-*"):
+        pid, started = folder.name.removeprefix(FOLDER_PREFIX).split("-")[:2]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and str(start_time(int(pid))) != started and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+                swept += 1
+    return swept
+
+
+def _limit_memory(pid: int, most: int | None) -> None:
+    """Limit the private writable memory of the child and, each for itself, of what it starts. Files that are mapped and address space that
+    is only reserved (drivers and libraries reserve far more than they use) don't count. No fork hook: the child runs already, and has not
+    yet imported anything."""
+    if most is not None:
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+
+
+def _blocking_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that block, whatever the process's default timeout is.
+
+    Celery and Kombu change that default for a moment, from any thread (and two such moments that overlap leave it changed); a socket
+    made then is non-blocking, and the child, which inherits it, would end on its first empty read.
+    """
+    pair = socket.socketpair()
+    for end in pair:
+        end.settimeout(None)
+    return pair
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _readable(fds: list[int], timeout_s: float) -> set[int]:
+    """Which descriptors can be read, or have been hung up, within the time."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(timeout_s * 1e3)}

@@ -1,0 +1,64 @@
+"""Running selections without a server: one build's tests in a kernel host, judged as a worker judges them (`gonogo check`)."""
+
+from __future__ import annotations
+
+import time
+
+import gonogo_settings
+from gonogo.selections import Selection
+from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.local_child import LocalChild
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.report_evidence import Found
+from gonogo_workers.report_exchange import read_reports, request
+from gonogo_workers.report_pipeline import judge_iteration, read_dumps
+from gonogo_workers.report_rows import LOST
+from gonogo_workers.rows import Place, Row, failed
+
+HERE = "local"
+
+
+class LocalReporter(LocalChild):
+    """Runs iterations of selections of one build."""
+
+    def __init__(self, meaning: Meaning, build: str, *, deadline_s: float) -> None:
+        super().__init__(meaning, build)
+        self.deadline_s = deadline_s
+        self._max_elements = gonogo_settings.load().max_elements
+        self._open()
+
+    def run(self, selection: Selection, iteration: int, repeat: int = 0) -> tuple[Row, list[Found]]:
+        """The row of one iteration, and its judged arrays. Whatever the tests do becomes the row's verdict.
+
+        After a crash or a hang the next iteration gets a fresh child. Raises HostUnavailable when there can be none.
+        """
+        host = self._host or self._open()
+        place = Place(HERE, host.host_run, self._position)
+        file = host.folder / f"reports-{iteration}-{repeat}.json"
+        self._position += 1
+        start = time.perf_counter()
+        try:
+            host.submit(request(selection, iteration, file, self.deadline_s))
+            answer = host.receive(time.monotonic() + self.deadline_s)
+            reports = read_reports(file)
+        except (KernelHang, KernelCrash) as problem:
+            self.close(kill=True)
+            spent = (time.perf_counter() - start) * 1e3
+            return failed((iteration, repeat), place, spent, problem.verdict, str(problem)), []
+        except KernelError as problem:
+            return failed((iteration, repeat), place, None, problem.verdict, str(problem)), []
+        told = answer.get("ms")
+        duration = float(told) if isinstance(told, int | float) else None
+        arrays = read_dumps(reports, self._max_elements)
+        if any(report.outcome in LOST for report in reports):
+            self.close(kill=True)
+        return judge_iteration((iteration, repeat), place, duration, reports, arrays, self.meaning.profile)
+
+
+def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
+    """A reporter for this executor and build. Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened."""
+    config = gonogo_settings.load()
+    spec = registry.find(executor)
+    meaning = meanings.meaning(spec, build, meanings.read(config.builds))
+    return LocalReporter(meaning, build, deadline_s=deadline_s or config.per_seed_deadline_s)

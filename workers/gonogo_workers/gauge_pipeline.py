@@ -1,0 +1,96 @@
+"""The runs of a gauge's chunk: right and wrong kernels on the same seeds, each measured to a row of numbers.
+
+The loop, deadlines and ends of a child are the pipeline's. What differs: an item is a (seed, part); a part may be given its inputs turned
+or other numerics; the emulator's parts share a child, which is opened anew for each, since it has no device to open.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gonogo.gauge import measure
+from gonogo.verdicts import Verdict
+from gonogo_workers import rows
+from gonogo_workers.chunk import Work
+from gonogo_workers.executors.base import KernelCrash, shaped_inputs
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.slots import Slot
+from gonogo_workers.gauge_parts import GaugePart
+from gonogo_workers.losses import ChildLost
+from gonogo_workers.pipeline import SLOTS, Arrays, Item, Judged, Pipeline
+from gonogo_workers.rows import Place
+
+
+class GaugePipeline(Pipeline):
+    """The (seed, part) of one attempt. All methods but `stop` belong to the attempt's thread."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._latest: measure.Drawn | None = None
+        """The parts of a seed come together: its arrays are drawn once."""
+        self._drawn: dict[Work, measure.Drawn] = {}
+        """Of what is under way."""
+        self._drawing = threading.Lock()
+
+    def begin(self, host: KernelHost) -> Callable[[], Place]:
+        """As of every pipeline; answers first for the parts that the test doesn't have."""
+        place = super().begin(host)
+        parts = self._chunk.gauge or {}
+        absent = [work for work in self._todo if parts.get(work[1]) is None]
+        self._todo = deque(work for work in self._todo if parts.get(work[1]) is not None)
+        for work in absent:
+            self._batches.add(rows.failed(work, place(), None, Verdict.absent.value, "no such part for this test"))
+        return place
+
+    def _gauged(self, work: Work) -> GaugePart:
+        found = (self._chunk.gauge or {})[work[1]]
+        assert found is not None  # the others never came this far
+        return found
+
+    def _asked(self, work: Work) -> dict[str, Any]:
+        return self._gauged(work).part.test.canonical()
+
+    def _admits(self, host: KernelHost, work: Work) -> bool:
+        build = self._gauged(work).part.build
+        if build != host.build:
+            if self._running:  # an answer to `open` would come among theirs
+                return False
+            try:
+                host.open(build)
+            except KernelCrash as crash:
+                raise ChildLost("the child ended between two seeds") from crash
+        return True
+
+    def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
+        part = self._gauged(work).part
+        with self._drawing:
+            drawn = self._latest
+            if drawn is None or drawn.seed != work[0]:
+                self._latest = drawn = measure.Drawn.of(self._test, work[0])
+            self._drawn[work] = drawn
+            while len(self._drawn) > self._most_judging + SLOTS:  # runs that failed are never judged
+                del self._drawn[next(iter(self._drawn))]
+        given = dict(measure.given_to(part, drawn))
+        slot.write(shaped_inputs(part.test, given))
+        return {}, {}
+
+    def _judge(self, item: Item, place: Place, duration: float | None) -> Judged:
+        try:
+            outputs = item.slot.read()
+        finally:
+            item.home.append(item.slot)
+            os.eventfd_write(self._wake, 1)
+        gauged = self._gauged(item.work)
+        with self._drawing:
+            drawn = self._drawn.pop(item.work, None) or measure.Drawn.of(self._test, item.work[0])
+        with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
+            row = measure.measured(
+                gauged.part, drawn, outputs, profile=self._meaning.profile, produced=self._meaning.produced, with_edges=gauged.edges
+            )
+        return {**rows.gauged(item.work, place, duration, row), "sentence": gauged.part.sentence}, {}, {}

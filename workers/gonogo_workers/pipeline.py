@@ -1,0 +1,391 @@
+"""Keeps the device busy: while the child runs seed k, threads make the inputs of k+1 and compare k-1.
+
+One loop waits for whatever comes first: an answer of the child, its end, inputs ready, a seed judged, a deadline, a stop. The next
+seed's request lies in the child's socket before it has finished the one at hand, so between two seeds it never waits for us.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.inputs import generate, quantise
+from gonogo.judging import SeedJudgement, judge
+from gonogo.problems import InfrastructureError, KernelOutputError, in_words
+from gonogo.selections import Subject
+from gonogo.tests import TestSpec
+from gonogo_workers import rows
+from gonogo_workers.batches import Batches
+from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.evidence import Artifact, Evidence, of_seed
+from gonogo_workers.executors.base import FloatArray, KernelCrash, KernelError, KernelHang, Stopped, output_shapes, shaped_inputs
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.slots import Slot
+from gonogo_workers.heartbeat import Vitals
+from gonogo_workers.losses import ChildLost, Hang
+from gonogo_workers.rows import Place, Row
+from gonogo_workers.threads import Threads
+
+log = logging.getLogger(__name__)
+
+SLOTS = 3
+"""One seed running, one waiting in the child's socket, one whose outputs are being read or whose inputs are being written."""
+AHEAD = 2
+"""Requests that the child has been sent and has not answered."""
+LARGE_ELEMENTS = 2**20
+MOST_JUDGING = {True: 2, False: 16}
+"""Seeds with outputs in memory, large and small: the device waits rather than fill the host's memory."""
+HAND_BACK_GRACE_S = 0.7
+
+Arrays = dict[str, NDArray[Any]]
+Judged = tuple[Row, dict[str, FloatArray], Arrays]
+Compare = Callable[[SeedJudgement, int, Arrays, Arrays, dict[str, FloatArray]], SeedJudgement]
+
+
+@dataclass
+class Item:
+    """A seed under way: its slot, and its inputs once they are made."""
+
+    work: Work
+    slot: Slot
+    home: deque[Slot]
+    """Where its slot goes afterwards: the free slots of its own child, not of a later one."""
+    inputs: Future[tuple[Arrays, Arrays]]
+    deadline: float = math.inf
+
+
+@dataclass
+class _Judging:
+    work: Work
+    place: Place
+    duration_ms: float | None
+    future: Future[Judged] = field(compare=False)
+
+
+class Pipeline:
+    """The seeds of one attempt. All methods but `stop` belong to the attempt's thread."""
+
+    def __init__(
+        self, chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, evidence: Evidence, vitals: Vitals
+    ) -> None:
+        self._chunk, self._meaning, self._device = chunk, meaning, device
+        self._threads, self._batches, self._evidence, self._vitals = threads, batches, evidence, vitals
+        self._plan(chunk.test)
+        self._todo: deque[Work] = deque(chunk.work)
+        self._preparing: deque[Item] = deque()
+        self._running: deque[Item] = deque()
+        self._judging: list[_Judging] = []
+        self._first_evidence: Future[list[Artifact]] | None = None
+        self._free: deque[Slot] = deque()
+        self._slots = 0
+        self.answered = 0
+        """How many seeds the present child has answered, with or without numbers."""
+        self.compare: Compare | None = None
+        """Compares a judged seed with what a reference build made of it; None: there is none."""
+        self._host_run = ""
+        self._position = 0
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stop_at: float | None = None
+        self._driving = False
+
+    def _plan(self, test: Subject) -> None:
+        """What follows from the test alone: a selection has neither shapes nor inputs (gonogo_workers.report_pipeline)."""
+        assert isinstance(test, TestSpec)
+        self._test = test
+        self._canonical = test.canonical()
+        self._input_shapes = {name: test.shape_of(name) for name in test.input_names}
+        self._output_shapes = output_shapes(test, self._meaning.produced)
+        self._most_judging = MOST_JUDGING[test.elements >= LARGE_ELEMENTS]
+
+    def __del__(self) -> None:
+        os.close(self._wake)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there are seeds that no child has answered yet."""
+        return bool(self._todo)
+
+    def stop(self, grace_s: float) -> bool:
+        """Stop soon, from any thread: when the child has answered what it has, or this time is over. True: nothing is worth waiting for."""
+        at = time.monotonic() + grace_s
+        self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
+        os.eventfd_write(self._wake, 1)
+        return not (grace_s and self._driving)
+
+    def begin(self, host: KernelHost) -> Callable[[], Place]:
+        """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place of its next kernel."""
+        self._host_run = host.host_run
+        self._position = 0
+        self._free = deque()
+        self._slots = 0
+        self.answered = 0
+        return self._place
+
+    def count_position(self) -> None:
+        """A kernel that is no seed of ours (of the context) ran in this child."""
+        self._position += 1
+
+    def withdraw(self, seeds: set[int]) -> list[Work]:
+        """Give up these seeds, which the caller will answer for."""
+        gone = [work for work in self._todo if work[0] in seeds]
+        self._todo = deque(work for work in self._todo if work[0] not in seeds)
+        return gone
+
+    def take_all(self) -> list[Work]:
+        """The seeds left, which the caller will answer for."""
+        left = list(self._todo)
+        self._todo.clear()
+        return left
+
+    def drive(self, host: KernelHost, tend: Callable[[], None]) -> None:
+        """Run seeds in this child until none is left. Raises ChildLost (the seeds left are in `has_work`) or Stopped.
+
+        `tend` is called now and then, for what is worth doing while the device is busy.
+        """
+        poll = select.poll()
+        for descriptor in (host.fileno(), host.exit_fileno, self._wake):
+            poll.register(descriptor, select.POLLIN)
+        self._driving = True
+        try:
+            while True:
+                self._heed_stop()
+                self._collect()
+                self._batches.flush_if_due()
+                if self._stop_at is None:
+                    self._prepare(host)
+                    self._submit(host)
+                if not (self._todo or self._preparing or self._running):
+                    return
+                ready = {descriptor for descriptor, _ in poll.poll(self._patience_ms())}
+                if self._wake in ready:
+                    os.eventfd_read(self._wake)
+                if ready - {self._wake} or self._overdue():
+                    self._answer(host)
+                    while host.buffered and self._running:  # the child was quicker than we: two answers came at once
+                        self._answer(host)
+                    tend()
+        except BaseException:
+            self._give_back()
+            raise
+        finally:
+            self._driving = False
+
+    def finish(self) -> None:
+        """Wait for every judgement, then make the artifacts of the worst seeds. Raises Stopped when told to stop meanwhile."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        while self._judging or (self._first_evidence and not self._first_evidence.done()):
+            self._heed_stop()
+            if poll.poll(self._patience_ms()):
+                os.eventfd_read(self._wake)
+            self._collect()
+            self._batches.flush_if_due()
+        self._add_first_evidence()
+        self._batches.flush()
+        for artifact in self._evidence.worst():
+            self._heed_stop()
+            self._batches.add_artifact(artifact)
+
+    def drain(self, seconds: float) -> None:
+        """After a stop: collect what is judged within this time."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        while self._judging and (left := deadline - time.monotonic()) > 0:
+            if poll.poll(left * 1e3):
+                os.eventfd_read(self._wake)
+            self._collect()
+        if self._first_evidence is not None and self._first_evidence.done():
+            self._add_first_evidence()
+
+    def _place(self) -> Place:
+        return Place(self._device, self._host_run, self._position)
+
+    def _heed_stop(self) -> None:
+        if self._stop_at is not None and (time.monotonic() >= self._stop_at or not self._running):
+            raise Stopped("stopped between seeds")
+
+    def _give_back(self) -> None:
+        """What the child has not answered is to be done again, in order."""
+        left = [item.work for item in (*self._running, *self._preparing)]
+        self._todo.extendleft(reversed(left))
+        self._running.clear()
+        self._preparing.clear()
+
+    def _patience_ms(self) -> float:
+        due = min(self._running[0].deadline if self._running else math.inf, self._batches.due or math.inf, self._stop_at or math.inf)
+        return 1000.0 if due == math.inf else max(0.0, min(1000.0, (due - time.monotonic()) * 1e3 + 1.0))
+
+    def _overdue(self) -> bool:
+        return bool(self._running) and time.monotonic() >= self._running[0].deadline
+
+    def _prepare(self, host: KernelHost) -> None:
+        while self._todo and len(self._judging) < self._most_judging and len(self._preparing) < AHEAD:
+            if not self._free:
+                if self._slots == SLOTS:
+                    return
+                self._free.append(Slot(host.folder, str(self._slots), self._input_shapes, self._output_shapes))
+                self._slots += 1
+            work, slot = self._todo.popleft(), self._free.popleft()
+            self._preparing.append(Item(work, slot, self._free, self._later(partial(self._make_inputs, work, slot))))
+
+    def _later(self, call: Callable[[], Any]) -> Future[Any]:
+        future = self._threads.submit(call)
+        future.add_done_callback(self._woken)
+        return future
+
+    def _woken(self, _future: Future[Any]) -> None:
+        os.eventfd_write(self._wake, 1)
+
+    def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
+        raw = generate(self._test, work[0])
+        given: Arrays = dict(quantise(self._test, raw))
+        slot.write(shaped_inputs(self._test, given))
+        return raw, given
+
+    def _asked(self, _work: Work) -> Mapping[str, Any]:
+        """What the child is asked to run, as the canonical form of a test."""
+        return self._canonical
+
+    def _admits(self, _host: KernelHost, _work: Work) -> bool:
+        """Whether the child may be asked for this now."""
+        return True
+
+    def _submit(self, host: KernelHost) -> None:
+        while self._preparing and len(self._running) < AHEAD and self._preparing[0].inputs.done():
+            if not self._admits(host, self._preparing[0].work):
+                return
+            item = self._preparing.popleft()
+            problem = item.inputs.exception()
+            if problem is not None:
+                item.home.append(item.slot)
+                if isinstance(problem, OSError):
+                    raise InfrastructureError(f"can't write the inputs of seed {item.work[0]}: {problem}") from problem
+                self._fail(item.work, None, "error", f"the inputs can't be made: {in_words(problem)}", "")
+                continue
+            if not self._running:
+                self._make_head(item)
+            self._running.append(item)
+            try:
+                host.submit({"test": self._asked(item.work), "seed": item.work[0], **item.slot.request()})
+            except KernelCrash as crash:
+                self._lose_asked(crash)
+
+    def _lose_asked(self, crash: KernelCrash) -> NoReturn:
+        """The child had ended before it could be asked for the last of the running seeds: the one before that is what ended it."""
+        if len(self._running) > 1:
+            self._lose(crash)
+        raise ChildLost("the child ended between two seeds") from crash
+
+    def _make_head(self, item: Item) -> None:
+        item.deadline = time.monotonic() + self._chunk.seed_deadline_s
+        self._vitals.seed = item.work[0]
+
+    def _answer(self, host: KernelHost) -> None:
+        """Take the answer to the oldest request, or learn that none will come."""
+        if not self._running:  # nothing was asked: it has ended, or it writes garbage
+            raise ChildLost("the child ended between two seeds")
+        try:
+            answer = host.receive(self._running[0].deadline)
+        except KernelError as problem:
+            item = self._next()
+            item.home.append(item.slot)
+            self._fail(item.work, None, problem.verdict, str(problem), problem.log_tail)
+            self._position += 1
+            return
+        except (KernelHang, KernelCrash) as problem:
+            self._lose(problem)
+            return
+        item = self._next()
+        spent = answer.get("ms")
+        duration = float(spent) if isinstance(spent, int | float) and math.isfinite(spent) else None
+        place = self._place()
+        self._position += 1
+        future = self._later(lambda: self._judge(item, place, duration))
+        self._judging.append(_Judging(item.work, place, duration, future))
+
+    def _next(self) -> Item:
+        """The seed just answered; the deadline of the one behind it begins."""
+        item = self._running.popleft()
+        self.answered += 1
+        if self._running:
+            self._make_head(self._running[0])
+        return item
+
+    def _lose(self, problem: KernelHang | KernelCrash) -> None:
+        """The child is lost over the oldest seed: that one gets its row, the others a fresh child."""
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            raise Stopped("the child was stopped") from problem
+        item = self._running.popleft()
+        self.answered += 1
+        if isinstance(problem, KernelHang):
+            said = f"no answer within {self._chunk.seed_deadline_s:g} s"
+            raise ChildLost(f"seed {item.work[0]}: {said}", Hang(item.work, self._place(), said, problem.log_tail)) from problem
+        said = str(problem)
+        self._fail(item.work, None, problem.verdict, said, problem.log_tail)
+        raise ChildLost(f"seed {item.work[0]}: {said}") from problem
+
+    def fail_hung(self, hang: Hang, more: str) -> None:
+        """The row of a hung seed; `more` is what was found out since."""
+        for artifact in self._evidence.log_of(hang.work, hang.log_tail):
+            self._batches.add_artifact(artifact)
+        self._batches.add(rows.failed(hang.work, hang.place, None, KernelHang.verdict, hang.message + more))
+
+    def _fail(self, work: Work, duration_ms: float | None, verdict: str, message: str, tail: str) -> None:
+        for artifact in self._evidence.log_of(work, tail):
+            self._batches.add_artifact(artifact)
+        self._batches.add(rows.failed(work, self._place(), duration_ms, verdict, message))
+
+    def _judge(self, item: Item, place: Place, duration: float | None) -> Judged:
+        try:
+            outputs = item.slot.read()
+        finally:
+            item.home.append(item.slot)
+            os.eventfd_write(self._wake, 1)
+        raw, given = item.inputs.result()
+        with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
+            judgement = judge(self._test, raw, given, outputs, profile=self._meaning.profile, produced=self._meaning.produced)
+        if self.compare is not None:
+            judgement = self.compare(judgement, item.work[0], raw, given, outputs)
+        return rows.judged(item.work, place, duration, judgement), outputs, given
+
+    def _collect(self) -> None:
+        """Rows of the seeds that have been judged meanwhile."""
+        if not any(each.future.done() for each in self._judging):
+            return
+        waiting = []
+        for each in self._judging:
+            if not each.future.done():
+                waiting.append(each)
+                continue
+            problem = each.future.exception()
+            if problem is not None:
+                if not isinstance(problem, KernelError | KernelOutputError):
+                    log.error("seed %s can't be judged", each.work[0], exc_info=problem)
+                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
+                continue
+            row, outputs, given = each.future.result()
+            self._batches.add(row)
+            if self._evidence.wants_first(each.work):
+                self._first_evidence = self._later(partial(of_seed, self._test, each.work, given, outputs))
+            self._evidence.consider(each.work, row, outputs)
+        self._judging = waiting
+
+    def _add_first_evidence(self) -> None:
+        if self._first_evidence is not None:
+            for artifact in self._first_evidence.result():
+                self._batches.add_artifact(artifact)
+            self._first_evidence = None

@@ -1,0 +1,135 @@
+"""The reference build of a chunk: its children run the seeds first, so that two builds never need one chip at the same time.
+
+What a reference build does wrong is never the kernel's: a seed that it hangs, crashes or raises on is an `error` that names it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo import pairs
+from gonogo.inputs import generate, quantise
+from gonogo.judging import SeedJudgement
+from gonogo.tests import TestSpec
+from gonogo_workers.batches import Batches
+from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.devices.locks import HeldDevice
+from gonogo_workers.evidence import Artifact
+from gonogo_workers.executors.base import (
+    Arrays,
+    ExecutorFailure,
+    FloatArray,
+    HostUnavailable,
+    KernelError,
+    KernelHang,
+    Stopped,
+    output_shapes,
+    shaped_inputs,
+)
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.pool import HostPool
+from gonogo_workers.executors.slots import Slot
+from gonogo_workers.heartbeat import Vitals
+from gonogo_workers.pipeline import Pipeline
+from gonogo_workers.rows import Place, failed
+from gonogo_workers.threads import Threads
+
+log = logging.getLogger(__name__)
+
+Inputs = dict[str, NDArray[Any]]
+
+
+class References:
+    """What the reference build makes of the seeds of one attempt, kept until they are judged."""
+
+    def __init__(self, chunk: Chunk, test: TestSpec, asked: pairs.Reference, meaning: Meaning) -> None:
+        self._chunk, self._test, self._meaning = chunk, test, meaning
+        self._reference = pairs.Reference(asked.build, meaning.profile, meaning.produced)
+        self._todo = deque(dict.fromkeys(seed for seed, _ in chunk.work))
+        self._outputs: dict[int, dict[str, FloatArray]] = {}
+        self._failures: dict[int, tuple[str, str, str]] = {}
+        self.lost = False
+        """Whether a child hung or died: the device may have taken harm."""
+        self._one_at_a_time = threading.Lock()
+
+    def run(self, held: HeldDevice, pool: HostPool, threads: Threads, vitals: Vitals, started: Callable[[KernelHost], None]) -> None:
+        """Run every seed once. `started` gets each child, so that another thread can stop it. Raises Stopped or HostUnavailable."""
+        while self._todo:
+            host = pool.take(self._meaning.executor, self._meaning.environment, started=started)
+            try:
+                held.record(host.pid, host.host_run)
+                self._one_child(host, held.fd, threads, vitals)
+                host.close()  # it has let go of the device before the next child wants it
+            finally:
+                host.kill()
+
+    def fail(self, pipeline: Pipeline, batches: Batches, log_of: Callable[[Work, str], Iterable[Artifact]], device: str) -> None:
+        """Take the seeds that have no reference out of the pipeline, each with a row that says why."""
+        for work in pipeline.withdraw(set(self._failures)):
+            message, tail, host_run = self._failures[work[0]]
+            for artifact in log_of(work, tail):
+                batches.add_artifact(artifact)
+            batches.add(failed(work, Place(device, host_run, 0), None, "error", f"reference build {self._reference.build}: {message}"))
+
+    def compare(self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays) -> SeedJudgement:
+        """The judgement of a seed with the comparison with the reference build."""
+        # Two large seeds at once would take twice the memory (2 GiB at 819x8462), and no less time: a comparison uses all cores
+        with self._one_at_a_time, np.errstate(all="ignore"):
+            return pairs.compare(self._test, judged, raw, given, outputs, self._outputs[seed], self._reference)
+
+    def _one_child(self, host: KernelHost, lock_fd: int, threads: Threads, vitals: Vitals) -> None:
+        """Run seeds in this child until none is left or it is lost."""
+        test, deadline_s = self._test, self._chunk.seed_deadline_s
+        try:
+            host.open(self._reference.build, lock_fd=lock_fd)
+        except (Stopped, HostUnavailable):
+            raise
+        except ExecutorFailure as problem:
+            for seed in self._todo:
+                self._failures[seed] = (f"can't be run: {problem}", problem.log_tail, host.host_run)
+            self._todo.clear()
+            return
+        shapes = {name: test.shape_of(name) for name in test.input_names}
+        slot = Slot(host.folder, "reference", shapes, output_shapes(test, self._meaning.produced))
+        ahead = threads.submit(partial(self._inputs, self._todo[0]))
+        while self._todo:
+            seed, inputs = self._todo[0], ahead
+            if len(self._todo) > 1:
+                ahead = threads.submit(partial(self._inputs, self._todo[1]))
+            vitals.seed = seed
+            try:
+                self._outputs[seed] = self._run(host, slot, seed, inputs, deadline_s)
+            except (Stopped, HostUnavailable):
+                raise
+            except KernelError as problem:
+                self._failures[seed] = (str(problem), problem.log_tail, host.host_run)
+            except ExecutorFailure as problem:
+                said = f"no answer within {deadline_s:g} s" if isinstance(problem, KernelHang) else str(problem)
+                log.warning("reference build %s, seed %s: %s", self._reference.build, seed, said)
+                self._failures[seed] = (said, problem.log_tail, host.host_run)
+                self._todo.popleft()
+                self.lost = True
+                host.kill()
+                return
+            self._todo.popleft()
+
+    def _run(self, host: KernelHost, slot: Slot, seed: int, inputs: Future[Arrays], deadline_s: float) -> dict[str, FloatArray]:
+        slot.write(inputs.result())
+        host.submit({"test": self._test.canonical(), "seed": seed, **slot.request()})
+        host.receive(time.monotonic() + deadline_s)
+        return slot.read()
+
+    def _inputs(self, seed: int) -> Arrays:
+        test = self._test
+        return shaped_inputs(test, quantise(test, generate(test, seed)))

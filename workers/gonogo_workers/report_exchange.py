@@ -1,0 +1,39 @@
+"""What a reporter is asked for one iteration of a selection, and reading what it wrote."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from gonogo.problems import JobError
+from gonogo.selections import Selection
+from gonogo_workers.report_rows import Report, reports_of
+
+MOST_REPORT_BYTES = 256 * 2**20
+
+
+def request(selection: Selection, iteration: int, file: Path, deadline_s: float) -> dict[str, Any]:
+    """The message to a child that reports: it answers when `file` holds the reports of the iteration."""
+    return {
+        "op": "report",
+        "selection": selection.inner(),
+        "iteration": iteration,
+        "seed": selection.seed_of(iteration),
+        "deadline_s": deadline_s,
+        "file": str(file),
+    }
+
+
+def read_reports(file: Path) -> list[Report]:
+    """The reports that the child wrote; the file is deleted. Raises JobError for anything else."""
+    try:
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_REPORT_BYTES:
+            raise JobError(f"the reports must be a file of at most {MOST_REPORT_BYTES} bytes")
+        data = json.loads(file.read_bytes())
+        file.unlink()
+    except (OSError, ValueError, RecursionError) as problem:
+        raise JobError(f"the executor's reports can't be read: {problem}") from problem
+    return reports_of(data)

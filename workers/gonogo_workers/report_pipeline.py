@@ -1,0 +1,232 @@
+"""The iterations of a selection, one after the other in a child: it runs tests that exist already, threads judge what they hand over.
+
+A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it shares.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import gonogo_settings
+from gonogo.problems import JobError, in_words
+from gonogo.reports.outcomes import Outcome
+from gonogo.selections import Selection, Subject
+from gonogo_workers import dumps, report_rows, report_stages, rows
+from gonogo_workers.batches import Batches
+from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.dumps import Dump
+from gonogo_workers.evidence import Evidence
+from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.slots import Slot
+from gonogo_workers.gauge_pipeline import GaugePipeline
+from gonogo_workers.heartbeat import Vitals
+from gonogo_workers.losses import ChildLost, Hang
+from gonogo_workers.pipeline import AHEAD, Item, Pipeline
+from gonogo_workers.report_evidence import Found, ReportEvidence
+from gonogo_workers.report_exchange import read_reports, request
+from gonogo_workers.report_rows import LOST, Report
+from gonogo_workers.rows import Place, Row
+from gonogo_workers.threads import Threads
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 2
+"""Iterations whose arrays may wait in memory to be judged."""
+
+Finished = tuple[Row, list[Found]]
+
+
+def parts_for(
+    chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
+) -> tuple[Evidence | ReportEvidence, Pipeline]:
+    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of a gauge or a selection."""
+    if isinstance(chunk.test, Selection):
+        kept = ReportEvidence(chunk)
+        return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
+    evidence = Evidence(chunk)
+    if chunk.gauge is not None:
+        return evidence, GaugePipeline(chunk, meaning, device, threads, batches, evidence, vitals)
+    return evidence, Pipeline(chunk, meaning, device, threads, batches, evidence, vitals)
+
+
+@dataclass
+class _Waiting:
+    """An iteration whose reports are here, and whose arrays are being judged."""
+
+    work: Work
+    place: Place
+    duration_ms: float | None
+    future: Future[Finished]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An iteration as its child told it."""
+
+    work: Work
+    place: Place
+    duration_ms: float | None
+    reports: Sequence[Report]
+    arrays: Mapping[str, Sequence[Dump]]
+
+
+class ReportPipeline(Pipeline):
+    """The iterations of one attempt. All methods but `stop` belong to the attempt's thread."""
+
+    def __init__(
+        self, chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, evidence: ReportEvidence, vitals: Vitals
+    ) -> None:
+        super().__init__(chunk, meaning, device, threads, batches, cast(Evidence, evidence), vitals)
+        self._kept = evidence
+        self._files: dict[Work, Path] = {}
+        self._hung: _Told | None = None
+        self._max_elements = gonogo_settings.load().max_elements
+
+    def _plan(self, test: Subject) -> None:
+        assert isinstance(test, Selection)
+        self._selection = test
+
+    def _prepare(self, host: KernelHost) -> None:
+        """An iteration needs no inputs: only a place for its reports."""
+        while self._todo and len(self._judging) < MOST_WAITING and len(self._preparing) < AHEAD:
+            work = self._todo.popleft()
+            self._files[work] = host.folder / f"reports-{work[0]}-{work[1]}.json"
+            nothing: Future[Any] = Future()
+            nothing.set_result(({}, {}))
+            self._preparing.append(Item(work, Slot(host.folder, "", {}, {}), deque(), nothing))
+
+    def _submit(self, host: KernelHost) -> None:
+        while self._preparing and len(self._running) < AHEAD:
+            item = self._preparing.popleft()
+            if not self._running:
+                self._make_head(item)
+            self._running.append(item)
+            try:
+                host.submit(request(self._selection, item.work[0], self._files[item.work], self._chunk.seed_deadline_s))
+            except KernelCrash as crash:
+                self._lose_asked(crash)
+
+    def _answer(self, host: KernelHost) -> None:
+        if not self._running:
+            raise ChildLost("the child ended between two iterations")
+        try:
+            answer = host.receive(self._running[0].deadline)
+        except KernelError as problem:
+            self._fail(self._next().work, None, problem.verdict, str(problem), problem.log_tail)
+            self._position += 1
+            return
+        except (KernelHang, KernelCrash) as problem:
+            self._lose(problem)
+            return
+        work = self._next().work
+        place = self._place()
+        self._position += 1
+        spent = answer.get("ms")
+        duration = float(spent) if isinstance(spent, int | float) and math.isfinite(spent) else None
+        try:
+            reports = read_reports(self._files.pop(work))
+        except JobError as problem:
+            self._fail(work, duration, "error", str(problem), host.log.tail())
+            return
+        staged = report_stages.artifact(work, reports, self._meaning.suites.get(self._selection.suite or "", {}))
+        if staged is not None:
+            self._batches.add_artifact(staged)
+        told = _Told(work, place, duration, reports, read_dumps(reports, self._max_elements))  # now: they go with the child
+        lost = [report for report in reports if report.outcome in LOST]
+        if any(report.outcome is Outcome.hang for report in lost):
+            self._hung = told
+            raise ChildLost(f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail()))
+        self._judge_later(told)
+        if lost:
+            for artifact in self._kept.log_of(work, host.log.tail()):
+                self._batches.add_artifact(artifact)
+            raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
+
+    def fail_hung(self, hang: Hang, more: str) -> None:
+        """A hung iteration keeps what its other tests reported; one without any report is a row without numbers."""
+        told, self._hung = self._hung, None
+        if told is None:
+            super().fail_hung(hang, more)
+            return
+        for artifact in self._kept.log_of(hang.work, hang.log_tail):
+            self._batches.add_artifact(artifact)
+        name = next(report.name for report in told.reports if report.outcome is Outcome.hang)
+        self._judge_later(told, more and f"{name} hung{more}")
+
+    def _judge_later(self, told: _Told, more: str = "") -> None:
+        """Have the arrays judged in a thread; `more` is what else was found out about the iteration."""
+
+        def judge() -> Finished:
+            row, found = judge_iteration(told.work, told.place, told.duration_ms, told.reports, told.arrays, self._meaning.profile)
+            if more:
+                said = "; ".join(filter(None, (row.get("message"), more)))
+                row["message"] = said[: rows.MOST_MESSAGE_CHARS]
+            return row, found
+
+        self._judging.append(cast(Any, _Waiting(told.work, told.place, told.duration_ms, self._later(judge))))
+
+    def _collect(self) -> None:
+        waiting = []
+        for each in cast(list[_Waiting], self._judging):
+            if not each.future.done():
+                waiting.append(each)
+                continue
+            problem = each.future.exception()
+            if problem is not None:
+                log.error("iteration %s can't be judged", each.work[0], exc_info=problem)
+                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
+                continue
+            row, found = each.future.result()
+            self._batches.add(row)
+            if found and self._kept.wants_first(each.work):
+                for artifact in self._kept.of(each.work, found):
+                    self._batches.add_artifact(artifact)
+            else:
+                self._kept.consider(each.work, found)
+        self._judging = cast(Any, waiting)
+
+
+def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:
+    """The arrays of every test that handed some over, by its name."""
+    left, number = dumps.MOST_BYTES, 0
+    found: dict[str, list[Dump]] = {}
+    for report in reports:
+        for each in report.dumps:
+            number += 1
+            if number > dumps.MOST_DUMPS:
+                problem = f"more than {dumps.MOST_DUMPS} arrays of kernels in one iteration"
+                found.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
+                break
+            dump = dumps.read(each, max_elements=max_elements, left=left)
+            left -= dump.nbytes
+            found.setdefault(report.name, []).append(dump)
+    return found
+
+
+def judge_iteration(
+    work: Work,
+    place: Place,
+    duration_ms: float | None,
+    reports: Sequence[Report],
+    arrays: Mapping[str, Sequence[Dump]],
+    profile: str | None,
+) -> Finished:
+    """The row of an iteration, and the arrays that a diagnosis may say something of."""
+    found: list[Found] = []
+    said: dict[str, list[report_rows.Judged]] = {}
+    for name, group in arrays.items():
+        for dump, label in zip(group, dumps.labels(name, group), strict=True):
+            evident = dumps.judged(dump, label, profile)
+            said.setdefault(name, []).append(evident.judged)
+            if evident.judged.judgement is not None and evident.judged.test is not None:
+                found.append(Found(label, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
+    return report_rows.iteration_row(work, place, duration_ms, reports, said), found
