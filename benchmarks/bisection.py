@@ -1,8 +1,10 @@
-"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N] [--first N]`, runs and accuracy beside git-bisect by majority.
+"""Noisy bisection: `python -m benchmarks.bisection [--series N] [--builds N] [--first N]`, runs and
+accuracy beside git-bisect by majority.
 
-For the three pairs of failure rates of the project's figures (after and before the change), on series whose change is at a place drawn
-at random: every run counts, those of the gate too. Then by numbers, for a logic bug at every place: at most ceil(log2 N) + 2 runs. And
-series in which nothing changed. Exit 1 where a figure isn't met within two standard errors of what is measured.
+For the three pairs of failure rates of the project's figures (after and before the change), on
+series whose change is at a place drawn at random: every run counts, those of the gate too. Then by
+numbers, for a logic bug at every place: at most ceil(log2 N) + 2 runs. And series in which nothing
+changed. Exit 1 where a figure isn't met within two standard errors of what is measured.
 """
 
 from __future__ import annotations
@@ -28,14 +30,16 @@ BY_DEFAULT = 500
 
 @dataclass(frozen=True)
 class Figure:
-    """What is to be met: of 128 builds, with these rates of red runs behind and before the change."""
+    """What is to be met: of 128 builds, with these rates of red runs behind and before the
+    change."""
 
     after: float
     before: float
     runs: float
     accuracy: float
     majority_runs: int
-    """Runs of a build that a majority bisect makes, and from how many red ones on it calls the build bad (the best for the rates)."""
+    """Runs of a build that a majority bisect makes, and from how many red ones on it calls the
+    build bad (the best for the rates)."""
     majority_red: int
 
 
@@ -46,8 +50,11 @@ FIGURES = (
 )
 
 
-def searched(builds: int, run: Callable[[int], bool], *, sharp: bool = False, most: int = MOST) -> tuple[Look, int, int]:
-    """The end of one search, its runs, and how many of them were of the gate. run: whether a run of the build at that place is bad."""
+def searched(
+    builds: int, run: Callable[[int], bool], *, sharp: bool = False, most: int = MOST
+) -> tuple[Look, int, int]:
+    """The end of one search, its runs, and how many of them were of the gate. run: whether a run of
+    the build at that place is bad."""
     tallies = [(0, 0)] * builds
     gate = 0
     for runs in range(most):
@@ -62,7 +69,8 @@ def searched(builds: int, run: Callable[[int], bool], *, sharp: bool = False, mo
 
 
 def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) -> tuple[int, int]:
-    """(the place that git-bisect finds when it calls a build bad from `red` of `each` red runs on, its runs); the ends are believed."""
+    """(the place that git-bisect finds when it calls a build bad from `red` of `each` red runs on,
+    its runs); the ends are believed."""
     good, bad, runs = 0, builds - 1, 0
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -74,8 +82,11 @@ def by_majority(builds: int, run: Callable[[int], bool], each: int, red: int) ->
     return bad, runs
 
 
-def noisy(figure: Figure, builds: int, series: int, first: int = 0) -> tuple[list[tuple[int, int]], int, list[int], int]:
-    """(runs of each search and of its gate, how many were right, runs of each majority bisect, how many of those were right)."""
+def noisy(
+    figure: Figure, builds: int, series: int, first: int = 0
+) -> tuple[list[tuple[int, int]], int, list[int], int]:
+    """(runs of each search and of its gate, how many were right, runs of each majority bisect, how
+    many of those were right)."""
     ours: list[tuple[int, int]] = []
     theirs: list[int] = []
     right = right_theirs = 0
@@ -97,8 +108,20 @@ def noisy(figure: Figure, builds: int, series: int, first: int = 0) -> tuple[lis
 
 def by_rates(builds: int, series: int, console: Console, first: int = 0) -> bool:
     """The three pairs of rates."""
-    shown = Table(title=f"{builds} builds, {series} series: runs (mean, one standard error) and accuracy", title_justify="left")
-    for column in ("red after, before", "runs", "of the gate", "90% within", "accuracy", "to meet", "majority: runs", "accuracy"):
+    shown = Table(
+        title=f"{builds} builds, {series} series: runs (mean, one standard error) and accuracy",
+        title_justify="left",
+    )
+    for column in (
+        "red after, before",
+        "runs",
+        "of the gate",
+        "90% within",
+        "accuracy",
+        "to meet",
+        "majority: runs",
+        "accuracy",
+    ):
         shown.add_column(column, justify="right")
     good = True
     for figure in FIGURES:
@@ -128,7 +151,9 @@ def by_numbers(builds: int, console: Console) -> bool:
         longest = max(longest, runs)
         wrong += not found.found or found.culprit != place
     limit = math.ceil(math.log2(builds)) + 2
-    console.print(f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs (to meet: {limit}), {wrong} wrong\n")
+    console.print(
+        f"by numbers, a logic bug at each of {builds - 1} places: at most {longest} runs (to meet: {limit}), {wrong} wrong\n"
+    )
     return longest <= limit and not wrong
 
 
@@ -137,8 +162,11 @@ def _red(rng: random.Random, rate: float, _build: int) -> bool:
 
 
 def without_change(builds: int, series: int, console: Console, first: int = 0) -> bool:
-    """Series in which nothing changed, at most as many runs as a bisection has by default; the odds allow one false change in twenty."""
-    shown = Table(title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left")
+    """Series in which nothing changed, at most as many runs as a bisection has by default; the odds
+    allow one false change in twenty."""
+    shown = Table(
+        title=f"nothing changed, {series} series, at most {BY_DEFAULT} runs", title_justify="left"
+    )
     for column in ("red", "runs", "no change", "undecided", "a change, falsely"):
         shown.add_column(column, justify="right")
     good = True
@@ -148,7 +176,10 @@ def without_change(builds: int, series: int, console: Console, first: int = 0) -
             rng = random.Random(number)
             found, runs, _ = searched(builds, partial(_red, rng, rate), most=BY_DEFAULT)
             ends.append((found.stage, runs))
-        told = [sum(stage is wanted for stage, _ in ends) / series for wanted in (Stage.no_change, Stage.found)]
+        told = [
+            sum(stage is wanted for stage, _ in ends) / series
+            for wanted in (Stage.no_change, Stage.found)
+        ]
         good &= told[1] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / series)
         shares = [f"{each:.3f}" for each in (told[0], 1 - sum(told), told[1])]
         shown.add_row(f"{rate:g}", f"{sum(runs for _, runs in ends) / series:.1f}", *shares)
@@ -160,8 +191,12 @@ def main(words: list[str] | None = None) -> int:
     """Print the figures; 1 where one isn't met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bisection", description=__doc__)
     parser.add_argument("--series", type=int, default=400, help="series of each pair of rates")
-    parser.add_argument("--builds", type=int, default=128, help="builds of a series; the figures are those of 128")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first series; the n-th has this plus n")
+    parser.add_argument(
+        "--builds", type=int, default=128, help="builds of a series; the figures are those of 128"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="seed of the first series; the n-th has this plus n"
+    )
     given = parser.parse_args(words)
     console = Console(highlight=False, width=110)
     checks = (

@@ -1,9 +1,12 @@
-"""How busy a worker keeps its device: `python -m benchmarks.busy`. A plug-in stands for a device that takes a fixed time a seed.
+"""How busy a worker keeps its device: `python -m benchmarks.busy`. A plug-in stands for a device
+that takes a fixed time a seed.
 
-To be met: a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes when each kernel began and ended;
-the device is idle in between: requests, tensors on their way, inputs that are not ready, judgements that are behind. A real worker process
-on a real Redis runs one chunk; the clock starts with the first kernel, as between two chunks of a job. Then the smallest device time at
-which .9 still holds is found by bisection: below it the host's work on a seed sets the pace, not the device.
+To be met: a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes
+when each kernel began and ended; the device is idle in between: requests, tensors on their way,
+inputs that are not ready, judgements that are behind. A real worker process on a real Redis runs
+one chunk; the clock starts with the first kernel, as between two chunks of a job. Then the smallest
+device time at which .9 still holds is found by bisection: below it the host's work on a seed sets
+the pace, not the device.
 """
 
 from __future__ import annotations
@@ -66,7 +69,9 @@ class Bench:
         self._app, self._client = queue.make_app(redis_url), queue.redis_client(redis_url)
         self._times = folder / "times"
         (folder / "sleeper.py").write_text(PLUGIN)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+        }
         self._environment = inherited | {
             "GONOGO_BROKER_URL": redis_url,
             "GONOGO_WORKER_KEY": KEY,
@@ -78,12 +83,17 @@ class Bench:
         self._log = (folder / "worker.log").open("wb")
         program = "import sys; from gonogo_workers.worker import main; sys.exit(main('sleeper'))"
         self._worker = subprocess.Popen(
-            [sys.executable, "-c", program], env=self._environment, cwd=ROOT, stdout=self._log, stderr=self._log
+            [sys.executable, "-c", program],
+            env=self._environment,
+            cwd=ROOT,
+            stdout=self._log,
+            stderr=self._log,
         )
         self._number = 0
 
     def measure(self, device_ms: float, seeds: int) -> float:
-        """The fraction of the time from the first kernel's start to the last one's end in which a kernel ran."""
+        """The fraction of the time from the first kernel's start to the last one's end in which a
+        kernel ran."""
         self._times.unlink(missing_ok=True)
         self._number += 1
         body = {
@@ -112,7 +122,10 @@ class Bench:
         message = json.loads(got[1])
         task = message["headers"]["task"]
         sealed, signature = json.loads(base64.b64decode(message["body"]))[0]
-        return bool(task == queue.FINISHED and queue.unseal(KEY, task, sealed, signature)["attempt"] == attempt)
+        return bool(
+            task == queue.FINISHED
+            and queue.unseal(KEY, task, sealed, signature)["attempt"] == attempt
+        )
 
     def close(self) -> None:
         """Stop the worker."""
@@ -136,7 +149,8 @@ def bench() -> Iterator[Bench]:
 
 
 def smallest(made: Bench, seeds: int) -> float:
-    """The smallest device time (ms) at which the device is busy for ASKED of the time, to a factor of CLOSE_ENOUGH."""
+    """The smallest device time (ms) at which the device is busy for ASKED of the time, to a factor
+    of CLOSE_ENOUGH."""
     low, high = 1.0, ASKED_MS
     while high / low > CLOSE_ENOUGH:
         middle = (low * high) ** 0.5
@@ -150,14 +164,20 @@ def smallest(made: Bench, seeds: int) -> float:
 def main(words: list[str] | None = None) -> int:
     """Print both figures; 1 when the busy fraction is too small."""
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.busy", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.busy", description=__doc__, formatter_class=form
+    )
     parser.add_argument("--seeds", type=int, default=20, help="seeds of a chunk (default 20)")
     seeds: int = parser.parse_args(words).seeds
     console = Console(highlight=False)
     with bench() as made:
         fraction = made.measure(ASKED_MS, seeds)
-        console.print(f"device busy  {fraction:.3f} of the time with {ASKED_MS:.0f} ms a seed on 819x8462 inputs   (goal: >= {ASKED})")
-        console.print(f"device busy  {ASKED} of the time holds down to {smallest(made, seeds):.0f} ms a seed")
+        console.print(
+            f"device busy  {fraction:.3f} of the time with {ASKED_MS:.0f} ms a seed on 819x8462 inputs   (goal: >= {ASKED})"
+        )
+        console.print(
+            f"device busy  {ASKED} of the time holds down to {smallest(made, seeds):.0f} ms a seed"
+        )
     return int(fraction < ASKED)
 
 

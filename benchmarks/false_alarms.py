@@ -1,7 +1,9 @@
-"""How often right kernels are not explained: `python -m benchmarks.false_alarms [--seeds N]`, by arithmetic, profile and statistic.
+"""How often right kernels are not explained: `python -m benchmarks.false_alarms [--seeds N]`, by
+arithmetic, profile and statistic.
 
-Every seed has its own shape, regime and formats, so that 1,000 seeds of an arithmetic cover all of them many times. Exit 1
-if a right kernel is called unexplained, or suspect in more than one seed in a thousand.
+Every seed has its own shape, regime and formats, so that 1,000 seeds of an arithmetic cover all of
+them many times. Exit 1 if a right kernel is called unexplained, or suspect in more than one seed in
+a thousand.
 """
 
 from __future__ import annotations
@@ -24,11 +26,25 @@ from gonogo.numerics import expected
 from gonogo.tests import TestSpec
 from gonogo.verdicts import POLICY, Explanation, explain
 
-SHAPES = ([1, 1], [1, 7], [5, 1], [3, 20], [33, 50], [64, 96], [40, 257], [16, 1024], [4, 4096], [300, 32], [2, 3, 32, 64])
+SHAPES = (
+    [1, 1],
+    [1, 7],
+    [5, 1],
+    [3, 20],
+    [33, 50],
+    [64, 96],
+    [40, 257],
+    [16, 1024],
+    [4, 4096],
+    [300, 32],
+    [2, 3, 32, 64],
+)
 DEVIATIONS = 6.0
-"""Right kernels in Monte-Carlo arithmetic stay below so many standard deviations: s, of rounding to nearest (variance h^2/3 each), times"""
+"""Right kernels in Monte-Carlo arithmetic stay below so many standard deviations: s, of rounding to
+nearest (variance h^2/3 each), times"""
 STOCHASTIC = 2**0.5
-"""what stochastic rounding has more: between its two neighbours a value errs with variance h^2 2/3 on average."""
+"""what stochastic rounding has more: between its two neighbours a value errs with variance h^2 2/3
+on average."""
 
 REGIMES: tuple[Mapping[str, Any], ...] = (
     {"regime": "uniform", "low": -1, "high": 1},
@@ -62,9 +78,21 @@ WELFORD = ("layernorm_fw", "groupnorm_fw")
 
 def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
     """(seed, test) with every combination in turn."""
-    for seed, (numerics, regime, shape) in zip(range(seeds), itertools.cycle(itertools.product(NUMERICS, REGIMES, SHAPES)), strict=False):
-        chosen = {k: v for k, v in numerics.items() if not (kernel != "layernorm_bw" and k == "statistics")}
-        spec = {"kernel": kernel, "shape": shape, "inputs": dict(regime), "numerics": chosen, "tolerance": {"rtol": 1e-2, "atol": 5e-2}}
+    for seed, (numerics, regime, shape) in zip(
+        range(seeds), itertools.cycle(itertools.product(NUMERICS, REGIMES, SHAPES)), strict=False
+    ):
+        chosen = {
+            k: v
+            for k, v in numerics.items()
+            if not (kernel != "layernorm_bw" and k == "statistics")
+        }
+        spec = {
+            "kernel": kernel,
+            "shape": shape,
+            "inputs": dict(regime),
+            "numerics": chosen,
+            "tolerance": {"rtol": 1e-2, "atol": 5e-2},
+        }
         if kernel == "groupnorm_fw":
             grouped, groups = GROUPED[SHAPES.index(shape)]
             spec |= {"shape": grouped, "parameters": {"num_groups": groups}}
@@ -74,25 +102,38 @@ def cases(seeds: int, kernel: str) -> Iterator[tuple[int, TestSpec]]:
 
 
 def applies(name: str, profile: str, test: TestSpec) -> bool:
-    """Whether that arithmetic is a right kernel of that profile: one that stores bf16 is none for `generic` where every tensor is fp32."""
+    """Whether that arithmetic is a right kernel of that profile: one that stores bf16 is none for
+    `generic` where every tensor is fp32."""
     numerics = test.numerics
     wide = numerics.input == numerics.output == "fp32"
-    return not (profile == "generic" and wide and (name.startswith("bf16") or name == "emulated Wormhole"))
+    return not (
+        profile == "generic" and wide and (name.startswith("bf16") or name == "emulated Wormhole")
+    )
 
 
 def beyond(statistics: Mapping[str, Any]) -> list[str]:
     """The statistics that by themselves would not be explained."""
-    parts = [name for name in statistics if name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))]
-    kept = {name: value for name, value in statistics.items() if name == "count" or name.endswith("_count")}
+    parts = [
+        name
+        for name in statistics
+        if name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
+    ]
+    kept = {
+        name: value
+        for name, value in statistics.items()
+        if name == "count" or name.endswith("_count")
+    }
     return [
         name
         for name in parts
-        if statistics[name] is not None and explain({**kept, name: statistics[name]}, POLICY) is not Explanation.explained
+        if statistics[name] is not None
+        and explain({**kept, name: statistics[name]}, POLICY) is not Explanation.explained
     ]
 
 
 def monte_carlo(seeds: int) -> float:
-    """The largest |e|/s of any element when every stored intermediate is rounded stochastically (half a ulp of bias, twice the spread)."""
+    """The largest |e|/s of any element when every stored intermediate is rounded stochastically
+    (half a ulp of bias, twice the spread)."""
     worst = 0.0
     for seed in range(seeds):
         test = TestSpec.parse({"kernel": "layernorm_bw", "shape": SHAPES[seed % len(SHAPES)]})
@@ -100,16 +141,28 @@ def monte_carlo(seeds: int) -> float:
         outputs = MONTE_CARLO(test, given)
         for name, wanted in expected.expectations(test, given, "generic").items():
             error = outputs[name].reshape(wanted.reference.shape) - wanted.reference
-            worst = max(worst, float(np.max(np.abs(error) / np.sqrt(np.maximum(wanted.variance, 1e-300)))))
+            worst = max(
+                worst, float(np.max(np.abs(error) / np.sqrt(np.maximum(wanted.variance, 1e-300))))
+            )
     return worst
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; 1 when a right kernel is flagged more often than allowed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="seeds of each arithmetic and profile (default 1000)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=1000,
+        help="seeds of each arithmetic and profile (default 1000)",
+    )
     parser.add_argument("--show", type=int, default=0, help="print so many of the alarms")
-    parser.add_argument("--kernel", action="append", choices=KERNELS, help="only this kernel; repeatable (default: all)")
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        choices=KERNELS,
+        help="only this kernel; repeatable (default: all)",
+    )
     chosen = parser.parse_args(arguments)
     console = Console(width=170 if not sys.stdout.isatty() else None)
     table = Table(
@@ -124,7 +177,9 @@ def main(arguments: list[str] | None = None) -> int:
         "beyond its limit, by statistic",
     )
     bad = 0
-    for kernel, (name, (run, profiles)) in itertools.product(chosen.kernel or KERNELS, RIGHT.items()):
+    for kernel, (name, (run, profiles)) in itertools.product(
+        chosen.kernel or KERNELS, RIGHT.items()
+    ):
         if name == "fp32, Welford" and kernel not in WELFORD:
             continue
         for profile in profiles:
@@ -142,11 +197,29 @@ def main(arguments: list[str] | None = None) -> int:
                         statistics[f"{output}.{each}"] += 1
                         if chosen.show:
                             chosen.show -= 1
-                            console.print(name, profile, seed, test.canonical(), output, each, one.statistics[each], soft_wrap=True)
+                            console.print(
+                                name,
+                                profile,
+                                seed,
+                                test.canonical(),
+                                output,
+                                each,
+                                one.statistics[each],
+                                soft_wrap=True,
+                            )
             bad += found["unexplained"] > 0 or found["suspect"] > chosen.seeds / 1000
-            rates = ", ".join(f"{each} {count / chosen.seeds:.2%}" for each, count in statistics.most_common(6))
+            rates = ", ".join(
+                f"{each} {count / chosen.seeds:.2%}" for each, count in statistics.most_common(6)
+            )
             words = ("explained", "suspect", "unexplained", "no_information")
-            table.add_row(kernel, name, profile, str(found.total()), *(str(found[word]) for word in words), rates or "none")
+            table.add_row(
+                kernel,
+                name,
+                profile,
+                str(found.total()),
+                *(str(found[word]) for word in words),
+                rates or "none",
+            )
     console.print(table)
     worst = monte_carlo(chosen.seeds)
     bad += worst / STOCHASTIC > DEVIATIONS

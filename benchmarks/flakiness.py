@@ -1,8 +1,10 @@
-"""Calibration of the flakiness statistics: `python -m benchmarks.flakiness [--series N] [--stable N]`, on series whose truth is known.
+"""Calibration of the flakiness statistics: `python -m benchmarks.flakiness [--series N] [--stable
+N]`, on series whose truth is known.
 
-Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change points on stable series, their power and the
-place for several shifts, Welch against Fisher, sequential stopping (also through the service, with real processes). Exit 1 where a figure
-of the project isn't met.
+Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change
+points on stable series, their power and the place for several shifts, Welch against Fisher,
+sequential stopping (also through the service, with real processes). Exit 1 where a figure of the
+project isn't met.
 """
 
 from __future__ import annotations
@@ -36,26 +38,41 @@ DISTRIBUTIONS: dict[str, tuple[Draw, Callable[[float], float]]] = {
     "exponential": (lambda rng, n: rng.exponential(size=n), lambda q: -math.log1p(-q)),
     "Gumbel (a maximum)": (lambda rng, n: rng.gumbel(size=n), lambda q: -math.log(-math.log(q))),
     "uniform": (lambda rng, n: rng.random(n), lambda q: q),
-    "lognormal, .5": (lambda rng, n: rng.lognormal(sigma=0.5, size=n), lambda q: math.exp(0.5 * normal_quantile(q))),
+    "lognormal, .5": (
+        lambda rng, n: rng.lognormal(sigma=0.5, size=n),
+        lambda q: math.exp(0.5 * normal_quantile(q)),
+    ),
     "normal": (lambda rng, n: rng.normal(size=n), lambda q: normal_quantile(q)),
-    "Pareto, shape .25": (lambda rng, n: (rng.random(n) ** -0.25 - 1) / 0.25, lambda q: ((1 - q) ** -0.25 - 1) / 0.25),
+    "Pareto, shape .25": (
+        lambda rng, n: (rng.random(n) ** -0.25 - 1) / 0.25,
+        lambda q: ((1 - q) ** -0.25 - 1) / 0.25,
+    ),
 }
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 STABLE: dict[str, Draw] = {
     "lognormal": lambda rng, n: np.exp(rng.normal(size=n)),
     "t(3), exp": lambda rng, n: np.exp(rng.standard_t(3, size=n)),
     "two values": lambda rng, n: rng.choice([0.0078125, 0.015625], size=n),
-    "ones of rare outliers": lambda rng, n: np.where(rng.random(n) < 0.05, 50.0, 1.0) * np.exp(0.02 * rng.normal(size=n)),
+    "ones of rare outliers": lambda rng, n: (
+        np.where(rng.random(n) < 0.05, 50.0, 1.0) * np.exp(0.02 * rng.normal(size=n))
+    ),
 }
 WELCH_POWER = 0.96
-"""4-flakiness, of 2 sigma with 20 + 20 seeds; .02 of slack are two standard errors of 500 series."""
+"""4-flakiness, of 2 sigma with 20 + 20 seeds; .02 of slack are two standard errors of 500
+series."""
 
 
 def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Nominal against observed: the share of series whose bound holds the true rate."""
     title = f"latent flakes: share of {count} series whose upper bound (at a nominal level) holds the true rate"
     shown = Table(title=title, title_justify="left")
-    for column in ("seeds", "true rate", *(f"at {level:g}" for level in LEVELS), f"worst at {LEVELS[-1]:g}", "predicted, median"):
+    for column in (
+        "seeds",
+        "true rate",
+        *(f"at {level:g}" for level in LEVELS),
+        f"worst at {LEVELS[-1]:g}",
+        "predicted, median",
+    ):
         shown.add_column(column, justify="right")
     good = True
     each = max(1, count // len(DISTRIBUTIONS))
@@ -74,19 +91,32 @@ def latent(rng: np.random.Generator, count: int, console: Console) -> bool:
                 predictions.append(found.predicted or 0.0)
             worst = min(worst, (name, float(held[-1] - before) / each), key=lambda pair: pair[1])
         shares = held / (each * len(DISTRIBUTIONS))
-        good &= bool(shares[-1] >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (each * len(DISTRIBUTIONS))))
+        good &= bool(
+            shares[-1] >= LEVELS[-1] - 2 * math.sqrt(0.05 * 0.95 / (each * len(DISTRIBUTIONS)))
+        )
         observed = [f"{share:.3f}" for share in shares]
-        shown.add_row(str(seeds), f"{true:g}", *observed, f"{worst[1]:.3f} {worst[0]}", f"{float(np.median(predictions)):.4f}")
+        shown.add_row(
+            str(seeds),
+            f"{true:g}",
+            *observed,
+            f"{worst[1]:.3f} {worst[0]}",
+            f"{float(np.median(predictions)):.4f}",
+        )
     console.print(shown)
     return good
 
 
 def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
-    """Thirty nights of the same four seeds: how many series are called latent flakes, as if each run were a seed of its own and in truth.
+    """Thirty nights of the same four seeds: how many series are called latent flakes, as if each
+    run were a seed of its own and in truth.
 
-    The kernels above the line fail never (their numbers are at most .5 and vary by a few percent), those below it .004 of their runs.
+    The kernels above the line fail never (their numbers are at most .5 and vary by a few percent),
+    those below it .004 of their runs.
     """
-    shown = Table(title=f"the same 4 seeds for 30 nights: latent flakes of {count} series", title_justify="left")
+    shown = Table(
+        title=f"the same 4 seeds for 30 nights: latent flakes of {count} series",
+        title_justify="left",
+    )
     for column in ("kernel", "each run a seed", "repeated seeds"):
         shown.add_column(column, justify="left" if column == "kernel" else "right")
     nights, seeds = 30, 4
@@ -95,12 +125,22 @@ def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
     def near(rng: np.random.Generator) -> Array:
         one = np.zeros(seeds)
         one[-1] = 0.5
-        return np.asarray(one + np.where(one, 0.5 / -math.log(0.016), 0.01) * rng.exponential(size=(nights, seeds)), dtype=np.float64)
+        return np.asarray(
+            one
+            + np.where(one, 0.5 / -math.log(0.016), 0.01) * rng.exponential(size=(nights, seeds)),
+            dtype=np.float64,
+        )
 
     kernels: dict[str, Callable[[np.random.Generator], Array]] = {
-        "right, the same numbers": lambda rng: np.tile(rng.uniform(0.05, 0.5, size=seeds), (nights, 1)),
-        "right, numbers within 1e-6": lambda rng: rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 1e-6, size=(nights, seeds)),
-        "right, numbers within 3%": lambda rng: rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 0.03, size=(nights, seeds)),
+        "right, the same numbers": lambda rng: np.tile(
+            rng.uniform(0.05, 0.5, size=seeds), (nights, 1)
+        ),
+        "right, numbers within 1e-6": lambda rng: (
+            rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 1e-6, size=(nights, seeds))
+        ),
+        "right, numbers within 3%": lambda rng: (
+            rng.uniform(0.05, 0.5, size=seeds) * rng.normal(1, 0.03, size=(nights, seeds))
+        ),
         "flaky, runs of all seeds alike": lambda rng: scale * rng.exponential(size=(nights, seeds)),
         "flaky, one seed of the four": near,
     }
@@ -109,7 +149,11 @@ def repeated(rng: np.random.Generator, count: int, console: Console) -> bool:
         before = after = 0
         for _ in range(count):
             ratios = draw(rng)
-            told = [(seed, float(ratios[night, seed])) for night in range(nights) for seed in range(seeds)]
+            told = [
+                (seed, float(ratios[night, seed]))
+                for night in range(nights)
+                for seed in range(seeds)
+            ]
             alike, found = tail(ratios), tail_of(told)
             before += stability(rate(0, nights * seeds), alike)[0] is Stability.marginal
             after += stability(rate(0, nights * seeds), found)[0] is Stability.marginal
@@ -126,14 +170,21 @@ def intervals(rng: np.random.Generator, count: int, console: Console) -> bool:
         true = 1 / (1 + math.exp(-rng.uniform(-6, 6)))
         runs = int(rng.integers(5, 200))
         found = rate(int(rng.binomial(runs, true)), runs)
-        held += bool(found.low is not None and found.high is not None and found.low <= true <= found.high)
-    console.print(f"rates: nominal .95, observed {held / count:.3f} ({count} rates, 5 to 200 runs)\n")
+        held += bool(
+            found.low is not None and found.high is not None and found.low <= true <= found.high
+        )
+    console.print(
+        f"rates: nominal .95, observed {held / count:.3f} ({count} rates, 5 to 200 runs)\n"
+    )
     return held / count >= 0.93
 
 
 def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Series with a change found, of series without one; the project allows 10 in 1,000."""
-    shown = Table(title=f"change points: alarms on {count} stable series (allowed: {count * 10 // 1000})", title_justify="left")
+    shown = Table(
+        title=f"change points: alarms on {count} stable series (allowed: {count * 10 // 1000})",
+        title_justify="left",
+    )
     for column in ("series", "points", "alarms"):
         shown.add_column(column, justify="left" if column == "series" else "right")
     good = True
@@ -142,7 +193,9 @@ def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
             found = sum(bool(number_changes(draw(rng, points)).changes) for _ in range(count))
             good &= found <= count * 0.01
             shown.add_row(f"log error, {name}", str(points), str(found))
-    builds = sum(bool(number_changes(np.exp(rng.normal(size=(6, 20)))).changes) for _ in range(count))
+    builds = sum(
+        bool(number_changes(np.exp(rng.normal(size=(6, 20)))).changes) for _ in range(count)
+    )
     good &= builds <= count * 0.01
     shown.add_row("log error, 20 seeds of each build", "6", str(builds))
     for true in (0.02, 0.5):
@@ -158,13 +211,18 @@ def alarms(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 def power(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Shifts found, and whether the interval holds the place."""
-    shown = Table(title=f"change points: power over {count} series (shift in the middle)", title_justify="left")
+    shown = Table(
+        title=f"change points: power over {count} series (shift in the middle)",
+        title_justify="left",
+    )
     for column in ("series", "shift", "found", "place in interval"):
         shown.add_column(column, justify="left" if column == "series" else "right")
 
     def report(name: str, shift: str, found: Sequence[bool], inside: Sequence[bool]) -> float:
         share = sum(found) / len(found)
-        shown.add_row(name, shift, f"{share:.3f}", f"{sum(inside) / len(inside):.3f}" if inside else "")
+        shown.add_row(
+            name, shift, f"{share:.3f}", f"{sum(inside) / len(inside):.3f}" if inside else ""
+        )
         return share
 
     for points in (20, 60):
@@ -175,7 +233,11 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
                 values[points // 2 :] += sigma
                 changes = number_changes(np.exp(values)).changes
                 found.append(bool(changes))
-                inside += [any(each.low <= points // 2 <= each.high for each in changes)] if changes else []
+                inside += (
+                    [any(each.low <= points // 2 <= each.high for each in changes)]
+                    if changes
+                    else []
+                )
             report(f"{points} points, log error", f"{sigma:g} sigma", found, inside)
     found, inside = [], []
     for _ in range(count):
@@ -205,7 +267,10 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 def sequential(rng: np.random.Generator, count: int, console: Console) -> bool:
     """Mean seeds of the sequential test, exact and simulated, and its errors."""
-    shown = Table(title="sequential seeds (figures: 64 for a stable test, 39 for a flaky one, 113 fixed)", title_justify="left")
+    shown = Table(
+        title="sequential seeds (figures: 64 for a stable test, 39 for a flaky one, 113 fixed)",
+        title_justify="left",
+    )
     for column in ("true rate", "mean seeds, exact", f"simulated ({count})", "called flaky, exact"):
         shown.add_column(column, justify="right")
     for true in (0.0, 0.001, POLICY.stable_rate, 0.03, POLICY.flaky_rate, 0.3):
@@ -219,7 +284,9 @@ def sequential(rng: np.random.Generator, count: int, console: Console) -> bool:
                 failures += int(rng.random() < true)
                 state = decide(failures, seeds, 5000).state
             lengths.append(seeds)
-        shown.add_row(f"{true:g}", f"{exact.mean_seeds:.1f}", f"{np.mean(lengths):.1f}", f"{exact.flaky:.4f}")
+        shown.add_row(
+            f"{true:g}", f"{exact.mean_seeds:.1f}", f"{np.mean(lengths):.1f}", f"{exact.flaky:.4f}"
+        )
     console.print(shown)
     fixed = fixed_seeds()
     console.print(f"fixed number of seeds with the same errors: {fixed}\n")
@@ -230,7 +297,9 @@ def sequential(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print everything; 1 when a figure isn't met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--series", type=int, default=500, help="series of known truth")
     parser.add_argument("--stable", type=int, default=1000, help="stable series")
     chosen = parser.parse_args(arguments)

@@ -1,7 +1,9 @@
-"""The job flow without any kernel: dispatch latency and ingest throughput of `gonogo background`, over a real Redis.
+"""The job flow without any kernel: dispatch latency and ingest throughput of `gonogo background`,
+over a real Redis.
 
-`python -m benchmarks.flow [DATABASE_URL ...]`: each database must be empty; without one, an SQLite file in a temporary folder.
-A simulated worker answers at once, so what is measured is what the service adds to the kernels' time.
+`python -m benchmarks.flow [DATABASE_URL ...]`: each database must be empty; without one, an SQLite
+file in a temporary folder. A simulated worker answers at once, so what is measured is what the
+service adds to the kernels' time.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ BATCH = 100
 
 @contextmanager
 def running(settings: Settings) -> Iterator[None]:
-    """`gonogo background` in a process of its own would need a Python start; a thread does the same work."""
+    """`gonogo background` in a process of its own would need a Python start; a thread does the same
+    work."""
     stop = threading.Event()
     thread = threading.Thread(target=background.run, args=(settings, stop))
     thread.start()
@@ -49,11 +52,15 @@ def running(settings: Settings) -> Iterator[None]:
 
 
 def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> list[float]:
-    """Milliseconds from the start of the storing transaction until a worker has the chunk in hand, one job at a time."""
+    """Milliseconds from the start of the storing transaction until a worker has the chunk in hand,
+    one job at a time."""
     assert settings.broker_url is not None
     redis = queue.redis_client(settings.broker_url)
     found = []
-    with worker.app.connection_for_read() as connection, connection.SimpleQueue(worker.queues[0]) as chunks:
+    with (
+        worker.app.connection_for_read() as connection,
+        connection.SimpleQueue(worker.queues[0]) as chunks,
+    ):
         for _ in range(LATENCIES):
             began = time.perf_counter()
             with session(engine) as current:
@@ -69,7 +76,8 @@ def latencies(engine: Engine, settings: Settings, worker: SimulatedWorker) -> li
 
 
 def throughput(engine: Engine, worker: SimulatedWorker) -> float:
-    """Milliseconds per seed (three outputs each) from the first published batch to the finished job."""
+    """Milliseconds per seed (three outputs each) from the first published batch to the finished
+    job."""
     with session(engine) as current:
         job = jobs.create(current, new_job(SEEDS))
     chunk = worker.take()
@@ -108,7 +116,9 @@ def measure(database_url: str, broker_url: str) -> None:
     kind = engine.dialect.name
     p50, p95 = statistics.median(found), found[int(0.95 * len(found))]
     print(f"{kind:10}  stored to in hand  p50 {p50:6.1f} ms, p95 {p95:6.1f} ms   (goal: p50 < 150)")
-    print(f"{kind:10}  ingest             {each:6.2f} ms per seed of 3 outputs, {1000 / each:.0f} seeds/s   (goal: < 2 ms)")
+    print(
+        f"{kind:10}  ingest             {each:6.2f} ms per seed of 3 outputs, {1000 / each:.0f} seeds/s   (goal: < 2 ms)"
+    )
     engine.dispose()
 
 
@@ -135,7 +145,10 @@ def private_redis(folder: Path) -> Iterator[str]:
 def main(urls: list[str]) -> None:
     """Measure each database."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder, private_redis(Path(folder)) as broker_url:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        private_redis(Path(folder)) as broker_url,
+    ):
         for url in urls or [f"sqlite:///{folder}/flow.sqlite"]:
             measure(url, broker_url)
 

@@ -1,8 +1,10 @@
-"""What known gates let pass: `python -m benchmarks.gauges [--seeds N] [--shape 3,273,1,8462]`, on the emulator's right and wrong kernels.
+"""What known gates let pass: `python -m benchmarks.gauges [--seeds N] [--shape 3,273,1,8462]`, on
+the emulator's right and wrong kernels.
 
-The nightly test's atol of .5 and PCC >= .999 against the faults of its reductions, then the gates of ttnn's layer_norm suites at widths 64,
-519 and 4096. Exit 1 where the nightly gate or PCC rejects one of those faults, where a ttnn gate misses nothing, or where GoNoGo itself
-leaves one of the reductions' faults unseen.
+The nightly test's atol of .5 and PCC >= .999 against the faults of its reductions, then the gates
+of ttnn's layer_norm suites at widths 64, 519 and 4096. Exit 1 where the nightly gate or PCC rejects
+one of those faults, where a ttnn gate misses nothing, or where GoNoGo itself leaves one of the
+reductions' faults unseen.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from gonogo_cli.gauge import gauged
 from gonogo_cli.gauged import rate
 
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
-"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be wrong."""
+"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
+wrong."""
 NIGHTLY_GATES = ("tt-train-nightly", "pcc-.999")
 TTNN_GATES = ("ttnn-bf16", "ttnn-legacy", "ttnn-ulp-fp32-dst", "ttnn-ulp-bf16-dst")
 WIDTHS = (64, 519, 4096)
@@ -41,7 +44,12 @@ def show(console: Console, title: str, found: Gauge, names: tuple[str, ...]) -> 
     for name in names:
         if name in found.gates:
             alarms, rejected, missed = found.gates[name]
-            table.add_row(name, rate(alarms), f"{len(missed)} of {len(missed) + len(rejected)}", ", ".join(missed) or "none")
+            table.add_row(
+                name,
+                rate(alarms),
+                f"{len(missed)} of {len(missed) + len(rejected)}",
+                ", ".join(missed) or "none",
+            )
     console.print(table)
     hidden = [name for name, each in found.misses.items() if not each.of]
     console.print(f"can't show with these inputs: {', '.join(hidden) or 'none'}\n")
@@ -57,11 +65,20 @@ def main(words: list[str] | None = None) -> int:
     began = time.monotonic()
     broken: list[str] = []
     shape = [int(size) for size in chosen.shape.split(",")]
-    nightly = TestSpec.parse({"kernel": "layernorm_bw", "shape": shape, "tolerance": {"rtol": 1e-3, "atol": 0.5}})
+    nightly = TestSpec.parse(
+        {"kernel": "layernorm_bw", "shape": shape, "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+    )
     found = measure(nightly, chosen.seeds)
-    show(console, f"layernorm_bw {chosen.shape}, uniform, {chosen.seeds} seeds", found, (*NIGHTLY_GATES, "pcc-.99", "moreh-backward"))
+    show(
+        console,
+        f"layernorm_bw {chosen.shape}, uniform, {chosen.seeds} seeds",
+        found,
+        (*NIGHTLY_GATES, "pcc-.99", "moreh-backward"),
+    )
     for name in REDUCTIONS:
-        broken += [f"{gate} rejects {name}" for gate in NIGHTLY_GATES if name not in found.gates[gate][2]]
+        broken += [
+            f"{gate} rejects {name}" for gate in NIGHTLY_GATES if name not in found.gates[gate][2]
+        ]
         if name not in found.blind:
             broken.append(f"the nightly test rejects {name}")
         if found.seen[name].count < found.seen[name].of:
@@ -69,8 +86,17 @@ def main(words: list[str] | None = None) -> int:
     for width in WIDTHS:
         test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [1, 1, ROWS, width]})
         found = measure(test, chosen.seeds)
-        show(console, f"layernorm_fw {ROWS}x{width}, uniform, {chosen.seeds} seeds", found, (*TTNN_GATES, "pcc-.999", "pcc-.99"))
-        broken += [f"{gate} misses nothing at width {width}" for gate in TTNN_GATES[:2] if not found.gates[gate][2]]
+        show(
+            console,
+            f"layernorm_fw {ROWS}x{width}, uniform, {chosen.seeds} seeds",
+            found,
+            (*TTNN_GATES, "pcc-.999", "pcc-.99"),
+        )
+        broken += [
+            f"{gate} misses nothing at width {width}"
+            for gate in TTNN_GATES[:2]
+            if not found.gates[gate][2]
+        ]
     console.print(f"{time.monotonic() - began:.0f} s")
     console.print(f"not met: {'; '.join(broken)}" if broken else "every claim holds")
     return int(bool(broken))

@@ -1,7 +1,9 @@
-"""A database with as many seed results as one likes, within minutes: a few jobs stored as ingest stores them, the others copied by SQL.
+"""A database with as many seed results as one likes, within minutes: a few jobs stored as ingest
+stores them, the others copied by SQL.
 
-A copy has other names, another test, build, day and seeds, and the same numbers; its roll-ups are those of its source, taken as often as
-its seeds are, so they say what a rebuild would. For benchmarks, and for the tests of huge states.
+A copy has other names, another test, build, day and seeds, and the same numbers; its roll-ups are
+those of its source, taken as often as its seeds are, so they say what a rebuild would. For
+benchmarks, and for the tests of huge states.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ from gonogo_storage import closing, jobs, rollups, test_specs
 from gonogo_storage.ids import floor, new_id
 from gonogo_storage.jobs import NewJob
 from gonogo_storage.states import ChunkState, JobState
-from gonogo_storage.tables import ChunkRow, DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, RollupRow, SeedGridRow, SeedResultRow
+from gonogo_storage.tables import (
+    ChunkRow,
+    DayRollupRow,
+    EventRow,
+    JobRow,
+    JobTallyRow,
+    RolledRow,
+    RollupRow,
+    SeedGridRow,
+    SeedResultRow,
+)
 from gonogo_storage.tallies import Tally, total
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
@@ -37,7 +49,12 @@ DX = {
     "pcc_deficit": (4.4e-6, 1.2e-4),
 }
 """Statistic -> (dx of a right kernel, dx of tt-train-2025) in the nightly test, as measured."""
-VERDICTS = {(True, True): "pass_by_tolerance", (True, False): "fail", (False, True): "pass", (False, False): "fail_by_tolerance"}
+VERDICTS = {
+    (True, True): "pass_by_tolerance",
+    (True, False): "fail",
+    (False, True): "pass",
+    (False, False): "fail_by_tolerance",
+}
 """(is it wrong, is it within the tolerance) -> what that is called."""
 
 
@@ -50,7 +67,12 @@ class Kind:
     red: float
 
 
-RIGHT, HOLLOW, RED, FLICKERS = Kind("right", False, 0.0), Kind("hollow", True, 0.0), Kind("red", True, 1.0), Kind("flickers", True, 0.02)
+RIGHT, HOLLOW, RED, FLICKERS = (
+    Kind("right", False, 0.0),
+    Kind("hollow", True, 0.0),
+    Kind("red", True, 1.0),
+    Kind("flickers", True, 0.02),
+)
 KINDS = (RIGHT, HOLLOW, RED, FLICKERS)
 
 
@@ -58,7 +80,14 @@ def spec(number: int) -> TestSpec:
     """The tests of the database: the nightly one with other widths and tolerances."""
     tolerance = {"rtol": 1e-3, "atol": round(0.1 + number / 100, 2)}
     inputs = {"regime": "uniform", "low": -1, "high": 1}
-    return TestSpec.parse({"kernel": "layernorm_bw", "shape": [3, 273, 1, 8462], "inputs": inputs, "tolerance": tolerance})
+    return TestSpec.parse(
+        {
+            "kernel": "layernorm_bw",
+            "shape": [3, 273, 1, 8462],
+            "inputs": inputs,
+            "tolerance": tolerance,
+        }
+    )
 
 
 def rows(kind: Kind, count: int) -> Iterator[dict[str, Any]]:
@@ -66,13 +95,39 @@ def rows(kind: Kind, count: int) -> Iterator[dict[str, Any]]:
     noise = random.Random(kind.name)
     for seed in range(count):
         outside = noise.random() < kind.red
-        verdict, explanation = VERDICTS[kind.wrong, not outside], "unexplained" if kind.wrong else "explained"
-        numbers = {name: values[kind.wrong] * noise.lognormvariate(0, 0.05) for name, values in DX.items()}
+        verdict, explanation = (
+            VERDICTS[kind.wrong, not outside],
+            "unexplained" if kind.wrong else "explained",
+        )
+        numbers = {
+            name: values[kind.wrong] * noise.lognormvariate(0, 0.05) for name, values in DX.items()
+        }
         if outside:
             numbers["tolerance_ratio"] *= 40
-        dx = {"verdict": verdict, "explanation": explanation, **numbers, "nonfinite": 0, "count": 6930378, "digest": f"{seed:016x}"}
-        head = {"seed": seed, "repeat": 0, "verdict": verdict, "explanation": explanation, "device": DEVICE, "host_run": "a" * 8}
-        yield {**head, "position": 0, "duration_ms": 812.5, "profile": "tt-train", "policy": "1", "outputs": {"dx": dx}}
+        dx = {
+            "verdict": verdict,
+            "explanation": explanation,
+            **numbers,
+            "nonfinite": 0,
+            "count": 6930378,
+            "digest": f"{seed:016x}",
+        }
+        head = {
+            "seed": seed,
+            "repeat": 0,
+            "verdict": verdict,
+            "explanation": explanation,
+            "device": DEVICE,
+            "host_run": "a" * 8,
+        }
+        yield {
+            **head,
+            "position": 0,
+            "duration_ms": 812.5,
+            "profile": "tt-train",
+            "policy": "1",
+            "outputs": {"dx": dx},
+        }
 
 
 @dataclass(frozen=True)
@@ -118,42 +173,94 @@ class Source:
         self.chunks = _columns(session, ChunkRow, ChunkRow.job_id == job_id)
         self.rollups = _columns(session, RollupRow, RollupRow.job_id == job_id)
         self.events = _columns(session, EventRow, EventRow.job_id == job_id)
-        (self.letters,) = session.scalars(select(SeedGridRow.letters).where(SeedGridRow.job_id == job_id))
-        tallies = session.execute(select(JobTallyRow.output, *Tally.of(JobTallyRow)).where(JobTallyRow.job_id == job_id))
+        (self.letters,) = session.scalars(
+            select(SeedGridRow.letters).where(SeedGridRow.job_id == job_id)
+        )
+        tallies = session.execute(
+            select(JobTallyRow.output, *Tally.of(JobTallyRow)).where(JobTallyRow.job_id == job_id)
+        )
         self.tallies = {row.output: Tally.stored(row) for row in tallies}
         self._sums: dict[int, dict[str, dict[str, Any]]] = {}
 
     def copy(self, session: Session, place: Place, *, times: int = 1, number: int = 0) -> str:
-        """A job somewhere else with the seeds of this one, `times` times as many; its id. number: tells jobs of one moment apart."""
+        """A job somewhere else with the seeds of this one, `times` times as many; its id. number:
+        tells jobs of one moment apart."""
         test, at = place.test, place.at
         test_specs.ensure(
-            session, key=test.key, subject_key=test.subject_key, kernel=test.kernel, canonical=dict(test.canonical()), now=at
+            session,
+            key=test.key,
+            subject_key=test.subject_key,
+            kernel=test.kernel,
+            canonical=dict(test.canonical()),
+            now=at,
         )
         own = str(UUID(int=UUID(floor(at)).int | 0x7 << 76 | 0b10 << 62 | number))
         seeds = self.job["done"]
         count = seeds * times
-        axes = {"test_key": test.key, "build": place.build, "build_line": LINE, "build_sequence": place.sequence}
+        axes = {
+            "test_key": test.key,
+            "build": place.build,
+            "build_line": LINE,
+            "build_sequence": place.sequence,
+        }
         keys = {"subject_key": test.subject_key, **axes}
         counters = {"total": count, "done": count, "counts": _times(self.job["counts"], times)}
-        request = {"test": test.canonical(), "build": place.build, "seeds": {"start": 0, "count": count}}
-        moments = dict.fromkeys(("created_at", "started_at"), at) | {"finished_at": at + timedelta(seconds=count)}
-        session.execute(insert(JobRow).values({**self.job, **keys, **counters, **moments, "id": own, "request": request}))
-        session.execute(insert(ChunkRow), [{**each, "id": new_id(), "job_id": own, "work": []} for each in self.chunks])
+        request = {
+            "test": test.canonical(),
+            "build": place.build,
+            "seeds": {"start": 0, "count": count},
+        }
+        moments = dict.fromkeys(("created_at", "started_at"), at) | {
+            "finished_at": at + timedelta(seconds=count)
+        }
+        session.execute(
+            insert(JobRow).values(
+                {**self.job, **keys, **counters, **moments, "id": own, "request": request}
+            )
+        )
+        session.execute(
+            insert(ChunkRow),
+            [{**each, "id": new_id(), "job_id": own, "work": []} for each in self.chunks],
+        )
         for turn in range(times):
             _copy_seeds(session, self.id, own, turn * seeds)
-        there = {"job_id": own, "subject_key": test.subject_key, "test_key": test.key, "build": place.build}
-        session.execute(insert(RollupRow), [{**each, **there, "seeds": each["seeds"] * times} for each in self.rollups])
+        there = {
+            "job_id": own,
+            "subject_key": test.subject_key,
+            "test_key": test.key,
+            "build": place.build,
+        }
+        session.execute(
+            insert(RollupRow),
+            [{**each, **there, "seeds": each["seeds"] * times} for each in self.rollups],
+        )
         done = {"done": count, "total": count, "verdicts": counters["counts"]}
-        events = [{**each, "job_id": own, "at": at, **({"data": done} if each["type"] == "progress" else {})} for each in self.events]
+        events = [
+            {
+                **each,
+                "job_id": own,
+                "at": at,
+                **({"data": done} if each["type"] == "progress" else {}),
+            }
+            for each in self.events
+        ]
         session.execute(insert(EventRow), events)
         session.execute(insert(RolledRow).values(job_id=own, shadow=False, upto=count))
         session.execute(insert(SeedGridRow).values(job_id=own, letters=self.letters * times))
         if times not in self._sums:
-            self._sums[times] = {output: total([tally] * times).columns() for output, tally in self.tallies.items()}
+            self._sums[times] = {
+                output: total([tally] * times).columns() for output, tally in self.tallies.items()
+            }
         sums = self._sums[times].items()
-        session.execute(insert(JobTallyRow), [{"job_id": own, "output": output, "shadow": False, **each} for output, each in sums])
+        session.execute(
+            insert(JobTallyRow),
+            [{"job_id": own, "output": output, "shadow": False, **each} for output, each in sums],
+        )
         days = [{**axes, **self._day(at), "output": output, **each} for output, each in sums]
-        session.execute(insert(DayRollupRow), [{**each, "key": rollups.key_of(each), "shadow": False} for each in days])
+        session.execute(
+            insert(DayRollupRow),
+            [{**each, "key": rollups.key_of(each), "shadow": False} for each in days],
+        )
         return own
 
     def _day(self, at: datetime) -> dict[str, Any]:
@@ -161,9 +268,17 @@ class Source:
         return {**kept, "context": "isolated", "device": DEVICE, "day": at.astimezone(UTC).date()}
 
 
-def night(session: Session, sources: Sequence[Source], tests: Sequence[TestSpec], sequence: int, *, at: datetime, fixed: bool) -> None:
-    """Every test on one build of the line, a second after each other: most are right; some are hollow, some are red until they are
-    `fixed`, and then hollow, some flicker."""
+def night(
+    session: Session,
+    sources: Sequence[Source],
+    tests: Sequence[TestSpec],
+    sequence: int,
+    *,
+    at: datetime,
+    fixed: bool,
+) -> None:
+    """Every test on one build of the line, a second after each other: most are right; some are
+    hollow, some are red until they are `fixed`, and then hollow, some flicker."""
     right, hollow, red, flickers = sources
     for number, test in enumerate(tests):
         kind = right
@@ -173,11 +288,18 @@ def night(session: Session, sources: Sequence[Source], tests: Sequence[TestSpec]
             kind = flickers
         elif number % 13 == 8:
             kind = hollow
-        kind.copy(session, Place(test, f"b{sequence:04d}", sequence, at + timedelta(seconds=number)), number=number)
+        kind.copy(
+            session,
+            Place(test, f"b{sequence:04d}", sequence, at + timedelta(seconds=number)),
+            number=number,
+        )
 
 
 def _columns(session: Session, table: Any, condition: Any) -> list[dict[str, Any]]:
-    return [dict(row) for row in session.execute(select(*table.__table__.columns).where(condition)).mappings()]
+    return [
+        dict(row)
+        for row in session.execute(select(*table.__table__.columns).where(condition)).mappings()
+    ]
 
 
 def _copy_seeds(session: Session, source: str, own: str, shift: int) -> None:
@@ -189,7 +311,9 @@ def _copy_seeds(session: Session, source: str, own: str, shift: int) -> None:
     }
     columns = [column.name for column in table.__table__.columns]
     chosen = [changed.get(name, getattr(table, name)) for name in columns]
-    session.execute(insert(table).from_select(columns, select(*chosen).where(table.job_id == source)))
+    session.execute(
+        insert(table).from_select(columns, select(*chosen).where(table.job_id == source))
+    )
 
 
 def _times(counts: Mapping[str, int], times: int) -> dict[str, int]:

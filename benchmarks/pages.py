@@ -1,8 +1,10 @@
-"""How fast the pages are on a large database: the server's time of each, and when the overview and a test's page are painted.
+"""How fast the pages are on a large database: the server's time of each, and when the overview and
+a test's page are painted.
 
-`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a temporary folder; some 430 bytes a seed) is
-made anew and removed at the end. Asked for 10 million seeds: p95 of a page's server time under 50 ms, first contentful paint of the
-overview and of a test's page within 1 s (the browser part needs playwright and chromium).
+`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a
+temporary folder; some 430 bytes a seed) is made anew and removed at the end. Asked for 10 million
+seeds: p95 of a page's server time under 50 ms, first contentful paint of the overview and of a
+test's page within 1 s (the browser part needs playwright and chromium).
 """
 
 from __future__ import annotations
@@ -44,8 +46,16 @@ from gonogo_storage.tables import JobRow
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 50.0, 1000.0
 PER_JOB, TESTS, HUGE = 1000, 60, 100_000
-SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
-SUITE = {"name": "bench", "builds": ["correct"], "entries": [{"name": "small", "test": SMALL, "seeds": {"count": 2}}]}
+SMALL: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+SUITE = {
+    "name": "bench",
+    "builds": ["correct"],
+    "entries": [{"name": "small", "test": SMALL, "seeds": {"count": 2}}],
+}
 console = Console(highlight=False)
 
 
@@ -54,7 +64,9 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000_000)
     parser.add_argument("--requests", type=int, default=50, choices=range(2, 10_000), metavar="N")
-    parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is here")
+    parser.add_argument(
+        "--folder", type=Path, help="keep the database here, or use the one that is here"
+    )
     options = parser.parse_args(words)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="gonogo-pages-"))
     try:
@@ -69,7 +81,8 @@ def main(words: list[str] | None = None) -> int:
 
 
 def build(url: str, seeds: int) -> None:
-    """The database: TESTS tests on as many builds as it takes, one job of HUGE seeds among them, assessed as the background does."""
+    """The database: TESTS tests on as many builds as it takes, one job of HUGE seeds among them,
+    assessed as the background does."""
     began = time.monotonic()
     engine = engines.make_engine(url)
     schema.upgrade(engine)
@@ -78,14 +91,28 @@ def build(url: str, seeds: int) -> None:
     builds = max(4, round((seeds - HUGE) / (TESTS * PER_JOB)))
     with engines.session(engine) as session:
         first = harvest.Place(harvest.spec(TESTS), "b0000", 0, now - timedelta(days=builds + 2))
-        sources = [harvest.Source(session, harvest.stored(session, kind, first, PER_JOB)) for kind in harvest.KINDS]
+        sources = [
+            harvest.Source(session, harvest.stored(session, kind, first, PER_JOB))
+            for kind in harvest.KINDS
+        ]
     for sequence in range(1, builds + 1):
         with engines.session(engine) as session:
             at = now - timedelta(days=builds - sequence + 1)
             harvest.night(session, sources, tests, sequence, at=at, fixed=2 * sequence > builds)
     with engines.session(engine) as session:
-        sources[1].copy(session, harvest.Place(tests[3], f"b{builds + 1:04d}", builds + 1, now), times=HUGE // PER_JOB, number=TESTS)
-        for row in list(session.scalars(select(JobRow).where(JobRow.build == f"b{builds:04d}", JobRow.verdict == "pass_by_tolerance"))):
+        sources[1].copy(
+            session,
+            harvest.Place(tests[3], f"b{builds + 1:04d}", builds + 1, now),
+            times=HUGE // PER_JOB,
+            number=TESTS,
+        )
+        for row in list(
+            session.scalars(
+                select(JobRow).where(
+                    JobRow.build == f"b{builds:04d}", JobRow.verdict == "pass_by_tolerance"
+                )
+            )
+        ):
             for finding in evidence.findings(session, row):
                 flags.upsert(session, finding, now=now)
     assessed = assess(url)
@@ -94,12 +121,19 @@ def build(url: str, seeds: int) -> None:
     engine.dispose()  # the last connection empties SQLite's log into the file
     size = Path(url.removeprefix("sqlite:///")).stat().st_size / 2**30
     took = time.monotonic() - began
-    console.print(f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: {size:.2f} GiB, made in {took:.0f} s")
+    console.print(
+        f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: {size:.2f} GiB, made in {took:.0f} s"
+    )
 
 
 def assess(url: str) -> int:
     """What the background concludes of every test; how many."""
-    core = open_core(Settings(database_url=url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40)), threading.Event())
+    core = open_core(
+        Settings(
+            database_url=url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40)
+        ),
+        threading.Event(),
+    )
     try:
         assessor, done = Assessor(core), 0
         while number := assessor.run_once():
@@ -111,19 +145,31 @@ def assess(url: str) -> int:
 
 @contextmanager
 def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its process."""
-    own = {"DATABASE_URL": f"sqlite:///{file}", "BROKER_URL": "redis://127.0.0.1:1/0", "SECRET_KEY": "k" * 40, "EMBEDDED": "1"}
+    """`gonogo serve` of this database, alone, as `gonogo up` starts it; its address and its
+    process."""
+    own = {
+        "DATABASE_URL": f"sqlite:///{file}",
+        "BROKER_URL": "redis://127.0.0.1:1/0",
+        "SECRET_KEY": "k" * 40,
+        "EMBEDDED": "1",
+    }
     variables = environment() | {f"{PREFIX}{name}": value for name, value in own.items()}
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # what asks before it answers waits in the queue of this socket
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as listening:  # what asks before it answers waits in the queue of this socket
         port, fd = listening.getsockname()[1], listening.fileno()
         words = command("serve", "--fd", str(fd))
-        process = subprocess.Popen(words, cwd=file.parent, env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd])
+        process = subprocess.Popen(
+            words, cwd=file.parent, env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd]
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         try:
             httpx.get(f"{url}/healthz", timeout=START_S)
         except httpx.TransportError as problem:
-            raise RuntimeError(f"gonogo serve does not answer (it ended with {process.poll()}); its log said why above") from problem
+            raise RuntimeError(
+                f"gonogo serve does not answer (it ended with {process.poll()}); its log said why above"
+            ) from problem
         yield url, psutil.Process(process.pid)
     finally:
         process.terminate()
@@ -150,11 +196,25 @@ def addresses(file: Path, url: str) -> dict[str, str]:
     engine = engines.make_engine(f"sqlite:///{file}")
     with engines.reading(engine) as session:
         ours = select(JobRow.id).where(JobRow.build_line == harvest.LINE)
-        largest, newest = ours.order_by(JobRow.done.desc()), ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id)
-        huge, plain = (jobs.get(session, session.scalars(each.limit(1)).one()) for each in (largest, newest.where(JobRow.done == PER_JOB)))
+        largest, newest = (
+            ours.order_by(JobRow.done.desc()),
+            ours.order_by(JobRow.build_sequence.desc(), JobRow.done, JobRow.id),
+        )
+        huge, plain = (
+            jobs.get(session, session.scalars(each.limit(1)).one())
+            for each in (largest, newest.where(JobRow.done == PER_JOB))
+        )
         assert huge is not None
         assert plain is not None
-        base = session.scalars(select(JobRow.build).where(JobRow.build < plain.build).order_by(JobRow.build.desc()).limit(1)).first() or ""
+        base = (
+            session.scalars(
+                select(JobRow.build)
+                .where(JobRow.build < plain.build)
+                .order_by(JobRow.build.desc())
+                .limit(1)
+            ).first()
+            or ""
+        )
     engine.dispose()
     found = {
         "overview": urls.overview(), "jobs": urls.jobs(), "jobs, hollow": urls.jobs({"verdict": "pass_by_tolerance"}),
@@ -173,9 +233,19 @@ def measure(file: Path, requests: int) -> int:
     """Every page asked for again and again, one request at a time."""
     slow: list[str] = []
     with served(file) as (url, process):
-        table = Table("page", "p50 ms", "p95 ms", "most", "cpu ms", "kB", title=f"server time of {requests} requests, one after the other")
+        table = Table(
+            "page",
+            "p50 ms",
+            "p95 ms",
+            "most",
+            "cpu ms",
+            "kB",
+            title=f"server time of {requests} requests, one after the other",
+        )
         pages = addresses(file, url)
-        with httpx.Client(base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60) as client:
+        with httpx.Client(
+            base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60
+        ) as client:
             for name, path in pages.items():
                 times, size, busy = [], 0, 0.0
                 for number in range(WARM_UP + requests):
@@ -189,18 +259,28 @@ def measure(file: Path, requests: int) -> int:
                 p95 = statistics.quantiles(times, n=20)[-1]
                 slow += [f"{name}: p95 {p95:.0f} ms"] * (p95 > P95_MS)
                 own = 1000 * (cpu(process) - busy) / requests
-                table.add_row(name, *(f"{each:.1f}" for each in (statistics.median(times), p95, max(times), own)), f"{size / 1000:.0f}")
+                table.add_row(
+                    name,
+                    *(f"{each:.1f}" for each in (statistics.median(times), p95, max(times), own)),
+                    f"{size / 1000:.0f}",
+                )
         console.print(table)
         usual, high = steadiness(requests)
-        console.print(f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no page can do better in proportion")
+        console.print(
+            f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no page can do better in proportion"
+        )
         slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
     for each in slow:
-        console.print(f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {each}", style="bold")
+        console.print(
+            f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {each}",
+            style="bold",
+        )
     return int(bool(slow))
 
 
 def steadiness(times: int) -> tuple[float, float]:
-    """Milliseconds of a loop that always does the same, as long as a page: its median, its p95. What a shared machine adds by itself."""
+    """Milliseconds of a loop that always does the same, as long as a page: its median, its p95.
+    What a shared machine adds by itself."""
     took = []
     for _ in range(times):
         began = time.perf_counter()
@@ -225,18 +305,32 @@ def painted(url: str, pages: dict[str, str]) -> list[str]:
 
     slow = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else []
+        )
         for name, path in pages.items():
             times = []
             for _ in range(5):
                 context = browser.new_context(viewport={"width": 1280, "height": 900})
                 page = context.new_page()
                 page.goto(url + path, wait_until="load")
-                page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length > 0")
-                times.append(float(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")))
+                page.wait_for_function(
+                    "() => performance.getEntriesByName('first-contentful-paint').length > 0"
+                )
+                times.append(
+                    float(
+                        page.evaluate(
+                            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+                        )
+                    )
+                )
                 context.close()
-            console.print(f"first contentful paint of {name}: {statistics.median(times):.0f} ms ({min(times):.0f} to {max(times):.0f})")
-            slow += [f"{name}: painted after {statistics.median(times):.0f} ms"] * (statistics.median(times) > PAINT_MS)
+            console.print(
+                f"first contentful paint of {name}: {statistics.median(times):.0f} ms ({min(times):.0f} to {max(times):.0f})"
+            )
+            slow += [f"{name}: painted after {statistics.median(times):.0f} ms"] * (
+                statistics.median(times) > PAINT_MS
+            )
         browser.close()
     return slow
 

@@ -1,8 +1,10 @@
-"""The pictures of the pages in docs/pictures: `make pictures`, or `python -m benchmarks.pictures [NAME ...]`; names choose, default all.
+"""The pictures of the pages in docs/pictures: `make pictures`, or `python -m benchmarks.pictures
+[NAME ...]`; names choose, default all.
 
-They are of a database that tests/support/gallery.py fills, so that they can be made again at any time; its numbers are made up after the
-acceptance figures, and stored, judged and assessed by the service's own functions. Needs the tests' packages and chromium, or the browser
-that GONOGO_CHROMIUM names.
+They are of a database that tests/support/gallery.py fills, so that they can be made again at any
+time; its numbers are made up after the acceptance figures, and stored, judged and assessed by the
+service's own functions. Needs the tests' packages and chromium, or the browser that GONOGO_CHROMIUM
+names.
 """
 
 from __future__ import annotations
@@ -56,7 +58,12 @@ PICTURES = (
 def main(words: list[str] | None = None) -> int:
     """Take the chosen pictures; 2 without a browser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pictures", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(each.file for each in PICTURES)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"some of {', '.join(each.file for each in PICTURES)}",
+    )
     names = parser.parse_args(words).names or [each.file for each in PICTURES]
     if unknown := set(names) - {each.file for each in PICTURES}:
         parser.error(f"no picture {', '.join(sorted(unknown))}")
@@ -65,10 +72,15 @@ def main(words: list[str] | None = None) -> int:
         print("chromium is not installed", file=sys.stderr)
         return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gonogo-pictures-") as folder, sync_playwright() as playwright:
+    with (
+        tempfile.TemporaryDirectory(prefix="gonogo-pictures-") as folder,
+        sync_playwright() as playwright,
+    ):
         file = Path(folder) / "gonogo.sqlite"
         pages = seeded(f"sqlite:///{file}")
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else []
+        )
         with served(file) as (url, _):
             for each in PICTURES:
                 if each.file in names:
@@ -87,16 +99,26 @@ def seeded(database_url: str) -> dict[str, str]:
 
 
 def take(browser: Browser, url: str, picture: Picture) -> None:
-    """One picture, of the top of the page, once its charts are drawn; less of it while the file would be too large."""
+    """One picture, of the top of the page, once its charts are drawn; less of it while the file
+    would be too large."""
     options: dict[str, Any] = {"color_scheme": picture.scheme, "reduced_motion": "reduce"}
-    context = browser.new_context(viewport={"width": picture.width, "height": picture.height}, **options)
+    context = browser.new_context(
+        viewport={"width": picture.width, "height": picture.height}, **options
+    )
     page = context.new_page()
     answer = page.goto(url)
     assert answer is not None
     assert answer.ok, f"{url}: {answer.status}"
     expect(page.locator("[data-chart]:not([data-marks])").filter(visible=True)).to_have_count(0)
     height = min(picture.height, int(page.evaluate("document.documentElement.scrollHeight")))
-    while len(taken := page.screenshot(clip={"x": 0, "y": 0, "width": picture.width, "height": height})) > MOST_BYTES:
+    while (
+        len(
+            taken := page.screenshot(
+                clip={"x": 0, "y": 0, "width": picture.width, "height": height}
+            )
+        )
+        > MOST_BYTES
+    ):
         height -= STEP
     (FOLDER / picture.file).write_bytes(taken)
     context.close()

@@ -1,4 +1,5 @@
-"""Sequential seeds through the service, real processes and emulated kernels: seeds run, device time saved. A part of `flakiness`."""
+"""Sequential seeds through the service, real processes and emulated kernels: seeds run, device time
+saved. A part of `flakiness`."""
 
 from __future__ import annotations
 
@@ -26,14 +27,17 @@ SHAPE = [1, 1, 64, 512]
 
 
 def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
-    """Name -> (test, build, the decision to be made). A right kernel is stable or flaky by its tolerance, a wrong one hollow."""
+    """Name -> (test, build, the decision to be made). A right kernel is stable or flaky by its
+    tolerance, a wrong one hollow."""
     loose = {"kernel": "layernorm_bw", "shape": SHAPE, "tolerance": {"rtol": 0, "atol": 0.5}}
     test = TestSpec.parse(loose)
     needed = []
     for seed in MEASURED:
         raw = inputs.generate(test, seed)
         given = inputs.quantise(test, raw)
-        judged = judge(test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train")
+        judged = judge(
+            test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train"
+        )
         needed.append(judged.outputs["dx"].statistics["needed_atol"]["0"])
     tight = {"dx": {"rtol": 0, "atol": float(np.quantile(needed, 1 - FLAKY))}}
     return {
@@ -47,7 +51,9 @@ def decided(service: Service, job: Mapping[str, Any]) -> dict[str, Any]:
     """The decision of a job, once it is over. Raises RuntimeError when that takes too long."""
     made = service.http.post("/jobs", json=job).raise_for_status().json()["id"]
     deadline = time.monotonic() + PATIENCE_S
-    while (found := service.http.get(f"/jobs/{made}").raise_for_status().json())["state"] != "finished":
+    while (found := service.http.get(f"/jobs/{made}").raise_for_status().json())[
+        "state"
+    ] != "finished":
         if time.monotonic() > deadline:
             raise RuntimeError(f"job {made} did not end within {PATIENCE_S:.0f} s: {found}")
         time.sleep(0.1)  # what is measured is on the job, not how soon it is seen here
@@ -57,7 +63,10 @@ def decided(service: Service, job: Mapping[str, Any]) -> dict[str, Any]:
 
 def through_the_service(console: Console) -> bool:
     """One job of each case on a service of its own; whether each is decided as it should be."""
-    shown = Table(title=f"sequential seeds through the service, at most {MOST} (one emulated device)", title_justify="left")
+    shown = Table(
+        title=f"sequential seeds through the service, at most {MOST} (one emulated device)",
+        title_justify="left",
+    )
     for column in ("test", "decision", "seeds it took", "seeds run", "device time saved"):
         shown.add_column(column, justify="left" if column in ("test", "decision") else "right")
     good = True
@@ -65,10 +74,15 @@ def through_the_service(console: Console) -> bool:
         service = Service(record)
         try:
             for name, (test, build, wanted) in cases().items():
-                stop = decided(service, {"test": test, "build": build, "seeds": {"policy": "sequential", "max": MOST}})
+                stop = decided(
+                    service,
+                    {"test": test, "build": build, "seeds": {"policy": "sequential", "max": MOST}},
+                )
                 good &= stop["decision"] == wanted
                 saved = f"{stop['device_ms_saved'] / 1000:.2f} s, {stop['seeds_saved'] / MOST:.0%}"
-                shown.add_row(name, stop["decision"], str(stop["seeds_seen"]), str(stop["seeds_run"]), saved)
+                shown.add_row(
+                    name, stop["decision"], str(stop["seeds_seen"]), str(stop["seeds_run"]), saved
+                )
         finally:
             service.close()
     console.print(shown)

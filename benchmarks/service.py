@@ -1,7 +1,9 @@
-"""What the service adds to the kernels' time: `python -m benchmarks.service`. Real processes: `gonogo up` in a folder of its own.
+"""What the service adds to the kernels' time: `python -m benchmarks.service`. Real processes:
+`gonogo up` in a folder of its own.
 
-Times of a job are differences between this process's clock and the times that the service stored (one machine, one clock), read when
-the job is over, so that looking costs little while it runs. Machines are shared and noisy: beside each figure is one of the same run.
+Times of a job are differences between this process's clock and the times that the service stored
+(one machine, one clock), read when the job is over, so that looking costs little while it runs.
+Machines are shared and noisy: beside each figure is one of the same run.
 """
 
 from __future__ import annotations
@@ -31,13 +33,18 @@ from gonogo_storage import events as stored_events
 from gonogo_storage.engine import make_engine, reading
 
 ROOT = Path(__file__).resolve().parent.parent
-TINY: Mapping[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+TINY: Mapping[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 JOBS = 20
 SEEDS = 1000
 REQUESTS = 100
 RUNS = 5
 PAUSE_S = 1.5
-"""Between two single jobs: a fresh child is started after each, and the figure is that of a service at rest."""
+"""Between two single jobs: a fresh child is started after each, and the figure is that of a service
+at rest."""
 START_S = 60.0
 PATIENCE_S = 120.0
 CHECK = (
@@ -59,7 +66,9 @@ CHECK = (
 
 def environment() -> dict[str, str]:
     """This process's, without GONOGO_ variables, and this checkout first."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {"PYTHONPATH": str(ROOT)}
+    return {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
+        "PYTHONPATH": str(ROOT)
+    }
 
 
 def command(*words: str) -> list[str]:
@@ -71,12 +80,21 @@ def command(*words: str) -> list[str]:
 def running(folder: Path) -> Iterator[dict[str, Any]]:
     """`gonogo up` in `folder` on a free port; its record (url, database_url, ...)."""
     words = command("up", "--port", "0", "--json")
-    with subprocess.Popen(words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             if not line:
-                raise RuntimeError(f"gonogo up ended with {process.wait()}; its logs said why above")
+                raise RuntimeError(
+                    f"gonogo up ended with {process.wait()}; its logs said why above"
+                )
             yield json.loads(line)
         finally:
             process.terminate()
@@ -96,7 +114,8 @@ class Service:
         self._engine.dispose()
 
     def submit(self, seeds: int, **changes: Any) -> tuple[str, float]:
-        """A new job of the tiny test; its id and the time (s since the epoch) just before the request."""
+        """A new job of the tiny test; its id and the time (s since the epoch) just before the
+        request."""
         body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": seeds}, **changes}
         began = time.time()
         answer = self.http.post("/jobs", json=body)
@@ -104,7 +123,8 @@ class Service:
         return str(answer.json()["id"]), began
 
     def ended(self, job: str) -> list[dict[str, Any]]:
-        """Wait for the job's end; its events, in order. Raises RuntimeError when it didn't pass or took too long."""
+        """Wait for the job's end; its events, in order. Raises RuntimeError when it didn't pass or
+        took too long."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with reading(self._engine) as session:
@@ -124,9 +144,13 @@ class Service:
         return found
 
 
-def moment(events: Sequence[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], bool]) -> float:
+def moment(
+    events: Sequence[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], bool]
+) -> float:
     """When the first such event was stored, in s since the epoch."""
-    return next(datetime.fromisoformat(event["at"]).timestamp() for event in events if wanted(event))
+    return next(
+        datetime.fromisoformat(event["at"]).timestamp() for event in events if wanted(event)
+    )
 
 
 def becomes(state: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -141,19 +165,23 @@ def p50_p95(milliseconds: Sequence[float]) -> str:
 
 
 def first_seed(service: Service) -> tuple[list[float], list[float]]:
-    """Milliseconds from before POST until the service knew that a worker runs the job, and until its first result was stored."""
+    """Milliseconds from before POST until the service knew that a worker runs the job, and until
+    its first result was stored."""
     runs, results = [], []
     for _ in range(JOBS):
         time.sleep(PAUSE_S)
         job, began = service.submit(1)
         events = service.ended(job)
         runs.append(1e3 * (moment(events, becomes("running")) - began))
-        results.append(1e3 * (moment(events, lambda event: event["type"] in {"progress", "verdict"}) - began))
+        results.append(
+            1e3 * (moment(events, lambda event: event["type"] in {"progress", "verdict"}) - began)
+        )
     return runs, results
 
 
 def per_seed(service: Service) -> tuple[float, float]:
-    """Milliseconds a seed: a job of many from before POST to its end, and the same work in this process, one seed after the other."""
+    """Milliseconds a seed: a job of many from before POST to its end, and the same work in this
+    process, one seed after the other."""
     walls, alone = [], []
     for _ in range(3):
         job, began = service.submit(SEEDS)
@@ -172,12 +200,15 @@ def in_process(seeds: int = 200) -> float:
         for seed in range(seeds if counted else 1):
             raw = inputs.generate(test, seed)
             given = inputs.quantise(test, raw)
-            judge(test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train")
+            judge(
+                test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train"
+            )
     return 1e3 * (time.perf_counter() - began) / seeds
 
 
 def requests(service: Service) -> dict[str, list[float]]:
-    """Milliseconds of each kind of request, seen from this process over one connection, in turn. Nobody serves these jobs' queue."""
+    """Milliseconds of each kind of request, seen from this process over one connection, in turn.
+    Nobody serves these jobs' queue."""
     times: dict[str, list[float]] = {"POST /jobs": [], "GET /jobs/{id}": [], "GET /healthz": []}
     health = str(service.http.base_url.copy_with(path="/healthz"))
     elsewhere = {"executor": "emulator", "arch": "wormhole", "board": "n300"}
@@ -189,7 +220,9 @@ def requests(service: Service) -> dict[str, list[float]]:
         got = time.perf_counter()
         service.http.get(health).raise_for_status()
         if counted >= 0:
-            for name, seconds in zip(times, (posted - began, got - posted, time.perf_counter() - got), strict=True):
+            for name, seconds in zip(
+                times, (posted - began, got - posted, time.perf_counter() - got), strict=True
+            ):
                 times[name].append(1e3 * seconds)
     return times
 
@@ -201,9 +234,18 @@ def walls(*commands: Sequence[str]) -> list[float]:
         for counted in range(-1, RUNS):
             for place, words in enumerate(commands):
                 began = time.perf_counter()
-                done = subprocess.run(words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                done = subprocess.run(
+                    words,
+                    cwd=folder,
+                    env=environment(),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                )
                 if done.returncode:
-                    raise RuntimeError(f"{' '.join(words)} exits with {done.returncode}: {done.stderr[-500:]}")
+                    raise RuntimeError(
+                        f"{' '.join(words)} exits with {done.returncode}: {done.stderr[-500:]}"
+                    )
                 if counted >= 0:
                     found[place].append(time.perf_counter() - began)
     return [statistics.median(each) for each in found]
@@ -239,8 +281,18 @@ def main() -> int:
         middle = statistics.median(times[name])
         beside = f"{middle / health:.1f} times GET /healthz ({health:.1f} ms)"
         table.add_row(f"{name}, seen by a client on this machine", "", p50_p95(times[name]), beside)
-    table.add_row("gonogo --help", "< 0.5 s", f"{help_:.2f} s", f"{help_ / bare:.0f} times `python -c pass` ({bare:.3f} s)")
-    table.add_row(f"gonogo {' '.join(CHECK)}", "< 3 s", f"{check:.2f} s", f"{check / bare:.0f} times `python -c pass`")
+    table.add_row(
+        "gonogo --help",
+        "< 0.5 s",
+        f"{help_:.2f} s",
+        f"{help_ / bare:.0f} times `python -c pass` ({bare:.3f} s)",
+    )
+    table.add_row(
+        f"gonogo {' '.join(CHECK)}",
+        "< 3 s",
+        f"{check:.2f} s",
+        f"{check / bare:.0f} times `python -c pass`",
+    )
     Console(width=170 if not sys.stdout.isatty() else None).print(table)
     return 0
 

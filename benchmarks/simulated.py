@@ -1,4 +1,5 @@
-"""Jobs, rows and a simulated device worker: for the benchmark of the job flow, and for the tests of storage and flow."""
+"""Jobs, rows and a simulated device worker: for the benchmark of the job flow, and for the tests of
+storage and flow."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from gonogo_workers import queue
 
 KEY = "k" * 32
 QUEUE = "emulator.wormhole.n150"
-CANONICAL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [8, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+CANONICAL: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [8, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 
 
 def new_job(seeds: int | Sequence[int] = 4, **changes: Any) -> NewJob:
@@ -36,7 +41,9 @@ def new_job(seeds: int | Sequence[int] = 4, **changes: Any) -> NewJob:
     return NewJob(**(fields | changes))
 
 
-def output(verdict: str = "pass", explanation: str = "explained", **statistics: Any) -> dict[str, Any]:
+def output(
+    verdict: str = "pass", explanation: str = "explained", **statistics: Any
+) -> dict[str, Any]:
     """The judgement of one output, with a few statistics."""
     usual = {
         "tolerance_ratio": 0.026,
@@ -50,7 +57,13 @@ def output(verdict: str = "pass", explanation: str = "explained", **statistics: 
     return {"verdict": verdict, "explanation": explanation, **usual, **statistics}
 
 
-def row(seed: int, repeat: int = 0, verdict: str = "pass", explanation: str = "explained", **changes: Any) -> dict[str, Any]:
+def row(
+    seed: int,
+    repeat: int = 0,
+    verdict: str = "pass",
+    explanation: str = "explained",
+    **changes: Any,
+) -> dict[str, Any]:
     """One seed's result as a worker sends it: three outputs, dx with the seed's verdict."""
     usual = {
         "seed": seed,
@@ -74,17 +87,27 @@ def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[st
 
 
 class SimulatedWorker:
-    """Speaks a device worker's side of the queue: real messages over the real broker, and numbers out of thin air.
+    """Speaks a device worker's side of the queue: real messages over the real broker, and numbers
+    out of thin air.
 
     Each step is a call, so that a test decides what happens when, and what never does.
     """
 
-    def __init__(self, app: Celery, name: str = "worker-1", queues: Sequence[str] = (QUEUE,)) -> None:
+    def __init__(
+        self, app: Celery, name: str = "worker-1", queues: Sequence[str] = (QUEUE,)
+    ) -> None:
         self.app, self.name, self.queues = app, name, list(queues)
 
     def beat(self, attempt: str | None = None) -> None:
         """A heartbeat, idle or busy."""
-        body = {"worker": self.name, "queues": self.queues, "device": "emulator:0", "attempt": attempt, "seed": None, "stage": None}
+        body = {
+            "worker": self.name,
+            "queues": self.queues,
+            "device": "emulator:0",
+            "attempt": attempt,
+            "seed": None,
+            "stage": None,
+        }
         queue.send(self.app, KEY, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body)
 
     @contextmanager
@@ -107,7 +130,10 @@ class SimulatedWorker:
 
     def take(self, timeout_s: float = 20.0) -> dict[str, Any]:
         """The next chunk message of the first queue. Raises queue.Empty after the timeout."""
-        with self.app.connection_for_read() as connection, connection.SimpleQueue(self.queues[0]) as chunks:
+        with (
+            self.app.connection_for_read() as connection,
+            connection.SimpleQueue(self.queues[0]) as chunks,
+        ):
             message = chunks.get(timeout=timeout_s)
             message.ack()
             (sealed, signature), _, _ = message.payload
@@ -115,18 +141,48 @@ class SimulatedWorker:
 
     def start(self, chunk: dict[str, Any]) -> None:
         """Say that the attempt began."""
-        body = {"attempt": chunk["attempt"], "worker": self.name, "device": "emulator:0", "host": "host-1", "host_run": "run-1"}
+        body = {
+            "attempt": chunk["attempt"],
+            "worker": self.name,
+            "device": "emulator:0",
+            "host": "host-1",
+            "host_run": "run-1",
+        }
         queue.send(self.app, KEY, queue.HEARTBEAT_QUEUE, queue.STARTED, body)
 
-    def send(self, chunk: dict[str, Any], rows: Iterable[dict[str, Any]], batch: int = 0, artifacts: Iterable[dict[str, Any]] = ()) -> None:
+    def send(
+        self,
+        chunk: dict[str, Any],
+        rows: Iterable[dict[str, Any]],
+        batch: int = 0,
+        artifacts: Iterable[dict[str, Any]] = (),
+    ) -> None:
         """Send one batch of results."""
-        body = {"attempt": chunk["attempt"], "batch": batch, "rows": list(rows), "artifacts": list(artifacts)}
+        body = {
+            "attempt": chunk["attempt"],
+            "batch": batch,
+            "rows": list(rows),
+            "artifacts": list(artifacts),
+        }
         queue.send(self.app, KEY, queue.BACKGROUND_QUEUE, queue.RESULTS, body)
 
-    def finish(self, chunk: dict[str, Any], sent: Iterable[Sequence[int]] | None = None, outcome: str = "done", **more: Any) -> None:
+    def finish(
+        self,
+        chunk: dict[str, Any],
+        sent: Iterable[Sequence[int]] | None = None,
+        outcome: str = "done",
+        **more: Any,
+    ) -> None:
         """Say the last word; `sent` defaults to all of the work."""
         pairs = [list(pair) for pair in (chunk["work"] if sent is None else sent)]
-        body = {"attempt": chunk["attempt"], "outcome": outcome, "sent": pairs, "log_tail": "", "error": None, **more}
+        body = {
+            "attempt": chunk["attempt"],
+            "outcome": outcome,
+            "sent": pairs,
+            "log_tail": "",
+            "error": None,
+            **more,
+        }
         queue.send(self.app, KEY, queue.BACKGROUND_QUEUE, queue.FINISHED, body)
 
     def run(self, chunk: dict[str, Any], **changes: Any) -> None:

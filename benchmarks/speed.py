@@ -1,4 +1,5 @@
-"""Speed of the numerics: `python -m benchmarks.speed`. Every figure with a ratio to something measured in the same run.
+"""Speed of the numerics: `python -m benchmarks.speed`. Every figure with a ratio to something
+measured in the same run.
 
 Machines are shared and noisy: medians of a few runs, A and B in turn, and nothing here is a test.
 """
@@ -48,7 +49,8 @@ def median_seconds(*work: Callable[[], object]) -> list[float]:
 
 
 def four_metrics(out: NDArray[np.float32], reference: NDArray[np.float64]) -> tuple[Any, ...]:
-    """What others compare with: allclose, PCC, relative Frobenius and the largest ULP distance, in plain NumPy."""
+    """What others compare with: allclose, PCC, relative Frobenius and the largest ULP distance, in
+    plain NumPy."""
     close = np.allclose(out, reference, rtol=1e-3, atol=0.5)
     pcc = np.corrcoef(out.ravel(), reference.ravel())[0, 1]
     frobenius = np.linalg.norm(out - reference) / np.linalg.norm(reference)
@@ -74,12 +76,17 @@ def compare_block(
     scores: Any,
     columns: Any,
 ) -> None:
-    """Rows start..stop of arrays (rows, N) that are given: the comparison alone, with its directions along rows and down columns."""
+    """Rows start..stop of arrays (rows, N) that are given: the comparison alone, with its
+    directions along rows and down columns."""
     n = ref.shape[1]
     out, ones, nothing = np.empty(n), np.ones(n), np.zeros(n)
     error, even, away, variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     scratch, allowance = rows.row_scratch(n), np.zeros((3, n))
-    lock, trends, spreads = np.zeros(3), np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), np.array([1.0, 0.0, 1.0, 0.0])
+    lock, trends, spreads = (
+        np.zeros(3),
+        np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        np.array([1.0, 0.0, 1.0, 0.0]),
+    )
     for i in range(start, stop):
         for j in range(n):
             out[j] = output[i, j]
@@ -114,14 +121,35 @@ def compare_block(
             0,
             nothing,
         )
-        add_columns(n, ones, False, ones, xhat[i], ref[i], error, even, away, tied, variance, trends, spreads, allowance, 0, columns)
+        add_columns(
+            n,
+            ones,
+            False,
+            ones,
+            xhat[i],
+            ref[i],
+            error,
+            even,
+            away,
+            tied,
+            variance,
+            trends,
+            spreads,
+            allowance,
+            0,
+            columns,
+        )
 
 
-def compare_all(output: NDArray[np.float32], raw: NDArray[np.float64], expected: Expectation, test: TestSpec) -> dict[str, Any]:
+def compare_all(
+    output: NDArray[np.float32], raw: NDArray[np.float64], expected: Expectation, test: TestSpec
+) -> dict[str, Any]:
     """Every statistic of dx from arrays that are given, and the digest of the output meanwhile."""
     count, n = output.shape
     scores = np.zeros((count, rows.SCORES))
-    shared = np.stack([each.variance[:, 0] for each in expected.shared], axis=1)[:, : finish.ROW_DIRECTIONS]
+    shared = np.stack([each.variance[:, 0] for each in expected.shared], axis=1)[
+        :, : finish.ROW_DIRECTIONS
+    ]
     xhat, tolerance = expected.directions[1].weights, np.array([1e-3, 0.5])
 
     def block(start: int, stop: int) -> finish.Totals:
@@ -159,7 +187,11 @@ def compare_all(output: NDArray[np.float32], raw: NDArray[np.float64], expected:
 
 def statistics_in(found: dict[str, Any]) -> int:
     """How many numbers (the six of needed_atol are six) there are."""
-    return sum(len(value) if isinstance(value, dict) else 1 for value in found.values() if value is not None)
+    return sum(
+        len(value) if isinstance(value, dict) else 1
+        for value in found.values()
+        if value is not None
+    )
 
 
 def main() -> int:
@@ -191,10 +223,17 @@ def main() -> int:
         lambda: tensix.run(test, given, "correct"),
         lambda: judge(test, raw, given, outputs, profile=PROFILE),
     )
-    table.add_row("  of that", "", f"inputs {making:.2f}, quantising {quantising:.2f}, kernel {kernel:.2f}, judging {judging:.2f} s", "")
+    table.add_row(
+        "  of that",
+        "",
+        f"inputs {making:.2f}, quantising {quantising:.2f}, kernel {kernel:.2f}, judging {judging:.2f} s",
+        "",
+    )
 
     terms = backward_terms(test, PROFILE)
-    expected = backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)["dx"]
+    expected = backward.expectations(
+        given, backward.given_moments(given, test.epsilon, terms), terms
+    )["dx"]
     target = np.empty_like(outputs["dx"])
     alone, four, copy, digest, fused = median_seconds(
         lambda: compare_all(outputs["dx"], reference, expected, test),

@@ -1,6 +1,8 @@
-"""What is known of torch's LayerNorm, measured: how far eager, decomposed and compiled code are apart, before and after a bf16 linear.
+"""What is known of torch's LayerNorm, measured: how far eager, decomposed and compiled code are
+apart, before and after a bf16 linear.
 
-Needs an interpreter with torch: that of the builds file, or the one that GONOGO_TEST_TORCH_PYTHON names.
+Needs an interpreter with torch: that of the builds file, or the one that GONOGO_TEST_TORCH_PYTHON
+names.
 """
 
 from __future__ import annotations
@@ -49,7 +51,12 @@ def main(words: list[str] | None = None) -> int:
             gonogo_settings.load.cache_clear()
         try:
             for title, (suffix, numerics) in CASES.items():
-                fields = {"kernel": "layernorm_fw", "shape": shape, "numerics": numerics, "inputs": {"regime": "normal"}}
+                fields = {
+                    "kernel": "layernorm_fw",
+                    "shape": shape,
+                    "numerics": numerics,
+                    "inputs": {"regime": "normal"},
+                }
                 console.print(_compared(title, suffix, TestSpec.parse(fields), options.seeds))
         except GonogoError as problem:
             console.print(str(problem), style="bold red")
@@ -59,11 +66,25 @@ def main(words: list[str] | None = None) -> int:
 
 def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
     """A line per variant and output: the largest difference from the eager build over the seeds."""
-    table = Table(title=f"{title}, {test.rows} x {test.features}, {seeds} seeds", title_justify="left", box=None)
-    for name in ("build", "output", "max difference", "in ulp", "elements that differ", "of both budgets", "ms a seed"):
+    table = Table(
+        title=f"{title}, {test.rows} x {test.features}, {seeds} seeds",
+        title_justify="left",
+        box=None,
+    )
+    for name in (
+        "build",
+        "output",
+        "max difference",
+        "in ulp",
+        "elements that differ",
+        "of both budgets",
+        "ms a seed",
+    ):
         table.add_column(name, justify="left" if name in ("build", "output") else "right")
     with ExitStack() as stack:
-        runners = {name: stack.enter_context(local.runner("torch", name + suffix)) for name in VARIANTS}
+        runners = {
+            name: stack.enter_context(local.runner("torch", name + suffix)) for name in VARIANTS
+        }
         largest: dict[tuple[str, str], dict[str, float]] = {}
         spent = dict.fromkeys(VARIANTS, 0.0)
         for seed in range(seeds):
@@ -79,15 +100,25 @@ def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
             reference = Reference(VARIANTS[0], eager.profile, eager.produced)
             for name in VARIANTS[1:]:
                 mine = runners[name]
-                alone = judge(test, raw, given, outputs[name], profile=mine.profile, produced=mine.produced)
-                found = compare(test, alone, raw, given, outputs[name], outputs[VARIANTS[0]], reference)
+                alone = judge(
+                    test, raw, given, outputs[name], profile=mine.profile, produced=mine.produced
+                )
+                found = compare(
+                    test, alone, raw, given, outputs[name], outputs[VARIANTS[0]], reference
+                )
                 for output, each in found.outputs.items():
                     numbers = largest.setdefault((name, output), {})
                     for key in ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio"):
-                        numbers[key] = max(numbers.get(key, 0.0), each.statistics["reference"].get(key) or 0.0)
+                        numbers[key] = max(
+                            numbers.get(key, 0.0), each.statistics["reference"].get(key) or 0.0
+                        )
     for (name, output), numbers in largest.items():
         sizes = [f"{numbers[key]:.3g}" for key in ("max_abs", "ulp_max")]
-        parts = [f"{numbers['mismatch_fraction']:.2%}", f"{numbers['budget_ratio']:.3f}", f"{spent[name]:.1f}"]
+        parts = [
+            f"{numbers['mismatch_fraction']:.2%}",
+            f"{numbers['budget_ratio']:.3f}",
+            f"{spent[name]:.1f}",
+        ]
         table.add_row(name + suffix, output, *sizes, *parts)
     return table
 

@@ -1,10 +1,12 @@
-"""A plug-in executor: LayerNorm in float32 NumPy. Start a worker with GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor"."""
+"""A plug-in executor: LayerNorm in float32 NumPy. Start a worker with
+GONOGO_EXECUTORS="numpy=numpy_executor:NumpyExecutor"."""
 
 import numpy as np
 
 
 class NumpyExecutor:
-    """`float32` is a right kernel; `no-s2` forgets the second reduction of the backward pass, as a real one did."""
+    """`float32` is a right kernel; `no-s2` forgets the second reduction of the backward pass, as a
+    real one did."""
 
     BUILDS = ("float32", "no-s2")
 
@@ -14,7 +16,9 @@ class NumpyExecutor:
         self.build = build
 
     def run(self, test, inputs):
-        epsilon = np.float32(test.get("epsilon", 1e-6))  # a field at its default is left out of `test`
+        epsilon = np.float32(
+            test.get("epsilon", 1e-6)
+        )  # a field at its default is left out of `test`
         x, gamma = inputs["x"], inputs["gamma"]
         if "mean" in inputs:  # layernorm_bw with "statistics": "given"
             mean, rstd = inputs["mean"][..., None], inputs["rstd"][..., None]
@@ -31,7 +35,11 @@ class NumpyExecutor:
         if self.build == "no-s2":
             s2 = 0 * s2
         rows = tuple(range(x.ndim - 1))
-        return {"dx": rstd * (p - s1 - xhat * s2), "dgamma": (dy * xhat).sum(rows), "dbeta": dy.sum(rows)}
+        return {
+            "dx": rstd * (p - s1 - xhat * s2),
+            "dgamma": (dy * xhat).sum(rows),
+            "dbeta": dy.sum(rows),
+        }
 
     def close(self):
         """Optional: called once before the child process ends."""

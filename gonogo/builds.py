@@ -1,4 +1,5 @@
-"""Builds: the software under test, their order, and what they promise (a budget profile, the outputs they produce)."""
+"""Builds: the software under test, their order, and what they promise (a budget profile, the
+outputs they produce)."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ MAX_NAME = 200
 class Build:
     """A tt-metal commit, a ttnn version, a container image, an emulated defect.
 
-    Nothing in it is executable: what a name means (interpreter, environment, command) stands in the worker host's own
-    builds file. Builds of one `line` (a branch, say) are ordered by `sequence`.
+    Nothing in it is executable: what a name means (interpreter, environment, command) stands in the
+    worker host's own builds file. Builds of one `line` (a branch, say) are ordered by `sequence`.
     """
 
     name: str
@@ -34,20 +35,33 @@ class Build:
     profile: str | None = None
     """The budget profile of its kernels; None: the test's numerics decide."""
     outputs: tuple[str, ...] | None = None
-    """The outputs it produces; None = all. The others are `not produced`, an undeclared missing one is an `error`."""
+    """The outputs it produces; None = all. The others are `not produced`, an undeclared missing one
+    is an `error`."""
 
     @classmethod
     def parse(cls, data: object, path: str = "build") -> Build:
-        """From a JSON object. Raises FieldError for an unknown field, an empty name, a profile that doesn't exist."""
+        """From a JSON object. Raises FieldError for an unknown field, an empty name, a profile that
+        doesn't exist."""
         given = fields.mapping(data, path)
-        fields.known(given, ("name", "executor", "line", "sequence", "commit", "profile", "outputs"), path)
-        words = {name: _text(given.get(name, otherwise), fields.join(path, name)) for name, otherwise in _TEXTS.items()}
+        fields.known(
+            given, ("name", "executor", "line", "sequence", "commit", "profile", "outputs"), path
+        )
+        words = {
+            name: _text(given.get(name, otherwise), fields.join(path, name))
+            for name, otherwise in _TEXTS.items()
+        }
         profile = given.get("profile")
         return cls(
             **words,
-            sequence=fields.integer(given.get("sequence", 0), fields.join(path, "sequence"), least=0, most=2**53),
-            commit=None if given.get("commit") is None else _text(given["commit"], fields.join(path, "commit")),
-            profile=None if profile is None else fields.choice(profile, PROFILES, fields.join(path, "profile")),
+            sequence=fields.integer(
+                given.get("sequence", 0), fields.join(path, "sequence"), least=0, most=2**53
+            ),
+            commit=None
+            if given.get("commit") is None
+            else _text(given["commit"], fields.join(path, "commit")),
+            profile=None
+            if profile is None
+            else fields.choice(profile, PROFILES, fields.join(path, "profile")),
             outputs=_outputs(given.get("outputs"), fields.join(path, "outputs")),
         )
 
@@ -96,14 +110,17 @@ def ordered(builds: Iterable[Build]) -> list[Build]:
 
 
 def emulator_builds() -> Mapping[str, Build]:
-    """Name -> build of each emulated build of every kernel, `correct` first, in the order in which they are registered."""
+    """Name -> build of each emulated build of every kernel, `correct` first, in the order in which
+    they are registered."""
     return _emulated(emulated())
 
 
 @cache
 def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
-        name: Build(name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train")
+        name: Build(
+            name=name, executor=EMULATOR, line=EMULATOR, sequence=sequence, profile="tt-train"
+        )
         for sequence, name in enumerate(names)
     }
 
@@ -120,7 +137,8 @@ TORCH_VARIANTS = {
     "decomposed": "torch",
     "compiled": "torch",
 }
-"""How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps bf16 column sums in bf16."""
+"""How torch runs a kernel, and the budget profile of its LayerNorm so run: ATen's CPU kernel keeps
+bf16 column sums in bf16."""
 LINEAR = "linear"
 """A downstream output of layernorm_fw: y after a bf16 linear with fixed weights."""
 
@@ -138,14 +156,22 @@ def _torch_builds() -> Iterable[tuple[str, str, tuple[str, ...] | None]]:
 
 _KERNEL_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y")
 TORCH_BUILDS = tuple(name for name, _, _ in _torch_builds())
-"""What the torch executor knows by itself (docs/torch.md); any other name gets its meaning from the host's builds file."""
+"""What the torch executor knows by itself (docs/torch.md); any other name gets its meaning from the
+host's builds file."""
 
 
 @cache
 def torch_builds() -> Mapping[str, Build]:
     """Name -> build of each of TORCH_BUILDS, in that order."""
     return {
-        name: Build(name=name, executor=TORCH, line=TORCH, sequence=sequence, profile=profile, outputs=outputs)
+        name: Build(
+            name=name,
+            executor=TORCH,
+            line=TORCH,
+            sequence=sequence,
+            profile=profile,
+            outputs=outputs,
+        )
         for sequence, (name, profile, outputs) in enumerate(_torch_builds())
     }
 
@@ -159,26 +185,35 @@ TTNN_BUILDS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
     "ttnn-generic-bw": ("generic", ("dx",)),
     "ttnn-generic-bw-double-subtract": ("generic", ("dx",)),
 }
-"""Name -> (budget profile, outputs) of what the ttnn executor runs on whatever ttnn a host has (docs/wormhole.md): ttnn.layer_norm, which
-puts out y only, with moreh's backward; its other two reductions; moreh's own forward; and our LayerNorm backward in C++ for
-ttnn.generic_op, right and with a planted fault, which stores every step as bf16, as the `generic` profile expects."""
+"""Name -> (budget profile, outputs) of what the ttnn executor runs on whatever ttnn a host has
+(docs/wormhole.md): ttnn.layer_norm, which puts out y only, with moreh's backward; its other two
+reductions; moreh's own forward; and our LayerNorm backward in C++ for ttnn.generic_op, right and
+with a planted fault, which stores every step as bf16, as the `generic` profile expects."""
 
 
 @cache
 def ttnn_builds() -> Mapping[str, Build]:
     """Name -> build of each of TTNN_BUILDS, in that order."""
     return {
-        name: Build(name=name, executor=TTNN, line=TTNN, sequence=sequence, profile=profile, outputs=outputs)
+        name: Build(
+            name=name, executor=TTNN, line=TTNN, sequence=sequence, profile=profile, outputs=outputs
+        )
         for sequence, (name, (profile, outputs)) in enumerate(TTNN_BUILDS.items())
     }
 
 
-_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {EMULATOR: emulator_builds, TORCH: torch_builds, TTNN: ttnn_builds}
-"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is called, a worker's host defines it."""
+_OWN: Mapping[str, Callable[[], Mapping[str, Build]]] = {
+    EMULATOR: emulator_builds,
+    TORCH: torch_builds,
+    TTNN: ttnn_builds,
+}
+"""Executors of ours whose builds have names of ours, and what gives them: whatever else a build is
+called, a worker's host defines it."""
 
 
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
-    """Name -> build that needs no entry in a builds file; empty for an executor without such names. None: of all executors."""
+    """Name -> build that needs no entry in a builds file; empty for an executor without such names.
+    None: of all executors."""
     if executor is None:
         return {name: build for ours in _OWN.values() for name, build in ours().items()}
     return _OWN[executor]() if executor in _OWN else {}
@@ -190,4 +225,5 @@ def known_build(name: str, executor: str | None = None) -> Build | None:
 
 
 DEFAULT_BUILDS: Mapping[str, str] = {TTNN: "ttnn"}
-"""What `gonogo check` runs for an executor when no build is named. Not the emulator: of its builds, most are wrong on purpose."""
+"""What `gonogo check` runs for an executor when no build is named. Not the emulator: of its builds,
+most are wrong on purpose."""

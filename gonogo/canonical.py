@@ -1,4 +1,5 @@
-"""Canonical JSON (RFC 8785) and the keys made of it: the same value has the same bytes, for ever."""
+"""Canonical JSON (RFC 8785) and the keys made of it: the same value has the same bytes, for
+ever."""
 
 from __future__ import annotations
 
@@ -10,16 +11,18 @@ from gonogo.problems import Bug
 
 KEY_PREFIX = "v1-"
 KEY_DIGITS = 32
-"""128 bits of the SHA-256: no two different specs ever meet, and a key still fits in a URL and on a screen."""
+"""128 bits of the SHA-256: no two different specs ever meet, and a key still fits in a URL and on a
+screen."""
 
 _MAX_INT = 2**53
 
 
 def canonical_json(value: object) -> str:
-    """The RFC 8785 text of plain JSON types: keys sorted by UTF-16 code units, numbers as ECMAScript writes them.
+    """The RFC 8785 text of plain JSON types: keys sorted by UTF-16 code units, numbers as
+    ECMAScript writes them.
 
-    1, 1.0 and -0.0 / 0 give the same text. Raises Bug for what JSON (I-JSON) can't hold: NaN, infinities,
-    integers beyond 2**53, keys that aren't text, other types.
+    1, 1.0 and -0.0 / 0 give the same text. Raises Bug for what JSON (I-JSON) can't hold: NaN,
+    infinities, integers beyond 2**53, keys that aren't text, other types.
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -38,7 +41,14 @@ def canonical_json(value: object) -> str:
             if not isinstance(key, str):
                 raise Bug(f"the key {key!r} of a JSON object isn't text")
         ordered = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{canonical_json(value[key])}" for key in ordered) + "}"
+        return (
+            "{"
+            + ",".join(
+                f"{json.dumps(key, ensure_ascii=False)}:{canonical_json(value[key])}"
+                for key in ordered
+            )
+            + "}"
+        )
     raise Bug(f"{type(value).__name__} isn't a JSON type")
 
 
@@ -49,7 +59,8 @@ def key_of(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    """ECMAScript's Number::toString: repr's digits (also the shortest that round-trip), its own exponent rules."""
+    """ECMAScript's Number::toString: repr's digits (also the shortest that round-trip), its own
+    exponent rules."""
     if not math.isfinite(value):
         raise Bug(f"{value} has no JSON number")
     if value == 0:
@@ -74,5 +85,9 @@ def _number(value: float) -> str:
         text = "0." + "0" * -point + digits
     else:
         power = point - 1
-        text = digits[0] + ("." + digits[1:] if count > 1 else "") + f"e{'+' if power > 0 else '-'}{abs(power)}"
+        text = (
+            digits[0]
+            + ("." + digits[1:] if count > 1 else "")
+            + f"e{'+' if power > 0 else '-'}{abs(power)}"
+        )
     return sign + text

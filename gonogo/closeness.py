@@ -1,6 +1,8 @@
-"""Two arrays and a declared tolerance: the numbers, which comparators hold, and how loose the tolerance is for the output's format.
+"""Two arrays and a declared tolerance: the numbers, which comparators hold, and how loose the
+tolerance is for the output's format.
 
-Nothing here knows a kernel: it says red or green, and never why. NumPy only; runs in other people's interpreters (Python 3.10).
+Nothing here knows a kernel: it says red or green, and never why. NumPy only; runs in other people's
+interpreters (Python 3.10).
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ DEFAULTS: dict[str | None, tuple[float, float]] = {
     "fp64": (1e-7, 1e-7),
     None: (0.0, 0.0),
 }
-"""(rtol, atol) where a test declares nothing: those of torch.testing.assert_close, by the output's dtype."""
+"""(rtol, atol) where a test declares nothing: those of torch.testing.assert_close, by the output's
+dtype."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The comparators that a test declares; None = not declared. Those of gonogo.tolerances.Tolerance, with its meanings."""
+    """The comparators that a test declares; None = not declared. Those of
+    gonogo.tolerances.Tolerance, with its meanings."""
 
     rtol: float | None = None
     atol: float | None = None
@@ -44,33 +48,54 @@ class Gate:
     def __post_init__(self) -> None:
         for name in ("rtol", "atol", "frobenius", "ulp", "pcc"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and (name == "pcc" or value >= 0) and (name != "pcc" or -1 <= value <= 1)):
-                raise ValueError(f"{name} must be {'between -1 and 1' if name == 'pcc' else 'a number from 0'}; got {value!r}")
+            if value is not None and not (
+                math.isfinite(value)
+                and (name == "pcc" or value >= 0)
+                and (name != "pcc" or -1 <= value <= 1)
+            ):
+                raise ValueError(
+                    f"{name} must be {'between -1 and 1' if name == 'pcc' else 'a number from 0'}; got {value!r}"
+                )
 
     @property
     def declared(self) -> bool:
         """Whether there is any comparator."""
-        return any(value is not None for value in (self.rtol, self.atol, self.pcc, self.frobenius, self.ulp))
+        return any(
+            value is not None
+            for value in (self.rtol, self.atol, self.pcc, self.frobenius, self.ulp)
+        )
 
     @property
     def allclose(self) -> tuple[float, float] | None:
         """(rtol, atol), or None when neither is declared."""
-        return None if self.rtol is None and self.atol is None else (self.rtol or 0.0, self.atol or 0.0)
+        return (
+            None
+            if self.rtol is None and self.atol is None
+            else (self.rtol or 0.0, self.atol or 0.0)
+        )
 
     def to_json(self) -> dict[str, float]:
         """The declared comparators, as the tolerance of a test (docs/spec.md)."""
-        rtol_atol = {} if self.allclose is None else dict(zip(("rtol", "atol"), self.allclose, strict=True))
-        rest = {name: value for name in ("pcc", "frobenius", "ulp") if (value := getattr(self, name)) is not None}
+        rtol_atol = (
+            {} if self.allclose is None else dict(zip(("rtol", "atol"), self.allclose, strict=True))
+        )
+        rest = {
+            name: value
+            for name in ("pcc", "frobenius", "ulp")
+            if (value := getattr(self, name)) is not None
+        }
         return {name: float(value) for name, value in {**rtol_atol, **rest}.items()}
 
 
 @np.errstate(all="ignore")  # a stranger's tests may turn warnings into errors
 def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str | None) -> Numbers:
-    """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of docs/verdicts.md.
+    """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of
+    docs/verdicts.md.
 
-    form: the output's number format (None: whole numbers, which have no ulp). Values that are NaN in both (with equal_nan), or the same
-    infinity in both, are equal; every other value that isn't finite on one side counts as `nonfinite`. Null where a metric is undefined, or
-    infinite, as `nonfinite_statistics` says.
+    form: the output's number format (None: whole numbers, which have no ulp). Values that are NaN
+    in both (with equal_nan), or the same infinity in both, are equal; every other value that isn't
+    finite on one side counts as `nonfinite`. Null where a metric is undefined, or infinite, as
+    `nonfinite_statistics` says.
     """
     a, r = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     finite = np.isfinite(a) & np.isfinite(r)
@@ -78,8 +103,14 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     odd = ~finite & ~same
     result: Numbers = {"count": int(a.size), "nonfinite": int(odd.sum())}
     if odd.any():
-        kinds = {"nan": int((odd & np.isnan(a)).sum()), "+inf": int((odd & (a == np.inf)).sum()), "-inf": int((odd & (a == -np.inf)).sum())}
-        result["nonfinite_kinds"] = {kind: count for kind, count in kinds.items() if count} or {"expected": int(odd.sum())}
+        kinds = {
+            "nan": int((odd & np.isnan(a)).sum()),
+            "+inf": int((odd & (a == np.inf)).sum()),
+            "-inf": int((odd & (a == -np.inf)).sum()),
+        }
+        result["nonfinite_kinds"] = {kind: count for kind, count in kinds.items() if count} or {
+            "expected": int(odd.sum())
+        }
         result["worst_index"] = _place(int(np.argmax(odd)), a.shape)
     if not finite.any():
         return storable(result)
@@ -93,7 +124,10 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         "rms": float(np.sqrt((error**2).mean())),
         "rel_frobenius": _ratio(off, norm),
         "pcc_deficit": pcc_deficit(ref, error),
-        "needed_atol": {f"{rtol:g}": float(np.maximum((size - rtol * reach).max(), 0.0)) for rtol in NEEDED_RTOLS},
+        "needed_atol": {
+            f"{rtol:g}": float(np.maximum((size - rtol * reach).max(), 0.0))
+            for rtol in NEEDED_RTOLS
+        },
         "tolerance_ratio": None,
     }
     if form is not None:
@@ -113,18 +147,23 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
 
 
 def missed(gate: Gate, found: Numbers) -> list[str]:
-    """Which comparators don't hold, each in words; an empty list is green. An undefined metric is not met, unless nothing differs."""
+    """Which comparators don't hold, each in words; an empty list is green. An undefined metric is
+    not met, unless nothing differs."""
     words = []
     if found["nonfinite"]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in found["nonfinite_kinds"].items())
-        words.append(f"{found['nonfinite']} of {found['count']} values are not finite on one side only ({kinds})")
+        words.append(
+            f"{found['nonfinite']} of {found['count']} values are not finite on one side only ({kinds})"
+        )
     if "max_abs" not in found or found["max_abs"] == 0:
         return words
     ratio = found["tolerance_ratio"]
     if gate.allclose is not None and not (ratio is not None and ratio <= 1):
         share = f"{found['outside']} of {found['count']} values"
         times = "infinite" if ratio is None else f"{ratio:.3g}"
-        words.append(f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {times})")
+        words.append(
+            f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {times})"
+        )
     if gate.pcc is not None:
         deficit = found["pcc_deficit"]
         if deficit is None:
@@ -133,7 +172,9 @@ def missed(gate: Gate, found: Numbers) -> list[str]:
             words.append(f"PCC {1 - deficit:.6g} below {gate.pcc:g}")
     relative = found["rel_frobenius"]
     if gate.frobenius is not None and not (relative is not None and relative <= gate.frobenius):
-        words.append(f"relative Frobenius {'infinite' if relative is None else f'{relative:.3g}'} above {gate.frobenius:g}")
+        words.append(
+            f"relative Frobenius {'infinite' if relative is None else f'{relative:.3g}'} above {gate.frobenius:g}"
+        )
     if gate.ulp is not None and not found.get("ulp_max", math.inf) <= gate.ulp:
         words.append(f"{found.get('ulp_max', math.nan):.4g} ULP above {gate.ulp:g}")
     return words
@@ -141,15 +182,22 @@ def missed(gate: Gate, found: Numbers) -> list[str]:
 
 @np.errstate(all="ignore")
 def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str, Any] | None:
-    """How many times the output format's own rounding the tolerance is; None where the format, or a comparator, is unknown.
+    """How many times the output format's own rounding the tolerance is; None where the format, or a
+    comparator, is unknown.
 
-    The own rounding of a value is half an ulp, h. "times" is the strictest comparator's: of rtol and atol the median over the values that
-    aren't 0 of (atol + rtol |ref|) / h; `least`, at the value where it is smallest: below 1 a right kernel can fail. PCC and Frobenius are
-    compared with what rounding alone makes of them, noise of variance h^2/3: 1 - PCC = mean(h^2/3) / (2 var(ref)), of which the root is
-    taken, being an amplitude; |e| / |ref| = sqrt(mean(h^2/3) / mean(ref^2)). An ULP is two h.
+    The own rounding of a value is half an ulp, h. "times" is the strictest comparator's: of rtol
+    and atol the median over the values that aren't 0 of (atol + rtol |ref|) / h; `least`, at the
+    value where it is smallest: below 1 a right kernel can fail. PCC and Frobenius are compared with
+    what rounding alone makes of them, noise of variance h^2/3: 1 - PCC = mean(h^2/3) / (2
+    var(ref)), of which the root is taken, being an amplitude; |e| / |ref| = sqrt(mean(h^2/3) /
+    mean(ref^2)). An ULP is two h.
     """
     values = np.asarray(expected, np.float64)
-    values = values[np.isfinite(values)] if form not in ("bfp8_b", "bfp4_b") else np.where(np.isfinite(values), values, 0.0)
+    values = (
+        values[np.isfinite(values)]
+        if form not in ("bfp8_b", "bfp4_b")
+        else np.where(np.isfinite(values), values, 0.0)
+    )
     if form is None or not gate.declared or not values.any():
         return None
     own = _half_ulp(values, form)
@@ -169,7 +217,12 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
     by = {name: value for name, value in by.items() if math.isfinite(value)}
     if not by:
         return None
-    return {"format": form, "times": min(by.values()), "least": least if least is not None and math.isfinite(least) else None, "by": by}
+    return {
+        "format": form,
+        "times": min(by.values()),
+        "least": least if least is not None and math.isfinite(least) else None,
+        "by": by,
+    }
 
 
 def rounded(values: Array, form: str) -> Array:

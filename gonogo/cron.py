@@ -1,6 +1,8 @@
-"""A cron line in a time zone: which moment comes next. Pure: a moment in, a moment out; only the zones' rules are read from the system.
+"""A cron line in a time zone: which moment comes next. Pure: a moment in, a moment out; only the
+zones' rules are read from the system.
 
-A line whose hour is `*` runs by elapsed time: every hour that passes is an hour of it. Every other line runs by the clock on the wall:
+A line whose hour is `*` runs by elapsed time: every hour that passes is an hour of it. Every other
+line runs by the clock on the wall:
 
 - a time that is skipped when clocks go forward runs once, at the first moment after the gap;
 - a time that comes twice when they go back runs once, the first time.
@@ -29,18 +31,27 @@ class CronLine:
     zone: str
 
     @classmethod
-    def parse(cls, expression: str, zone: str, *, fields: tuple[str, str] = ("cron", "timezone")) -> CronLine:
-        """Checked: raises FieldError for a line that is none or never comes, and for an unknown zone. `fields` are their names."""
+    def parse(
+        cls, expression: str, zone: str, *, fields: tuple[str, str] = ("cron", "timezone")
+    ) -> CronLine:
+        """Checked: raises FieldError for a line that is none or never comes, and for an unknown
+        zone. `fields` are their names."""
         if len(expression) > MAX_LENGTH or len(expression.split()) != FIELDS:
-            raise FieldError(fields[0], expression, "must be the five fields of cron", limit=EXAMPLE)
+            raise FieldError(
+                fields[0], expression, "must be the five fields of cron", limit=EXAMPLE
+            )
         _zone(zone, fields[1])
         line = cls(" ".join(expression.split()), zone)
         try:
             line.after(datetime(2024, 1, 1, tzinfo=UTC))
         except CronSimError as problem:
-            raise FieldError(fields[0], expression, f"isn't a cron line: {str(problem).lower()}", limit=EXAMPLE) from None
+            raise FieldError(
+                fields[0], expression, f"isn't a cron line: {str(problem).lower()}", limit=EXAMPLE
+            ) from None
         except StopIteration:
-            raise FieldError(fields[0], expression, "never comes", limit="a day that exists") from None
+            raise FieldError(
+                fields[0], expression, "never comes", limit="a day that exists"
+            ) from None
         return line
 
     def after(self, moment: datetime) -> datetime:
@@ -51,7 +62,9 @@ class CronLine:
             return next(CronSim(self.expression, local)).astimezone(UTC)
         for wall in CronSim(self.expression, local.replace(tzinfo=None)):
             due = _on(wall, zone)
-            if due > moment:  # not after it: the second time of a doubled hour, whose first one has been
+            if (
+                due > moment
+            ):  # not after it: the second time of a doubled hour, whose first one has been
                 return due
         raise StopIteration
 
@@ -77,4 +90,9 @@ def _zone(name: str, field: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
-        raise FieldError(field, name, "unknown time zone", limit="a name of the IANA database, such as Europe/Berlin") from None
+        raise FieldError(
+            field,
+            name,
+            "unknown time zone",
+            limit="a name of the IANA database, such as Europe/Berlin",
+        ) from None

@@ -1,7 +1,8 @@
-"""Drop-in replacements of a test's own assertions: red and green stay as they were, and the numbers behind them are kept and judged.
+"""Drop-in replacements of a test's own assertions: red and green stay as they were, and the numbers
+behind them are kept and judged.
 
-Standard library at import. This file runs in other people's interpreters (Python 3.10 or newer), where the numerics may be missing: then
-red and green are all that it gives.
+Standard library at import. This file runs in other people's interpreters (Python 3.10 or newer),
+where the numerics may be missing: then red and green are all that it gives.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "bfp4_b")
 
 
 def compare(*given: Any, **named: Any) -> Any:
-    """Compare a kernel's output with what a test expects of it, or (first argument a kernel's name) hand a kernel's arrays over.
+    """Compare a kernel's output with what a test expects of it, or (first argument a kernel's name)
+    hand a kernel's arrays over.
 
-    compare(actual, expected, rtol=, atol=, ...) is `against` below; compare("layernorm_bw", x=..., dx=..., tolerance=...) is
-    gonogo.handover.compare.
+    compare(actual, expected, rtol=, atol=, ...) is `against` below; compare("layernorm_bw", x=...,
+    dx=..., tolerance=...) is gonogo.handover.compare.
     """
     __tracebackhide__ = True  # pytest shows the test's line
     if "actual" in named or (given and not isinstance(given[0], str)):
@@ -51,25 +53,33 @@ def against(
     msg: object = None,
     **fields: Any,
 ) -> Comparison:
-    """Fail as the test's own assertion would: AssertionError unless every declared comparator holds. Record the numbers.
+    """Fail as the test's own assertion would: AssertionError unless every declared comparator
+    holds. Record the numbers.
 
-    actual, expected: NumPy arrays or what NumPy reads, torch or ttnn tensors, of one shape, or one of them a single number; or two
-    mappings (output -> tensor), or two sequences of tensors. Comparators as in a test's `tolerance` (docs/spec.md); of only one of rtol and
-    atol the other is 0; with none at all those of torch.testing.assert_close for the output's dtype hold. All is computed in float64.
+    actual, expected: NumPy arrays or what NumPy reads, torch or ttnn tensors, of one shape, or one
+    of them a single number; or two mappings (output -> tensor), or two sequences of tensors.
+    Comparators as in a test's `tolerance` (docs/spec.md); of only one of rtol and atol the other is
+    0; with none at all those of torch.testing.assert_close for the output's dtype hold. All is
+    computed in float64.
 
-    With `kernel` (a name, or an object with more fields of a test) and `inputs` (what the kernel was given, by name; `raw`: unquantised) it
-    is judged in full: does rounding explain the error? `output` says which output `actual` is; default: the kernel's first. `fields`
-    are further fields of the test (epsilon, numerics, shape); `profile` is the kernel's budget profile. The formats of inputs and output
-    are those of the tensors unless `numerics` says them. Without kernel and inputs the verdict is `unjudged`, and the numbers say how many
-    times the output format's own rounding the tolerance is.
+    With `kernel` (a name, or an object with more fields of a test) and `inputs` (what the kernel
+    was given, by name; `raw`: unquantised) it is judged in full: does rounding explain the error?
+    `output` says which output `actual` is; default: the kernel's first. `fields` are further fields
+    of the test (epsilon, numerics, shape); `profile` is the kernel's budget profile. The formats of
+    inputs and output are those of the tensors unless `numerics` says them. Without kernel and
+    inputs the verdict is `unjudged`, and the numbers say how many times the output format's own
+    rounding the tolerance is.
 
-    Raises FieldError or JobError for a spec or inputs that can't be, TypeError for what is no tensor, ValueError for a wrong tolerance.
+    Raises FieldError or JobError for a spec or inputs that can't be, TypeError for what is no
+    tensor, ValueError for a wrong tolerance.
     """
     __tracebackhide__ = True
     from gonogo.closeness import Gate
 
     if fields and kernel is None:
-        raise TypeError(f"compare() got an unexpected keyword argument {next(iter(fields))!r} (fields of a test go with kernel=)")
+        raise TypeError(
+            f"compare() got an unexpected keyword argument {next(iter(fields))!r} (fields of a test go with kernel=)"
+        )
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields
@@ -83,7 +93,9 @@ def against(
     said = found.judged(dict(inputs or {}), dict(raw or {}))
     recorded.tell(said)
     if not said.within:
-        raise AssertionError("\n".join(filter(None, ("" if msg is None else _text(msg), found.message(said)))))
+        raise AssertionError(
+            "\n".join(filter(None, ("" if msg is None else _text(msg), found.message(said))))
+        )
     return said
 
 
@@ -120,19 +132,27 @@ def assert_close(
     check_stride: bool = False,
     **more: Any,
 ) -> None:
-    """torch.testing.assert_close with its defaults; layouts and strides aren't looked at. more: what `compare` takes beside."""
+    """torch.testing.assert_close with its defaults; layouts and strides aren't looked at. more:
+    what `compare` takes beside."""
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         raise ValueError("rtol and atol must both be given, or neither")
     for label, mine, theirs in _pairs(actual, expected, "actual"):
         if hasattr(mine, "detach") and hasattr(theirs, "detach"):
-            for what in [name for name, wanted in (("dtype", check_dtype), ("device", check_device)) if wanted]:
+            for what in [
+                name
+                for name, wanted in (("dtype", check_dtype), ("device", check_device))
+                if wanted
+            ]:
                 _same(what, mine, theirs, label)
     against(actual, expected, rtol, atol, equal_nan=equal_nan, msg=msg, **more)
 
 
-def assert_with_pcc(expected_pytorch_result: Any, actual_pytorch_result: Any, pcc: float = 0.9999, **more: Any) -> tuple[bool, str]:
-    """ttnn's assert_with_pcc: the expected tensor first. (True, the PCC in words); PCC of a constant is undefined and not met."""
+def assert_with_pcc(
+    expected_pytorch_result: Any, actual_pytorch_result: Any, pcc: float = 0.9999, **more: Any
+) -> tuple[bool, str]:
+    """ttnn's assert_with_pcc: the expected tensor first. (True, the PCC in words); PCC of a
+    constant is undefined and not met."""
     __tracebackhide__ = True
     said = against(actual_pytorch_result, expected_pytorch_result, pcc=pcc, **more)
     deficits = [found.get("pcc_deficit") for found in said.outputs.values()]
@@ -142,8 +162,15 @@ def assert_with_pcc(expected_pytorch_result: Any, actual_pytorch_result: Any, pc
 class _Against:
     """One comparison while it is made."""
 
-    def __init__(self, name: str | None, gate: Gate, spec: dict[str, Any], profile: str | None) -> None:
-        self.name, self.gate, self.spec, self.profile = None if name is None else str(name)[: handover.MAX_NAME], gate, spec, profile
+    def __init__(
+        self, name: str | None, gate: Gate, spec: dict[str, Any], profile: str | None
+    ) -> None:
+        self.name, self.gate, self.spec, self.profile = (
+            None if name is None else str(name)[: handover.MAX_NAME],
+            gate,
+            spec,
+            profile,
+        )
         self.outputs: dict[str, dict[str, Any]] = {}
         self.actual: dict[str, Tensor] = {}
         self.missed: dict[str, list[str]] = {}
@@ -170,28 +197,44 @@ class _Against:
         self.missed[label] = closeness.missed(self.gate, numbers)
         numbers |= {"format": mine.format, "dtype": mine.dtype}
         if own is not None:
-            numbers |= {"tolerance_roundings": own["times"], "tolerance_roundings_least": own["least"]}
+            numbers |= {
+                "tolerance_roundings": own["times"],
+                "tolerance_roundings_least": own["least"],
+            }
         self.outputs[label] = numbers
         place = numbers.get("worst_index")
         if place is not None and self.missed[label]:
             at = tuple(place)
-            self.details[label] = f"worst at {place}: got {float(a[at])!r}, expected {float(r[at])!r}, {mine.format or mine.dtype}"
+            self.details[label] = (
+                f"worst at {place}: got {float(a[at])!r}, expected {float(r[at])!r}, {mine.format or mine.dtype}"
+            )
 
     def judged(self, inputs: dict[str, Any], raw: dict[str, Any]) -> Comparison:
         """In full where the kernel and its inputs are known."""
         within = not any(self.missed.values())
-        said = Comparison(within=within, name=self.name, tolerance=self.gate.to_json(), outputs=self.outputs)
+        said = Comparison(
+            within=within, name=self.name, tolerance=self.gate.to_json(), outputs=self.outputs
+        )
         if "kernel" not in self.spec or not (inputs or raw):
             missing = "inputs" if "kernel" in self.spec else "kernel"
-            said.words = "; ".join(filter(None, (f"{NO_SPEC} ({missing} missing)", *map(self._loose, self.outputs))))
+            said.words = "; ".join(
+                filter(None, (f"{NO_SPEC} ({missing} missing)", *map(self._loose, self.outputs)))
+            )
             return said
-        if any("max_abs" not in found and not found.get("nonfinite") for found in self.outputs.values()):
+        if any(
+            "max_abs" not in found and not found.get("nonfinite") for found in self.outputs.values()
+        ):
             said.words = "nothing could be compared"
             return said
         given = {key: tensors.read(value, key) for key, value in inputs.items()}
         loose = {key: tensors.read(value, f"raw {key}").values for key, value in raw.items()}
-        arrays = {key: each.values.astype("float32", copy=False) for key, each in {**given, **self.actual}.items()}
-        fields = handover.test_fields(self.spec.pop("kernel"), {**loose, **arrays}, {"tolerance": said.tolerance, **self.spec})
+        arrays = {
+            key: each.values.astype("float32", copy=False)
+            for key, each in {**given, **self.actual}.items()
+        }
+        fields = handover.test_fields(
+            self.spec.pop("kernel"), {**loose, **arrays}, {"tolerance": said.tolerance, **self.spec}
+        )
         fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
         if recorded.handed_over(recorded.Arrays(fields, arrays, loose, self.name, self.profile)):
             said.words = "handed over to the worker, which judges it"
@@ -202,7 +245,14 @@ class _Against:
             said.words = f"the numerics that could judge it are not installed ({problem})"
             return said
         try:
-            found = judge_against(fields, arrays, loose, self.profile, self.outputs, {key: not words for key, words in self.missed.items()})
+            found = judge_against(
+                fields,
+                arrays,
+                loose,
+                self.profile,
+                self.outputs,
+                {key: not words for key, words in self.missed.items()},
+            )
         except Exception as problem:
             said.problem = f"{type(problem).__name__}: {problem}"
             recorded.tell(said)
@@ -210,7 +260,8 @@ class _Against:
         return Comparison(name=self.name, profile=self.profile, **found)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The formats of the tensors at hand. A float32 input beside an output of fewer bits isn't taken for what the kernel was given."""
+        """The formats of the tensors at hand. A float32 input beside an output of fewer bits isn't
+        taken for what the kernel was given."""
         form = next(iter(self.actual.values())).format
         formats = {}
         for name, each in given.items():
@@ -239,7 +290,9 @@ class _Against:
     def message(self, said: Comparison) -> str:
         """Why it is red: which comparators, where, and what the judgement says of it."""
         head = f"{self.name}: " if self.name else ""
-        lines = [f"{head}{label}: {'; '.join(words)}" for label, words in self.missed.items() if words]
+        lines = [
+            f"{head}{label}: {'; '.join(words)}" for label, words in self.missed.items() if words
+        ]
         lines += [f"  {label}: {words}" for label, words in self.details.items()]
         if said.verdict != "unjudged":
             lines.append(f"  verdict {said.verdict}")
@@ -247,15 +300,24 @@ class _Against:
 
 
 def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
-    """(label, actual, expected) of every tensor. Raises AssertionError where the two sides hold different ones."""
+    """(label, actual, expected) of every tensor. Raises AssertionError where the two sides hold
+    different ones."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
-            raise AssertionError(f"the outputs differ: {', '.join(map(str, actual))}; expected {', '.join(map(str, expected))}")
+            raise AssertionError(
+                f"the outputs differ: {', '.join(map(str, actual))}; expected {', '.join(map(str, expected))}"
+            )
         return [(str(key), actual[key], expected[key]) for key in actual]
-    if all(isinstance(side, list | tuple) and any(hasattr(each, "shape") for each in side) for side in (actual, expected)):
+    if all(
+        isinstance(side, list | tuple) and any(hasattr(each, "shape") for each in side)
+        for side in (actual, expected)
+    ):
         if len(actual) != len(expected):
             raise AssertionError(f"{len(actual)} tensors, expected {len(expected)}")
-        return [(f"{label}[{place}]", *pair) for place, pair in enumerate(zip(actual, expected, strict=True))]
+        return [
+            (f"{label}[{place}]", *pair)
+            for place, pair in enumerate(zip(actual, expected, strict=True))
+        ]
     return [(label, actual, expected)]
 
 
@@ -281,7 +343,9 @@ def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
         for each in both:
             known = tensors.FORMATS.get(each.dtype.rpartition(".")[2].lower(), each.format)
             if known not in DEFAULTS:
-                raise TypeError(f"{label} is {each.dtype}: it has no default tolerance, give rtol and atol, or another comparator")
+                raise TypeError(
+                    f"{label} is {each.dtype}: it has no default tolerance, give rtol and atol, or another comparator"
+                )
             found.append(DEFAULTS[known])
     return replace(gate, rtol=max(rtol for rtol, _ in found), atol=max(atol for _, atol in found))
 
@@ -298,4 +362,12 @@ def _text(msg: object) -> str:
     return str(msg("")) if callable(msg) else str(msg)
 
 
-__all__ = ["HOLLOW", "Comparison", "against", "assert_allclose", "assert_close", "assert_with_pcc", "compare"]
+__all__ = [
+    "HOLLOW",
+    "Comparison",
+    "against",
+    "assert_allclose",
+    "assert_close",
+    "assert_with_pcc",
+    "compare",
+]

@@ -1,4 +1,5 @@
-"""Reading untrusted plain JSON, field by field: each wrong value becomes a FieldError that names it and its limit."""
+"""Reading untrusted plain JSON, field by field: each wrong value becomes a FieldError that names it
+and its limit."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from gonogo.problems import FieldError
 
 
 def join(path: str, name: object) -> str:
-    """The dotted path of a member: join("test", "shape") is "test.shape"; an empty path adds nothing."""
+    """The dotted path of a member: join("test", "shape") is "test.shape"; an empty path adds
+    nothing."""
     return f"{path}.{name}" if path else str(name)
 
 
@@ -29,7 +31,9 @@ def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
     allowed = tuple(names)
     for key in data:
         if key not in allowed:
-            raise FieldError(join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed))
+            raise FieldError(
+                join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed)
+            )
 
 
 def choice(value: object, allowed: Sequence[str], path: str) -> str:
@@ -40,9 +44,15 @@ def choice(value: object, allowed: Sequence[str], path: str) -> str:
 
 
 def number(
-    value: object, path: str, *, least: float | None = None, above: float | None = None, most: float | None = None
+    value: object,
+    path: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
 ) -> float:
-    """`value` as a finite float, at least `least`, strictly above `above`, at most `most`. A bool isn't a number."""
+    """`value` as a finite float, at least `least`, strictly above `above`, at most `most`. A bool
+    isn't a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FieldError(path, value, "must be a number", limit=_limit(least, above, most))
     try:

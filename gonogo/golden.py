@@ -1,8 +1,11 @@
-"""The canary's golden digest: what a build must give, bit for bit, on every healthy device of an architecture.
+"""The canary's golden digest: what a build must give, bit for bit, on every healthy device of an
+architecture.
 
-The first explained run of a (build, architecture) teaches it and a second device confirms it. What a build's name means is its host's
-own affair (the builds file), so two hosts may rightly differ; two devices of one host may not. A device is therefore suspected only when
-another device of its host gave the golden digest after it had begun to give another, and no device anywhere shares the other.
+The first explained run of a (build, architecture) teaches it and a second device confirms it. What
+a build's name means is its host's own affair (the builds file), so two hosts may rightly differ;
+two devices of one host may not. A device is therefore suspected only when another device of its
+host gave the golden digest after it had begun to give another, and no device anywhere shares the
+other.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ class Change(StrEnum):
     confirmed = "confirmed"
     """A second device gave the same."""
     replaced = "replaced"
-    """Every device that tells gives another one, and its numbers are explained: the build has changed."""
+    """Every device that tells gives another one, and its numbers are explained: the build has
+    changed."""
 
 
 @dataclass(frozen=True)
 class Sung:
-    """The latest explained canary of one device that is there. `since`: the first of the unbroken series that gave this digest; both times
-    are of the clock of the device's host."""
+    """The latest explained canary of one device that is there. `since`: the first of the unbroken
+    series that gave this digest; both times are of the clock of the device's host."""
 
     device: str
     host: str
@@ -39,7 +43,8 @@ class Sung:
 
 @dataclass(frozen=True)
 class Golden:
-    """What is held to be right, and which devices said so; `second` is None until it is confirmed."""
+    """What is held to be right, and which devices said so; `second` is None until it is
+    confirmed."""
 
     digest: str
     first: str
@@ -48,7 +53,8 @@ class Golden:
 
 @dataclass(frozen=True)
 class Accusation:
-    """A device that gives another digest than the golden one, and one of its host that gave the golden one later."""
+    """A device that gives another digest than the golden one, and one of its host that gave the
+    golden one later."""
 
     device: str
     witness: str
@@ -67,11 +73,13 @@ class Finding:
     change: Change | None = None
     accused: tuple[Accusation, ...] = ()
     excused: frozenset[str] = frozenset()
-    """Devices whose digest can't be held against them: it is the golden one, or another device shares it."""
+    """Devices whose digest can't be held against them: it is the golden one, or another device
+    shares it."""
 
 
 def judge(golden: Golden | None, sung: Iterable[Sung]) -> Finding:
-    """The golden digest after these canaries (one entry per device), and the devices to suspect, by name."""
+    """The golden digest after these canaries (one entry per device), and the devices to suspect, by
+    name."""
     singers = sorted(sung, key=lambda each: (each.since, each.device))
     choirs: dict[str, list[Sung]] = defaultdict(list)
     for each in singers:
@@ -90,23 +98,40 @@ def judge(golden: Golden | None, sung: Iterable[Sung]) -> Finding:
     if after.second is not None:
         for each in singers:
             alone = each.digest != after.digest and len(choirs[each.digest]) == 1
-            later = [other for other in choirs.get(after.digest, ()) if other.host == each.host and other.at > each.since]
+            later = [
+                other
+                for other in choirs.get(after.digest, ())
+                if other.host == each.host and other.at > each.since
+            ]
             if alone and later:
                 accused.append(Accusation(each.device, later[0].device))
-    excused = frozenset(each.device for each in singers if each.digest == after.digest or len(choirs[each.digest]) > 1)
+    excused = frozenset(
+        each.device
+        for each in singers
+        if each.digest == after.digest or len(choirs[each.digest]) > 1
+    )
     return Finding(after, change, tuple(sorted(accused, key=lambda each: each.device)), excused)
 
 
-def _settle(golden: Golden | None, singers: list[Sung], choirs: dict[str, list[Sung]]) -> Golden | None:
-    """What is golden now. A confirmed digest falls only when all give another, two at least: one device never overrules two."""
+def _settle(
+    golden: Golden | None, singers: list[Sung], choirs: dict[str, list[Sung]]
+) -> Golden | None:
+    """What is golden now. A confirmed digest falls only when all give another, two at least: one
+    device never overrules two."""
     if not singers:
         return golden
     if golden is None:
         golden = Golden(singers[0].digest, singers[0].device)
     agreed = len(choirs) == 1 and singers[0].digest != golden.digest
     if golden.second is not None:
-        return Golden(singers[0].digest, singers[0].device, singers[1].device) if agreed and len(singers) > 1 else golden
-    second = next((each for each in choirs.get(golden.digest, ()) if each.device != golden.first), None)
+        return (
+            Golden(singers[0].digest, singers[0].device, singers[1].device)
+            if agreed and len(singers) > 1
+            else golden
+        )
+    second = next(
+        (each for each in choirs.get(golden.digest, ()) if each.device != golden.first), None
+    )
     if second is not None:
         return Golden(golden.digest, golden.first, second.device)
     pair = next((choir for choir in choirs.values() if len(choir) > 1), None)

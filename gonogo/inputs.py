@@ -1,8 +1,10 @@
-"""From a seed to arrays: the raw tensors of a test, and what the device is given after quantisation.
+"""From a seed to arrays: the raw tensors of a test, and what the device is given after
+quantisation.
 
-The bytes are fixed for ever by (seed, tensor name, regime, shape): a Philox stream per tensor, keyed by SHA-256, whose
-raw 64-bit words are turned into floats here, with nothing but + - * / and sqrt (no libm, whose last bits differ between
-machines, and no Generator methods, whose streams may change between versions).
+The bytes are fixed for ever by (seed, tensor name, regime, shape): a Philox stream per tensor,
+keyed by SHA-256, whose raw 64-bit words are turned into floats here, with nothing but + - * / and
+sqrt (no libm, whose last bits differ between machines, and no Generator methods, whose streams may
+change between versions).
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ STREAM = "gonogo-1"
 def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     """The raw tensors of a seed.
 
-    x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its statistics also mean and
-    rstd of the raw x, (rows,), float64: biased variance plus epsilon. Raises FieldError for a seed out of range.
+    x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
+    statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon.
+    Raises FieldError for a seed out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
     raw: dict[str, NDArray[Any]] = {}
     for name in test.drawn_names:
         flat = test.flat_shape_of(name)
-        values = _draw(test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name)
+        values = _draw(
+            test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name
+        )
         raw[name] = values.reshape(flat)
     if "mean" in test.input_names:
         raw["mean"], raw["rstd"] = row_statistics(raw["x"], test.epsilon)
@@ -47,15 +52,21 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """What the device is given: each raw tensor rounded to nearest even to its input format; float32, same shapes.
+    """What the device is given: each raw tensor rounded to nearest even to its input format;
+    float32, same shapes.
 
-    mean and rstd are columns on the device: with a bfp format each value has a block, and so an exponent, of its own.
+    mean and rstd are columns on the device: with a bfp format each value has a block, and so an
+    exponent, of its own.
     """
-    return {name: _quantised(values, test.numerics.format_of(name), column=test.is_per_row(name)) for name, values in raw.items()}
+    return {
+        name: _quantised(values, test.numerics.format_of(name), column=test.is_per_row(name))
+        for name, values in raw.items()
+    }
 
 
 def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
-    """Mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64, summed in a fixed order."""
+    """Mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64, summed in
+    a fixed order."""
     mean = np.empty(x.shape[0])
     rstd = np.empty(x.shape[0])
     features = x.shape[1]
@@ -71,7 +82,8 @@ def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
 
 
 def _sums(a: Doubles) -> Doubles:
-    """Row sums by halving: the order is fixed by the width alone, whatever the processor's vectors are."""
+    """Row sums by halving: the order is fixed by the width alone, whatever the processor's vectors
+    are."""
     while a.shape[1] > 1:
         half = a.shape[1] // 2
         folded = a[:, :half] + a[:, half : 2 * half]
@@ -115,13 +127,16 @@ def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:
 
 
 def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
-    """low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a product rounds."""
+    """low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a
+    product rounds."""
     values = np.empty(words.shape, np.float32)
     width, start, end = np.float32((high - low) * 2.0**-24), np.float32(low), np.float32(high)
 
     def block(first: int, last: int) -> None:
         part = values[first:last]
-        np.multiply(words[first:last] >> np.uint32(8), width, out=part, casting="unsafe", dtype=np.float32)
+        np.multiply(
+            words[first:last] >> np.uint32(8), width, out=part, casting="unsafe", dtype=np.float32
+        )
         np.add(part, start, out=part)
         np.minimum(part, end, out=part)
 
@@ -134,7 +149,9 @@ def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
     values = np.empty(words.shape, np.float32)
 
     def block(first: int, last: int) -> None:
-        values[first:last] = mean + std * normals.quantile((words[first:last].astype(np.float64) + 0.5) * 2.0**-32)
+        values[first:last] = mean + std * normals.quantile(
+            (words[first:last].astype(np.float64) + 0.5) * 2.0**-32
+        )
 
     over_rows(block, words.shape[0], block=4)
     return values

@@ -1,8 +1,8 @@
 """Normal deviates from uniform ones, by arithmetic that gives the same bytes on every machine.
 
-Wichura's AS 241 (PPND16, relative accuracy 1e-16): rational approximations of the normal quantile. Its tails need a
-logarithm; it is computed here from the exponent bits and the series of atanh, so that nothing but + - * / and sqrt, which
-IEEE 754 fixes to the last bit, is ever used.
+Wichura's AS 241 (PPND16, relative accuracy 1e-16): rational approximations of the normal quantile.
+Its tails need a logarithm; it is computed here from the exponent bits and the series of atanh, so
+that nothing but + - * / and sqrt, which IEEE 754 fixes to the last bit, is ever used.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ _ATANH = tuple(1.0 / k for k in range(23, 0, -2))
 
 
 def quantile(p: Doubles) -> Doubles:
-    """The normal quantile of probabilities 0 < p < 1 (float64, any shape), relative error about 1e-15."""
+    """The normal quantile of probabilities 0 < p < 1 (float64, any shape), relative error about
+    1e-15."""
     q = p - 0.5
     r = 0.180625 - q * q
-    # The centre formula is finite everywhere, so it is used on all and the tails (15% of uniform p) are overwritten.
+    # The centre formula is finite everywhere, so it is used on all and the tails (15% of uniform p)
+    # are overwritten.
     result = q * (_polynomial(_CENTRE_OVER, r) / _polynomial(_CENTRE_UNDER, r))
     tail = np.abs(q) > 0.425
     side = q[tail]
@@ -62,7 +64,8 @@ def quantile(p: Doubles) -> Doubles:
 
 
 def log(v: Doubles) -> Doubles:
-    """Natural logarithm of positive normal float64 values, relative error about 1e-15 (away from 1)."""
+    """Natural logarithm of positive normal float64 values, relative error about 1e-15 (away from
+    1)."""
     mantissa, exponent = np.frexp(v)  # exact: moves bits only
     low = mantissa < 0.7071067811865476
     mantissa = np.where(low, mantissa * 2.0, mantissa)

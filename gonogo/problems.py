@@ -3,10 +3,10 @@
 GonogoError
 ├── InfrastructureError      broker, database, device or host: nothing is said about the kernel
 ├── JobError                 the request can't be done as asked
-│   ├── FieldError           one field of the input is wrong: names the field, the value and the limit
-│   └── KernelOutputError    what the kernel gave back can't be judged (a shape, a type, a tensor that is missing)
-├── KernelFailure            wrong numbers: the only one that feeds flakiness
-└── Bug                      ours
+│   ├── FieldError           one field of the input is wrong: names the field, the value and the
+limit │   └── KernelOutputError    what the kernel gave back can't be judged (a shape, a type, a
+tensor that is missing) ├── KernelFailure            wrong numbers: the only one that feeds
+flakiness └── Bug                      ours
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import re
 from typing import Any
 
 _SHOWN = 80
-"""Values are shown up to this many characters: a message must stay one line even for a huge input."""
+"""Values are shown up to this many characters: a message must stay one line even for a huge
+input."""
 _QUOTED = 200
 """The same in a document that a program reads: an answer must not grow with a hostile request."""
 _DIGITS = 24
@@ -47,8 +48,9 @@ class Bug(GonogoError):
 class FieldError(JobError):
     """One field of the input is wrong.
 
-    `field` is a dotted path ("test.shape"), `value` what was given, `limit` what would have been allowed (None when
-    the reason says it all). The CLI prints str(error); the HTTP service makes a problem document of the parts.
+    `field` is a dotted path ("test.shape"), `value` what was given, `limit` what would have been
+    allowed (None when the reason says it all). The CLI prints str(error); the HTTP service makes a
+    problem document of the parts.
     """
 
     def __init__(self, field: str, value: object, reason: str, *, limit: object = None) -> None:
@@ -66,11 +68,14 @@ class KernelOutputError(JobError):
 
 def shorten(text: str) -> str:
     """The text with every huge number in it cut: 12345678...(4001 digits)."""
-    return re.sub(rf"\d{{{_DIGITS + 1},}}", lambda found: f"{found[0][:8]}...({len(found[0])} digits)", text)
+    return re.sub(
+        rf"\d{{{_DIGITS + 1},}}", lambda found: f"{found[0][:8]}...({len(found[0])} digits)", text
+    )
 
 
 def quote(value: object) -> Any:
-    """A value as it may stand in a problem document: plain JSON, short, whole numbers as every language reads them."""
+    """A value as it may stand in a problem document: plain JSON, short, whole numbers as every
+    language reads them."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -85,12 +90,18 @@ def quote(value: object) -> Any:
         text = json.dumps(value, default=str)
     except (ValueError, TypeError, RecursionError):
         return _cut(type(value).__name__, _QUOTED)
-    exact = len(text) <= _QUOTED and "NaN" not in text and "Infinity" not in text and shorten(text) == text
+    exact = (
+        len(text) <= _QUOTED
+        and "NaN" not in text
+        and "Infinity" not in text
+        and shorten(text) == text
+    )
     return value if exact else _cut(shorten(text), _QUOTED)
 
 
 def _written(value: object) -> str:
-    """repr, short where it holds huge numbers: Python itself refuses to write those of more than 4300 digits."""
+    """repr, short where it holds huge numbers: Python itself refuses to write those of more than
+    4300 digits."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:
@@ -104,5 +115,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def in_words(problem: BaseException) -> str:
-    """The message of an error of ours; of any other its type as well, without which "'x'" or "0" says nothing."""
-    return str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
+    """The message of an error of ours; of any other its type as well, without which "'x'" or "0"
+    says nothing."""
+    return (
+        str(problem) if isinstance(problem, GonogoError) else f"{type(problem).__name__}: {problem}"
+    )

@@ -1,4 +1,5 @@
-"""What one comparison of a test came to, and the hooks of those who hear of it or take its arrays: the pytest plug-in (gonogo_pytest).
+"""What one comparison of a test came to, and the hooks of those who hear of it or take its arrays:
+the pytest plug-in (gonogo_pytest).
 
 Standard library only; runs in other people's interpreters (Python 3.10).
 """
@@ -22,7 +23,8 @@ class Comparison:
     """Whether the test's own gate holds: green."""
     name: str | None = None
     spec: dict[str, Any] | None = None
-    """The canonical test, its tolerance included, where the kernel is known and its numbers were judged."""
+    """The canonical test, its tolerance included, where the kernel is known and its numbers were
+    judged."""
     tolerance: dict[str, float] = field(default_factory=dict)
     """The gate, where there is no spec."""
     profile: str | None = None
@@ -39,7 +41,8 @@ class Comparison:
         return self.within and self.explanation == "unexplained"
 
     def to_json(self) -> dict[str, Any]:
-        """As an entry of `comparisons` in GoNoGo's own lines (docs/imports.md); verdicts are made from the numbers there."""
+        """As an entry of `comparisons` in GoNoGo's own lines (docs/imports.md); verdicts are made
+        from the numbers there."""
         return {
             "name": self.name,
             "test": self.spec,
@@ -66,7 +69,8 @@ class Arrays:
 
 
 def factor(value: float) -> str:
-    """How many times something is, for people: three digits; beyond ten million it doesn't matter."""
+    """How many times something is, for people: three digits; beyond ten million it doesn't
+    matter."""
     if value >= 1e7:
         return "over 10 million"
     short = float(f"{value:.3g}")
@@ -93,7 +97,8 @@ def tell(comparison: Comparison) -> Comparison:
 
 
 def take(taker: Taker) -> Callable[[], None]:
-    """Have the arrays of every comparison of this process, in the place of a judgement on the spot; returns what ends it."""
+    """Have the arrays of every comparison of this process, in the place of a judgement on the spot;
+    returns what ends it."""
     _takers.append(taker)
     return lambda: _takers.remove(taker)
 

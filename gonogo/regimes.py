@@ -1,4 +1,5 @@
-"""Input regimes: what distribution each tensor of a test is drawn from, as data with one canonical form."""
+"""Input regimes: what distribution each tensor of a test is drawn from, as data with one canonical
+form."""
 
 from __future__ import annotations
 
@@ -29,17 +30,18 @@ PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 """regime -> its parameters with their defaults; None = must be given."""
 
 ROW_TENSORS = ("x", "dy")
-"""Drawn for every row, from the test's own regime; the others are one row (gamma, beta) with a regime of their own. Of a kernel with
-other names for them the kernel says which."""
+"""Drawn for every row, from the test's own regime; the others are one row (gamma, beta) with a
+regime of their own. Of a kernel with other names for them the kernel says which."""
 
 
 @dataclass(frozen=True)
 class Regime:
     """One tensor's distribution.
 
-    uniform: U[low, high). normal: mean + std z. constant: value. offset: offset + std z (a large common part with a
-    small noise). hot_tile: U[-1, 1) but `value` in the 32 columns of tile `tile`, counted from 0. ramp: from low (first
-    column) to high (last column) in equal steps, the same in every row.
+    uniform: U[low, high). normal: mean + std z. constant: value. offset: offset + std z (a large
+    common part with a small noise). hot_tile: U[-1, 1) but `value` in the 32 columns of tile
+    `tile`, counted from 0. ramp: from low (first column) to high (last column) in equal steps, the
+    same in every row.
     """
 
     name: str
@@ -50,7 +52,10 @@ class Regime:
 
     def to_json(self) -> dict[str, Any]:
         """{"regime": name, parameters in full}; the tile is an int."""
-        return {"regime": self.name, **{name: int(value) if name == "tile" else value for name, value in self.parameters}}
+        return {
+            "regime": self.name,
+            **{name: int(value) if name == "tile" else value for name, value in self.parameters},
+        }
 
 
 def _regime(name: str, **parameters: float) -> Regime:
@@ -71,7 +76,9 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
     if isinstance(data, int | float) and not isinstance(data, bool):
         data = {"regime": "constant", "value": data}
     given = fields.mapping(data, path)
-    name = fields.choice(given.get("regime", "uniform"), tuple(PARAMETERS), fields.join(path, "regime"))
+    name = fields.choice(
+        given.get("regime", "uniform"), tuple(PARAMETERS), fields.join(path, "regime")
+    )
     wanted = PARAMETERS[name]
     fields.known(given, ("regime", *wanted), path)
     values: dict[str, float] = {}
@@ -81,14 +88,28 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
             raise FieldError(where, None, f"the regime {name} needs it")
         value = given.get(parameter, otherwise)
         if parameter == "tile":
-            values[parameter] = fields.integer(value, where, least=0, most=(features + TILE - 1) // TILE - 1)
+            values[parameter] = fields.integer(
+                value, where, least=0, most=(features + TILE - 1) // TILE - 1
+            )
         else:
-            values[parameter] = fields.number(value, where, least=0.0 if parameter == "std" else -_LARGEST, most=_LARGEST)
+            values[parameter] = fields.number(
+                value, where, least=0.0 if parameter == "std" else -_LARGEST, most=_LARGEST
+            )
     if "high" in values:
         if values["low"] > values["high"]:
-            raise FieldError(fields.join(path, "low"), values["low"], "is above high", limit=f"<= {values['high']:g}")
+            raise FieldError(
+                fields.join(path, "low"),
+                values["low"],
+                "is above high",
+                limit=f"<= {values['high']:g}",
+            )
         if values["high"] - values["low"] > _LARGEST:
-            raise FieldError(fields.join(path, "high"), values["high"], "is too far from low", limit=f"high - low <= {_LARGEST:g}")
+            raise FieldError(
+                fields.join(path, "high"),
+                values["high"],
+                "is too far from low",
+                limit=f"high - low <= {_LARGEST:g}",
+            )
     if "std" in values:
         room = (_LARGEST - abs(values.get("mean", values.get("offset", 0.0)))) / _MOST_DEVIATIONS
         fields.number(values["std"], fields.join(path, "std"), most=room)
@@ -96,15 +117,21 @@ def parse_regime(data: object, features: int, path: str) -> Regime:
 
 
 def normalise(
-    data: object, tensors: Sequence[str], features: int | Mapping[str, int], path: str, *, rows: Sequence[str] = ROW_TENSORS
+    data: object,
+    tensors: Sequence[str],
+    features: int | Mapping[str, int],
+    path: str,
+    *,
+    rows: Sequence[str] = ROW_TENSORS,
 ) -> dict[str, Any]:
     """The one canonical form of a test's `inputs`: {} when all is default.
 
-    `tensors` are those that are drawn (x, dy, gamma, beta as far as the kernel has them), `features` their columns, `rows` those
-    with a value for every element. The regime at the top is x's
-    (and dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes are written in full.
-    Accepts a regime for x and dy at the top, an object (or a number, a constant) per tensor beside or instead of it, and
-    the short form {"regime": "constant", "x": .5, "dy": 1, "gamma": 1}. Raises FieldError.
+    `tensors` are those that are drawn (x, dy, gamma, beta as far as the kernel has them),
+    `features` their columns, `rows` those with a value for every element. The regime at the top is
+    x's (and dy's unless dy is listed); gamma and beta are listed where they aren't U[0, 1). Regimes
+    are written in full. Accepts a regime for x and dy at the top, an object (or a number, a
+    constant) per tensor beside or instead of it, and the short form {"regime": "constant", "x": .5,
+    "dy": 1, "gamma": 1}. Raises FieldError.
     """
     if data is None:
         return {}
@@ -116,12 +143,17 @@ def normalise(
     columns = {name: features if isinstance(features, int) else features[name] for name in tensors}
     first = rows[0]  # x: its regime is the one at the top
     if top:
-        # The short form leaves nothing for the top regime to say: its `value` is needed only for a row tensor not listed.
+        # The short form leaves nothing for the top regime to say: its `value` is needed only for a
+        # row tensor not listed.
         listed = all(name in own for name in rows)
         if not (listed and top == {"regime": "constant"}):
             missing = next((name for name in rows if name not in own), None)
             if top == {"regime": "constant"} and own and missing is not None:
-                raise FieldError(fields.join(path, missing), None, "the regime constant needs it (or `value` for all)")
+                raise FieldError(
+                    fields.join(path, missing),
+                    None,
+                    "the regime constant needs it (or `value` for all)",
+                )
             name = top.get("regime", "uniform")
             if isinstance(name, str) and name in PARAMETERS:
                 fields.known(top, ("regime", *PARAMETERS[name], *tensors), path)
@@ -140,7 +172,9 @@ def normalise(
     return result
 
 
-def of_tensor(inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS) -> Regime:
+def of_tensor(
+    inputs: Mapping[str, Any], tensor: str, *, rows: Sequence[str] = ROW_TENSORS
+) -> Regime:
     """The regime of one tensor, read from the canonical form."""
     if tensor in inputs:
         data = inputs[tensor]

@@ -1,13 +1,16 @@
-"""Judge a stored seed again, from its stored numbers only: under another tolerance, or under the policy in force.
+"""Judge a stored seed again, from its stored numbers only: under another tolerance, or under the
+policy in force.
 
 What stored numbers allow, for each output:
 
 - *explained* is exact: the policy reads nothing but stored statistics.
-- *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of `needed_atol`'s, and for the declared one.
-- For another rtol it is decided by bounds. needed(r) = max(|e| - r |ref|, 0) is convex in r and falls: between two known points it lies
-  below their chord, and above the chords beside it; `tolerance_ratio` t of the declared (r0, a0) adds the point needed(t r0) = t a0,
-  since the element that has the largest ratio lies on that line. Where the bounds lie on both sides of the atol nothing is
-  said: the seed is undecided.
+- *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of
+  `needed_atol`'s, and for the declared one.
+- For another rtol it is decided by bounds. needed(r) = max(|e| - r |ref|, 0) is convex in r and
+  falls: between two known points it lies below their chord, and above the chords beside it;
+  `tolerance_ratio` t of the declared (r0, a0) adds the point needed(t r0) = t a0, since the element
+  that has the largest ratio lies on that line. Where the bounds lie on both sides of the atol
+  nothing is said: the seed is undecided.
 
 A seed without numbers (hang, crash, error) keeps its verdict.
 """
@@ -21,7 +24,17 @@ from typing import Any
 
 from gonogo.tests import TestSpec
 from gonogo.tolerances import Tolerance
-from gonogo.verdicts import POLICY, Explanation, Policy, Statistics, Verdict, explain, verdict, within, worst_explanation
+from gonogo.verdicts import (
+    POLICY,
+    Explanation,
+    Policy,
+    Statistics,
+    Verdict,
+    explain,
+    verdict,
+    within,
+    worst_explanation,
+)
 
 MARGIN = 1e-9
 """Relative room at a bound for the rounding of stored float64 numbers."""
@@ -39,11 +52,15 @@ class Rejudged:
     reason: str | None = None
 
 
-def rejudge(row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: Policy = POLICY) -> Rejudged:
-    """A result row (as the API shows one) of `declared`, judged by the tolerance of `test`, which is the same but for that.
+def rejudge(
+    row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: Policy = POLICY
+) -> Rejudged:
+    """A result row (as the API shows one) of `declared`, judged by the tolerance of `test`, which
+    is the same but for that.
 
-    As the judging does it: both axes are aggregated over the outputs first. In a job with a reference build the comparators look at the
-    difference from it, and both differences must be explained.
+    As the judging does it: both axes are aggregated over the outputs first. In a job with a
+    reference build the comparators look at the difference from it, and both differences must be
+    explained.
     """
     outputs: Mapping[str, Statistics] = row.get("outputs") or {}
     judged = {name: numbers for name, numbers in outputs.items() if name in test.outputs}
@@ -53,7 +70,11 @@ def rejudge(row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: 
     holds: list[bool | None] = []
     reasons: list[str] = []
     for name, stored in judged.items():
-        numbers = {key: value for key, value in stored.items() if key not in ("verdict", "explanation", "reference")}
+        numbers = {
+            key: value
+            for key, value in stored.items()
+            if key not in ("verdict", "explanation", "reference")
+        }
         explanations.append(explain(numbers, policy))
         other = stored.get("reference")
         if isinstance(other, Mapping) and other.get("within") is not None:
@@ -70,9 +91,16 @@ def rejudge(row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: 
     return Rejudged(verdict(True, worst_explanation(explanations)))
 
 
-def within_stored(wanted: Tolerance | None, declared: Tolerance | None, numbers: Statistics) -> bool | None:
-    """Whether an output is within a tolerance that its job didn't declare; None where the stored numbers can't tell."""
-    if wanted is None or wanted.allclose is None or (declared is not None and declared.allclose == wanted.allclose):
+def within_stored(
+    wanted: Tolerance | None, declared: Tolerance | None, numbers: Statistics
+) -> bool | None:
+    """Whether an output is within a tolerance that its job didn't declare; None where the stored
+    numbers can't tell."""
+    if (
+        wanted is None
+        or wanted.allclose is None
+        or (declared is not None and declared.allclose == wanted.allclose)
+    ):
         return within(wanted, numbers)
     if not within(Tolerance(pcc=wanted.pcc, frobenius=wanted.frobenius, ulp=wanted.ulp), numbers):
         return False
@@ -90,9 +118,19 @@ def known_points(numbers: Statistics, declared: Tolerance | None) -> list[Point]
     needed = numbers.get("needed_atol")
     points: dict[float, float] = {}
     if isinstance(needed, Mapping):
-        points = {float(text): float(value) for text, value in needed.items() if value is not None and math.isfinite(value)}
+        points = {
+            float(text): float(value)
+            for text, value in needed.items()
+            if value is not None and math.isfinite(value)
+        }
     ratio = numbers.get("tolerance_ratio")
-    if declared is not None and declared.allclose is not None and isinstance(ratio, int | float) and math.isfinite(ratio) and ratio > 0:
+    if (
+        declared is not None
+        and declared.allclose is not None
+        and isinstance(ratio, int | float)
+        and math.isfinite(ratio)
+        and ratio > 0
+    ):
         rtol, atol = declared.allclose
         place = ratio * rtol
         if not any(math.isclose(place, known, rel_tol=APART) for known in points):
@@ -101,7 +139,8 @@ def known_points(numbers: Statistics, declared: Tolerance | None) -> list[Point]
 
 
 def bounds(points: list[Point], rtol: float) -> Point:
-    """The least and the largest atol that may be needed with an rtol, from points of a convex falling function; equal where it is known.
+    """The least and the largest atol that may be needed with an rtol, from points of a convex
+    falling function; equal where it is known.
 
     (0, inf) where nothing is known.
     """
@@ -128,4 +167,3 @@ def _reason(output: str, wanted: Tolerance, numbers: Statistics) -> str:
     needed = numbers.get("needed_atol")
     known = ", ".join(needed) if isinstance(needed, Mapping) else "none"
     return f"{output}: the atol needed with rtol {rtol:g} isn't stored, and its neighbours don't decide; stored for rtol {known}"
-

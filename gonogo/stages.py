@@ -1,14 +1,17 @@
-"""Staged suites: what each stage of a run came to, which one blocks the rest, and what has gone backwards since an earlier run.
+"""Staged suites: what each stage of a run came to, which one blocks the rest, and what has gone
+backwards since an earlier run.
 
-A stage is a part of the work (the API exists, validation, ..., kernels) with tests and required files of its own. Its status:
+A stage is a part of the work (the API exists, validation, ..., kernels) with tests and required
+files of its own. Its status:
 
-    passed   some test passed, none failed, hung, crashed or broke, and every required file is there (skipped tests don't matter)
-    partial  some test passed, but another didn't, or a required file is missing
-    failed   no test passed: all failed, broke or were skipped, or there was none at all (zero tests run is never green)
-    blocked  not run, because an earlier stage failed or hung
-    hung     something didn't come to its end in time, whatever else passed
+    passed   some test passed, none failed, hung, crashed or broke, and every required file is there
+    (skipped tests don't matter) partial  some test passed, but another didn't, or a required file
+    is missing failed   no test passed: all failed, broke or were skipped, or there was none at all
+    (zero tests run is never green) blocked  not run, because an earlier stage failed or hung hung
+    something didn't come to its end in time, whatever else passed
 
-Failed and hung stages block what follows; partial ones don't. Of several iterations a stage has its worst status.
+Failed and hung stages block what follows; partial ones don't. Of several iterations a stage has its
+worst status.
 """
 
 from __future__ import annotations
@@ -99,9 +102,13 @@ class StageTable:
 
     @property
     def blocker(self) -> StageResult | None:
-        """What is in the way: the first stage that blocks others, else the first that isn't passed; None when all are."""
+        """What is in the way: the first stage that blocks others, else the first that isn't passed;
+        None when all are."""
         unfinished = [stage for stage in self.stages if stage.status is not StageStatus.passed]
-        return next((stage for stage in unfinished if stage.status.blocks), unfinished[0] if unfinished else None)
+        return next(
+            (stage for stage in unfinished if stage.status.blocks),
+            unfinished[0] if unfinished else None,
+        )
 
     @property
     def words(self) -> str:
@@ -109,12 +116,24 @@ class StageTable:
         if not self.stages:
             return "No stage was run."
         if self.blocker is None:
-            return f"All {len(self.stages)} stages passed." if len(self.stages) > 1 else f"The stage '{self.stages[0].name}' passed."
+            return (
+                f"All {len(self.stages)} stages passed."
+                if len(self.stages) > 1
+                else f"The stage '{self.stages[0].name}' passed."
+            )
         parts = []
         for status in reversed(StageStatus):
-            names = [f"{number} ({stage.name})" for number, stage in enumerate(self.stages, 1) if stage.status is status]
+            names = [
+                f"{number} ({stage.name})"
+                for number, stage in enumerate(self.stages, 1)
+                if stage.status is status
+            ]
             if names:
-                parts.append(f"{len(names)} passed" if status is StageStatus.passed else f"{_listed(names)} {status.value}")
+                parts.append(
+                    f"{len(names)} passed"
+                    if status is StageStatus.passed
+                    else f"{_listed(names)} {status.value}"
+                )
         sentence = f"Of {len(self.stages)} stages {', '.join(parts)}"
         return f"{sentence}; the blocker is '{self.blocker.name}': {self.blocker.reason}."
 
@@ -130,7 +149,12 @@ class StageTable:
     def parse(cls, data: object, path: str = "stages") -> StageTable:
         """From to_json's object, as a worker sends it. Raises FieldError."""
         given = fields.mapping(data, path)
-        return cls(tuple(_parsed(each, f"{path}.stages.{number}") for number, each in enumerate(given.get("stages") or ())))
+        return cls(
+            tuple(
+                _parsed(each, f"{path}.stages.{number}")
+                for number, each in enumerate(given.get("stages") or ())
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -145,46 +169,73 @@ class Regression:
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {"stage": self.stage, "status": self.status.value, "reason": self.reason, "since": self.since}
+        return {
+            "stage": self.stage,
+            "status": self.status.value,
+            "reason": self.reason,
+            "since": self.since,
+        }
 
 
-def table(reports: Iterable[Mapping[str, Any]], suite: Mapping[str, Any] | None = None) -> StageTable:
+def table(
+    reports: Iterable[Mapping[str, Any]], suite: Mapping[str, Any] | None = None
+) -> StageTable:
     """The table of one iteration.
 
-    reports: as the pytest executor gives them, with "stage", "name", "outcome" and "message"; "requires" names a required file that
-    is missing, "blocked_by" what kept a stage from being run. Reports without a stage are left out. suite: the builds file's table,
-    whose "stages" give the order; otherwise it is that of the reports.
+    reports: as the pytest executor gives them, with "stage", "name", "outcome" and "message";
+    "requires" names a required file that is missing, "blocked_by" what kept a stage from being run.
+    Reports without a stage are left out. suite: the builds file's table, whose "stages" give the
+    order; otherwise it is that of the reports.
     """
     by_stage: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
         if report.get("stage"):
             by_stage.setdefault(str(report["stage"]), []).append(report)
     order = [str(stage["name"]) for stage in (suite or {}).get("stages", ())]
-    names = [name for name in order if name in by_stage] + [name for name in by_stage if name not in order]
+    names = [name for name in order if name in by_stage] + [
+        name for name in by_stage if name not in order
+    ]
     return StageTable(tuple(_result(name, by_stage[name]) for name in names))
 
 
 def combined(tables: Sequence[StageTable]) -> StageTable:
-    """The table of several iterations: every stage with its worst status, its reason, and how often it passed, where that varies."""
+    """The table of several iterations: every stage with its worst status, its reason, and how often
+    it passed, where that varies."""
     names = dict.fromkeys(stage.name for each in tables for stage in each.stages)
     found = []
     for name in names:
         of_stage = [stage for each in tables for stage in each.stages if stage.name == name]
         worst = min(of_stage, key=lambda stage: stage.status.rank)
-        passed, iterations = sum(stage.iterations_passed for stage in of_stage), sum(stage.iterations for stage in of_stage)
-        reason = f"in {iterations - passed} of {iterations} iterations: {worst.reason}" if 0 < passed < iterations else worst.reason
-        found.append(replace(worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed))
+        passed, iterations = (
+            sum(stage.iterations_passed for stage in of_stage),
+            sum(stage.iterations for stage in of_stage),
+        )
+        reason = (
+            f"in {iterations - passed} of {iterations} iterations: {worst.reason}"
+            if 0 < passed < iterations
+            else worst.reason
+        )
+        found.append(
+            replace(
+                worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed
+            )
+        )
     return StageTable(tuple(found))
 
 
-def regressions(earlier: Iterable[tuple[str, StageTable]], now: StageTable) -> tuple[Regression, ...]:
-    """The stages that passed in one of the earlier runs (the newest last, each with the name of its build) and are not passed now.
+def regressions(
+    earlier: Iterable[tuple[str, StageTable]], now: StageTable
+) -> tuple[Regression, ...]:
+    """The stages that passed in one of the earlier runs (the newest last, each with the name of its
+    build) and are not passed now.
 
     A stage that isn't in the table of now was not asked for: nothing is said of it.
     """
     passed: dict[str, str] = {}
     for build, each in earlier:
-        passed.update({stage.name: build for stage in each.stages if stage.status is StageStatus.passed})
+        passed.update(
+            {stage.name: build for stage in each.stages if stage.status is StageStatus.passed}
+        )
     return tuple(
         Regression(stage.name, stage.status, stage.reason, passed[stage.name])
         for stage in now.stages
@@ -203,7 +254,9 @@ def regression_words(found: Sequence[Regression]) -> str:
 
 
 def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
-    missing = tuple(dict.fromkeys(str(each["requires"]) for each in reports if each.get("requires")))
+    missing = tuple(
+        dict.fromkeys(str(each["requires"]) for each in reports if each.get("requires"))
+    )
     blocked_by = next((str(each["blocked_by"]) for each in reports if each.get("blocked_by")), None)
     tests = [each for each in reports if not each.get("requires") and not each.get("blocked_by")]
     outcomes = [str(each.get("outcome")) for each in tests]
@@ -241,7 +294,11 @@ def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
 def _nothing_passed(tests: Sequence[Mapping[str, Any]], failed: int, skipped: int) -> str:
     if failed:
         return f"no test passed, first {_first_bad(tests)}"
-    return f"all {skipped} tests were skipped: {_first_line(tests[0])}" if skipped else "no test was found"
+    return (
+        f"all {skipped} tests were skipped: {_first_line(tests[0])}"
+        if skipped
+        else "no test was found"
+    )
 
 
 def _first_bad(tests: Sequence[Mapping[str, Any]]) -> str:
@@ -265,9 +322,13 @@ def _parsed(data: object, path: str) -> StageResult:
     }
     return StageResult(
         name=str(given.get("name", "")),
-        status=StageStatus(fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")),
+        status=StageStatus(
+            fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")
+        ),
         reason=str(given.get("reason") or "")[:MAX_REASON],
         missing=tuple(str(each) for each in given.get("missing") or ()),
-        duration_ms=None if given.get("duration_ms") is None else fields.number(given["duration_ms"], f"{path}.duration_ms"),
+        duration_ms=None
+        if given.get("duration_ms") is None
+        else fields.number(given["duration_ms"], f"{path}.duration_ms"),
         **counts,
     )

@@ -1,6 +1,8 @@
-"""Tensors of any library as NumPy arrays, and the number format that their values have. Runs in other people's interpreters (Python 3.10).
+"""Tensors of any library as NumPy arrays, and the number format that their values have. Runs in
+other people's interpreters (Python 3.10).
 
-Standard library at import; NumPy when a tensor is read. torch and ttnn are never imported: a tensor of theirs can't be without them.
+Standard library at import; NumPy when a tensor is read. torch and ttnn are never imported: a tensor
+of theirs can't be without them.
 """
 
 from __future__ import annotations
@@ -25,22 +27,26 @@ FORMATS = {
 }
 """How NumPy, torch, ttnn and ml_dtypes name the formats that GoNoGo knows."""
 TELLING_VALUES = 16
-"""So many different values must fit bf16 before a float32 array is taken for one of bf16: a few small whole numbers say nothing."""
+"""So many different values must fit bf16 before a float32 array is taken for one of bf16: a few
+small whole numbers say nothing."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Values in float32 or float64, exactly those that the tensor had (whole numbers above 2^53 are rounded)."""
+    """Values in float32 or float64, exactly those that the tensor had (whole numbers above 2^53 are
+    rounded)."""
 
     values: NDArray[Any]
     dtype: str
     """As its library names it."""
     format: str | None
-    """One of FORMATS' values: what the dtype says, or bf16 where all values of a float32 tensor fit it; None for whole numbers."""
+    """One of FORMATS' values: what the dtype says, or bf16 where all values of a float32 tensor fit
+    it; None for whole numbers."""
 
 
 def read(value: Any, name: str) -> Tensor:
-    """A NumPy array, anything that NumPy can read, a torch or a ttnn tensor. Raises TypeError for what holds no real numbers."""
+    """A NumPy array, anything that NumPy can read, a torch or a ttnn tensor. Raises TypeError for
+    what holds no real numbers."""
     import numpy as np
 
     kind = ""
@@ -56,11 +62,17 @@ def read(value: Any, name: str) -> Tensor:
         wide = kind.rpartition(".")[2] in ("float64", "double", "int64", "int32", "long", "int")
         value = (value.double() if wide else value.float()).numpy()  # NumPy knows no bfloat16
     array = np.asarray(value)
-    if array.dtype.kind not in "fiubV" or array.dtype.names is not None:  # ml_dtypes' bfloat16 was of kind V
-        raise TypeError(f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}")
+    if (
+        array.dtype.kind not in "fiubV" or array.dtype.names is not None
+    ):  # ml_dtypes' bfloat16 was of kind V
+        raise TypeError(
+            f"{name} must be an array of real numbers; got {type(value).__name__} of {array.dtype}"
+        )
     kind = kind or str(array.dtype)
     keep = array.dtype.kind in "iub" or (array.dtype.kind == "f" and array.dtype.itemsize > 4)
-    values = np.ascontiguousarray(array, dtype=np.float64 if keep else np.float32).reshape(array.shape)
+    values = np.ascontiguousarray(array, dtype=np.float64 if keep else np.float32).reshape(
+        array.shape
+    )
     known = FORMATS.get(kind.rpartition(".")[2].lower())
     if known == "fp32" and fits_bf16(values):
         known = "bf16"
@@ -68,7 +80,8 @@ def read(value: Any, name: str) -> Tensor:
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
-    """A ttnn tensor in float32, which every format of theirs fits. By torch, which may be missing, only where this ttnn can't without."""
+    """A ttnn tensor in float32, which every format of theirs fits. By torch, which may be missing,
+    only where this ttnn can't without."""
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
     import numpy as np
@@ -78,7 +91,8 @@ def _of_ttnn(ttnn: Any, value: Any) -> Any:
 
 
 def fits_bf16(values: NDArray[Any]) -> bool:
-    """Whether a float32 array holds what was computed in bf16 and widened, as tests do before they compare (`.float()`)."""
+    """Whether a float32 array holds what was computed in bf16 and widened, as tests do before they
+    compare (`.float()`)."""
     import numpy as np
 
     if values.dtype != np.float32 or values.size < TELLING_VALUES:
@@ -86,4 +100,7 @@ def fits_bf16(values: NDArray[Any]) -> bool:
     bits = values.reshape(-1).view(np.uint32)
     if ((bits & np.uint32(0xFFFF)) != 0).any():
         return False
-    return bool(np.unique(bits[: 64 * TELLING_VALUES]).size >= TELLING_VALUES or np.unique(bits).size >= TELLING_VALUES)
+    return bool(
+        np.unique(bits[: 64 * TELLING_VALUES]).size >= TELLING_VALUES
+        or np.unique(bits).size >= TELLING_VALUES
+    )

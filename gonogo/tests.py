@@ -1,4 +1,5 @@
-"""The test spec: which kernel, shape, numerics, inputs and tolerance, validated once, with keys that last for ever."""
+"""The test spec: which kernel, shape, numerics, inputs and tolerance, validated once, with keys
+that last for ever."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Numerics:
     buffers: str = "bf16"
     """The format of stored intermediates."""
     statistics: str = "given"
-    """Whether the backward kernel is given mean and rstd or makes its own; forward kernels always make their own."""
+    """Whether the backward kernel is given mean and rstd or makes its own; forward kernels always
+    make their own."""
     srcb: str = "tf32"
     """What SrcB sees of an fp32 value in an op of mixed formats."""
     layout: str = "tile"
@@ -64,20 +66,45 @@ class Numerics:
         """From a JSON object, as `kernel` can have it. Raises FieldError."""
         given = fields.mapping({} if data is None else data, path)
         fields.known(given, ("input", *CHOICES), path)
-        words = {name: fields.choice(given[name], CHOICES[name], fields.join(path, name)) for name in CHOICES if name in given}
+        words = {
+            name: fields.choice(given[name], CHOICES[name], fields.join(path, name))
+            for name in CHOICES
+            if name in given
+        }
         if not kernel.given_statistics:
             words["statistics"] = "own"
         numerics = cls(**words)
         tensors = kernel.inputs(numerics.statistics)
-        numerics = cls(_input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")), **words)
-        shared = [name for name in (*map(numerics.format_of, tensors), numerics.output) if name in BLOCK_FORMATS]
+        numerics = cls(
+            _input_formats(given.get("input", "bf16"), tensors, fields.join(path, "input")), **words
+        )
+        shared = [
+            name
+            for name in (*map(numerics.format_of, tensors), numerics.output)
+            if name in BLOCK_FORMATS
+        ]
         if shared and numerics.layout == "row_major":
-            raise FieldError(fields.join(path, "layout"), "row_major", f"{shared[0]} shares exponents within a tile", limit="tile")
-        if not kernel.block_formats and (*shared, *(name for name in (numerics.buffers,) if name in BLOCK_FORMATS)):
-            where = "output" if numerics.output in BLOCK_FORMATS else "input" if shared else "buffers"
+            raise FieldError(
+                fields.join(path, "layout"),
+                "row_major",
+                f"{shared[0]} shares exponents within a tile",
+                limit="tile",
+            )
+        if not kernel.block_formats and (
+            *shared,
+            *(name for name in (numerics.buffers,) if name in BLOCK_FORMATS),
+        ):
+            where = (
+                "output" if numerics.output in BLOCK_FORMATS else "input" if shared else "buffers"
+            )
             known = ", ".join(name for name in FORMAT_NAMES if name not in BLOCK_FORMATS)
             value = shared[0] if shared else numerics.buffers
-            raise FieldError(fields.join(path, where), value, f"isn't known of {kernel.name}: its rows don't lie along tiles", limit=known)
+            raise FieldError(
+                fields.join(path, where),
+                value,
+                f"isn't known of {kernel.name}: its rows don't lie along tiles",
+                limit=known,
+            )
         return numerics
 
 
@@ -85,7 +112,10 @@ def _input_formats(value: object, tensors: tuple[str, ...], path: str) -> str | 
     if not isinstance(value, Mapping):
         return fields.choice(value, FORMAT_NAMES, path)
     fields.known(fields.mapping(value, path), tensors, path)
-    formats = {name: fields.choice(value.get(name, "bf16"), FORMAT_NAMES, fields.join(path, name)) for name in tensors}
+    formats = {
+        name: fields.choice(value.get(name, "bf16"), FORMAT_NAMES, fields.join(path, name))
+        for name in tensors
+    }
     if len(set(formats.values())) == 1:
         return formats[tensors[0]]
     return {name: each for name, each in formats.items() if each != "bf16"}
@@ -93,10 +123,11 @@ def _input_formats(value: object, tensors: tuple[str, ...], path: str) -> str | 
 
 @dataclass(frozen=True)
 class TestSpec:
-    """A test, validated: constructing one with a wrong field raises FieldError with its path below "test".
+    """A test, validated: constructing one with a wrong field raises FieldError with its path below
+    "test".
 
-    Its `subject` is the spec without the tolerance. Mappings are kept in their canonical form (see regimes.normalise and
-    tolerances.normalise); specs are equal exactly when their keys are.
+    Its `subject` is the spec without the tolerance. Mappings are kept in their canonical form (see
+    regimes.normalise and tolerances.normalise); specs are equal exactly when their keys are.
     """
 
     __test__ = False  # pytest: not a test case
@@ -104,7 +135,8 @@ class TestSpec:
     kernel: str
     shape: tuple[int, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that only this kernel has (group norm: num_groups); those at their default are left out."""
+    """Fields that only this kernel has (group norm: num_groups); those at their default are left
+    out."""
     numerics: Numerics = field(default_factory=Numerics)
     epsilon: float = 1e-6
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -116,27 +148,39 @@ class TestSpec:
         self._normalise("test")
 
     @classmethod
-    def parse(cls, data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> TestSpec:
+    def parse(
+        cls, data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test"
+    ) -> TestSpec:
         """From the JSON object of a request; `path` is where it stands there. Raises FieldError."""
         given = fields.mapping(data, path)
         names = tuple(each.name for each in dataclass_fields(cls))
         fields.known(given, names, path)
         for each in dataclass_fields(cls):
-            if each.default is MISSING and each.default_factory is MISSING and each.name not in given:
+            if (
+                each.default is MISSING
+                and each.default_factory is MISSING
+                and each.name not in given
+            ):
                 raise FieldError(fields.join(path, each.name), None, "is required")
         spec = cls.__new__(cls)
         for each in dataclass_fields(cls):
-            otherwise = each.default_factory() if each.default_factory is not MISSING else each.default
+            otherwise = (
+                each.default_factory() if each.default_factory is not MISSING else each.default
+            )
             object.__setattr__(spec, each.name, given.get(each.name, otherwise))
         spec._normalise(path)
         if spec.elements > max_elements:
             raise FieldError(
-                fields.join(path, "shape"), list(spec.shape), f"has {spec.elements} elements", limit=f"{max_elements} elements"
+                fields.join(path, "shape"),
+                list(spec.shape),
+                f"has {spec.elements} elements",
+                limit=f"{max_elements} elements",
             )
         return spec
 
     def _normalise(self, path: str) -> None:
-        """Check every field and put its canonical form in place; the object isn't shared before that."""
+        """Check every field and put its canonical form in place; the object isn't shared before
+        that."""
 
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
@@ -147,12 +191,26 @@ class TestSpec:
         extent = kernel.extent(self.shape, self.parameters, path)
         numerics: object = self.numerics
         if isinstance(numerics, Numerics):
-            numerics = {each.name: getattr(numerics, each.name) for each in dataclass_fields(Numerics)}
+            numerics = {
+                each.name: getattr(numerics, each.name) for each in dataclass_fields(Numerics)
+            }
         put("numerics", Numerics.parse(numerics, kernel, fields.join(path, "numerics")))
         put("epsilon", fields.number(self.epsilon, fields.join(path, "epsilon"), above=0.0))
         lengths = {name: kernel.flat_shape_of(name, extent)[-1] for name in kernel.drawn}
-        put("inputs", regimes.normalise(self.inputs, kernel.drawn, lengths, fields.join(path, "inputs"), rows=kernel.drawn_rows()))
-        put("tolerance", tolerances.normalise(self.tolerance, kernel.outputs, fields.join(path, "tolerance")))
+        put(
+            "inputs",
+            regimes.normalise(
+                self.inputs,
+                kernel.drawn,
+                lengths,
+                fields.join(path, "inputs"),
+                rows=kernel.drawn_rows(),
+            ),
+        )
+        put(
+            "tolerance",
+            tolerances.normalise(self.tolerance, kernel.outputs, fields.join(path, "tolerance")),
+        )
         put("memory", _memory(self.memory, fields.join(path, "memory")))
         put("program", fields.choice(self.program, PROGRAMS, fields.join(path, "program")))
 
@@ -170,7 +228,8 @@ class TestSpec:
 
     @property
     def rows(self) -> int:
-        """Rows that are reduced: the product of the leading dimensions, where the kernel reduces the last one."""
+        """Rows that are reduced: the product of the leading dimensions, where the kernel reduces
+        the last one."""
         return self.extent.rows
 
     @property
@@ -194,7 +253,8 @@ class TestSpec:
 
     @property
     def downstream(self) -> tuple[str, ...]:
-        """Names of tensors that a build may give beside the outputs: what it makes of one of them."""
+        """Names of tensors that a build may give beside the outputs: what it makes of one of
+        them."""
         return self._kernel.downstream
 
     @property
@@ -208,11 +268,13 @@ class TestSpec:
         return self._kernel.drawn
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: one value a row; others: a vector."""
+        """The shape of an input or output as executors see it: x, dy, y, dx: shape; mean, rstd: one
+        value a row; others: a vector."""
         return self._kernel.shape_of(tensor, self.shape, self.extent)
 
     def flat_shape_of(self, tensor: str) -> tuple[int, ...]:
-        """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, features); mean, rstd: (rows,); others: (N,)."""
+        """The shape in which the domain has it, rows flattened: x, dy, y, dx: (rows, features);
+        mean, rstd: (rows,); others: (N,)."""
         return self._kernel.flat_shape_of(tensor, self.extent)
 
     def is_matrix(self, tensor: str) -> bool:
@@ -228,11 +290,13 @@ class TestSpec:
         return regimes.of_tensor(self.inputs, tensor, rows=self._kernel.drawn_rows())
 
     def tolerance_for(self, output: str) -> Tolerance | None:
-        """The tolerance declared for an output; None = undeclared: it counts for the explanation only."""
+        """The tolerance declared for an output; None = undeclared: it counts for the explanation
+        only."""
         return tolerances.for_output(self.tolerance, output)
 
     def canonical(self) -> dict[str, Any]:
-        """The spec in plain JSON types, fields at their default dropped; TestSpec.parse gives the same spec back."""
+        """The spec in plain JSON types, fields at their default dropped; TestSpec.parse gives the
+        same spec back."""
         result: dict[str, Any] = {"kernel": self.kernel, "shape": list(self.shape)}
         if self.parameters:
             result["parameters"] = _plain(self.parameters)
@@ -263,7 +327,9 @@ class TestSpec:
     @cached_property
     def subject_key(self) -> str:
         """The key of the spec without the tolerance: history and change points hang on it."""
-        return key_of({name: value for name, value in self.canonical().items() if name != "tolerance"})
+        return key_of(
+            {name: value for name, value in self.canonical().items() if name != "tolerance"}
+        )
 
 
 def _plain(value: object) -> Any:
@@ -275,10 +341,16 @@ def _plain(value: object) -> Any:
 
 def _shape(value: object, path: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_RANK:
-        raise FieldError(path, value, "must be a list of dimensions", limit=f"1 to {MAX_RANK} dimensions")
-    shape = tuple(fields.integer(each, fields.join(path, place), least=1) for place, each in enumerate(value))
+        raise FieldError(
+            path, value, "must be a list of dimensions", limit=f"1 to {MAX_RANK} dimensions"
+        )
+    shape = tuple(
+        fields.integer(each, fields.join(path, place), least=1) for place, each in enumerate(value)
+    )
     if prod(shape) > 2**53:  # beyond any limit of elements, and beyond JSON's exact integers
-        raise FieldError(path, list(shape), "has more than 2^53 elements", limit=f"{MAX_ELEMENTS} elements")
+        raise FieldError(
+            path, list(shape), "has more than 2^53 elements", limit=f"{MAX_ELEMENTS} elements"
+        )
     return shape
 
 
@@ -290,4 +362,9 @@ def _memory(value: object, path: str) -> str | dict[str, Any]:
     grid = value.get("sharded")
     if not isinstance(grid, list | tuple) or len(grid) != 2:
         raise FieldError(where, grid, "must be the grid [rows, columns]")
-    return {"sharded": [fields.integer(each, fields.join(where, place), least=1, most=MAX_GRID) for place, each in enumerate(grid)]}
+    return {
+        "sharded": [
+            fields.integer(each, fields.join(where, place), least=1, most=MAX_GRID)
+            for place, each in enumerate(grid)
+        ]
+    }

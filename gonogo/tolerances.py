@@ -14,10 +14,12 @@ COMPARATORS = ("rtol", "atol", "pcc", "frobenius", "ulp")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The comparators declared for an output; None = not declared. *Within* = every declared one holds.
+    """The comparators declared for an output; None = not declared. *Within* = every declared one
+    holds.
 
-    rtol and atol are one comparator, |e| <= atol + rtol |ref|: both are set or neither is. pcc is the smallest PCC,
-    frobenius the largest |e| / |ref| (2-norms), ulp the largest distance in units in the last place of the output format.
+    rtol and atol are one comparator, |e| <= atol + rtol |ref|: both are set or neither is. pcc is
+    the smallest PCC, frobenius the largest |e| / |ref| (2-norms), ulp the largest distance in units
+    in the last place of the output format.
     """
 
     rtol: float | None = None
@@ -28,14 +30,17 @@ class Tolerance:
 
     @classmethod
     def parse(cls, data: object, path: str = "tolerance") -> Tolerance:
-        """From a JSON object; only one of rtol and atol means that the other is 0. Raises FieldError."""
+        """From a JSON object; only one of rtol and atol means that the other is 0. Raises
+        FieldError."""
         given = fields.mapping(data, path)
         fields.known(given, COMPARATORS, path)
         values: dict[str, float] = {}
         for name in COMPARATORS:
             if given.get(name) is not None:
                 low, high = (-1.0, 1.0) if name == "pcc" else (0.0, None)
-                values[name] = fields.number(given[name], fields.join(path, name), least=low, most=high)
+                values[name] = fields.number(
+                    given[name], fields.join(path, name), least=low, most=high
+                )
         if "rtol" in values or "atol" in values:
             values = {"rtol": 0.0, "atol": 0.0} | values
         return cls(**values)
@@ -58,10 +63,12 @@ class Tolerance:
 
 
 def normalise(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]:
-    """The one canonical form of a tolerance: {} (none), one object for all outputs, or a map output -> object.
+    """The one canonical form of a tolerance: {} (none), one object for all outputs, or a map output
+    -> object.
 
-    A map that says the same for every output is that one object; an output with an empty object is undeclared.
-    Raises FieldError for an unknown output or comparator and for a value that isn't a tolerance (NaN, negative).
+    A map that says the same for every output is that one object; an output with an empty object is
+    undeclared. Raises FieldError for an unknown output or comparator and for a value that isn't a
+    tolerance (NaN, negative).
     """
     if data is None:
         return {}
@@ -69,11 +76,18 @@ def normalise(data: object, outputs: Sequence[str], path: str) -> dict[str, Any]
     if not any(name in outputs or isinstance(value, Mapping) for name, value in given.items()):
         if unknown := [name for name in given if name not in COMPARATORS]:
             raise FieldError(
-                fields.join(path, unknown[0]), unknown[0], "unknown field", limit="one of " + ", ".join((*COMPARATORS, *outputs))
+                fields.join(path, unknown[0]),
+                unknown[0],
+                "unknown field",
+                limit="one of " + ", ".join((*COMPARATORS, *outputs)),
             )
         return Tolerance.parse(given, path).to_json()
     fields.known(given, outputs, path)
-    each = {name: Tolerance.parse(given[name], fields.join(path, name)).to_json() for name in outputs if name in given}
+    each = {
+        name: Tolerance.parse(given[name], fields.join(path, name)).to_json()
+        for name in outputs
+        if name in given
+    }
     each = {name: value for name, value in each.items() if value}
     if len(each) == len(outputs) and all(value == each[outputs[0]] for value in each.values()):
         return each[outputs[0]]

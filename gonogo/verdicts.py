@@ -1,4 +1,5 @@
-"""The verdict: is the output within the declared tolerance, and is its error explained by rounding?"""
+"""The verdict: is the output within the declared tolerance, and is its error explained by
+rounding?"""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gonogo.tolerances import Tolerance
 
 
 class Verdict(StrEnum):
-    """What is said of an output, a seed, a job or a run. Declared worst first: a job's verdict is its worst."""
+    """What is said of an output, a seed, a job or a run. Declared worst first: a job's verdict is
+    its worst."""
 
     error = "error"
     crash = "crash"
@@ -59,14 +61,21 @@ _SENTENCES = {
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
 _OF_THE_KERNEL = frozenset(
-    {Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect, Verdict.pass_},
+    {
+        Verdict.fail,
+        Verdict.pass_by_tolerance,
+        Verdict.fail_by_tolerance,
+        Verdict.suspect,
+        Verdict.pass_,
+    },
 )
 
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 
 
 class Explanation(StrEnum):
-    """Does rounding explain the error? Declared worst first: a seed's explanation is the worst of its outputs."""
+    """Does rounding explain the error? Declared worst first: a seed's explanation is the worst of
+    its outputs."""
 
     unexplained = "unexplained"
     suspect = "suspect"
@@ -91,12 +100,14 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Policy:
-    """The thresholds of *explained* and *suspect*, as data with a version; stored rows are re-judged by another one.
+    """The thresholds of *explained* and *suspect*, as data with a version; stored rows are
+    re-judged by another one.
 
-    Derivations: a budget B is a worst case and s a standard deviation, so right kernels stay near 1 for budget_ratio,
-    chi and rms directions; 3, 2 and 4 leave room for an arithmetic that was modelled only roughly. A maximum over
-    `count` rows or columns of noise grows like sqrt(2 ln count). `chi_of_small_counts[n]` is
-    sqrt(chi2 quantile(1 - 1e-6, n degrees of freedom) / n), the chi that pure noise on n elements passes once in a
+    Derivations: a budget B is a worst case and s a standard deviation, so right kernels stay near 1
+    for budget_ratio, chi and rms directions; 3, 2 and 4 leave room for an arithmetic that was
+    modelled only roughly. A maximum over `count` rows or columns of noise grows like sqrt(2 ln
+    count). `chi_of_small_counts[n]` is sqrt(chi2 quantile(1 - 1e-6, n degrees of freedom) / n), the
+    chi that pure noise on n elements passes once in a
     million: above n = 13 it is below 2 and no longer matters (checked against scipy in the tests).
     """
 
@@ -116,16 +127,35 @@ class Policy:
         return max(self.chi, self.chi_of_small_counts[int(count)])
 
     def direction_limit(self, count: float | None) -> float:
-        """The largest explained maximum over `count` rows or columns of a direction; of an rms form with count None."""
-        return self.direction if count is None or count < 1 else self.direction + math.sqrt(2 * math.log(count))
+        """The largest explained maximum over `count` rows or columns of a direction; of an rms form
+        with count None."""
+        return (
+            self.direction
+            if count is None or count < 1
+            else self.direction + math.sqrt(2 * math.log(count))
+        )
 
 
 POLICY = Policy(
     version="1",
     budget_ratio=3.0,
     chi=2.0,
-    chi_of_small_counts=(math.inf, 4.8916385, 3.7169222, 3.1971263, 2.8886347, 2.6791113, 2.5251514, 2.4059994, 2.3103277, 2.2313657,
-                         2.1647874, 2.1076838, 2.0580179, 2.0143155),
+    chi_of_small_counts=(
+        math.inf,
+        4.8916385,
+        3.7169222,
+        3.1971263,
+        2.8886347,
+        2.6791113,
+        2.5251514,
+        2.4059994,
+        2.3103277,
+        2.2313657,
+        2.1647874,
+        2.1076838,
+        2.0580179,
+        2.0143155,
+    ),
     direction=4.0,
     suspect_budget_ratio=10.0,
     suspect_chi=5.0,
@@ -140,13 +170,16 @@ Statistics = Mapping[str, Any]
 def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
     """Whether rounding explains the error of one output, from its stored numbers only.
 
-    Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with its `*_count` (its
-    largest over rows or columns). A null says nothing, unless nonfinite_statistics calls it infinite; when nothing says
-    anything the answer is no_information. No statistics at all (an output without arrays) is unjudged.
+    Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
+    its `*_count` (its largest over rows or columns). A null says nothing, unless
+    nonfinite_statistics calls it infinite; when nothing says anything the answer is no_information.
+    No statistics at all (an output without arrays) is unjudged.
     """
     if not statistics:
         return Explanation.unjudged
-    if _number(statistics.get("nonfinite")) or any(map(_explains, statistics.get("nonfinite_statistics") or ())):
+    if _number(statistics.get("nonfinite")) or any(
+        map(_explains, statistics.get("nonfinite_statistics") or ())
+    ):
         return Explanation.unexplained
     worst = Explanation.no_information
     for value, limit, suspect_limit in _criteria(statistics, policy):
@@ -162,10 +195,12 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
 
 
 def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
-    """How far an output is beyond what rounding explains: its largest statistic over that statistic's largest explained value.
+    """How far an output is beyond what rounding explains: its largest statistic over that
+    statistic's largest explained value.
 
-    Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the same form would be
-    explained if it were smaller by this factor. None when nothing says anything (no numbers, or NaN and Inf only).
+    Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the
+    same form would be explained if it were smaller by this factor. None when nothing says anything
+    (no numbers, or NaN and Inf only).
     """
     largest = None
     for value, limit, _ in _criteria(statistics, policy):
@@ -175,7 +210,8 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 
 
 def _explains(name: str) -> bool:
-    """Whether the statistic of that name is one of those that explain; an infinite one is stored as null, its name apart."""
+    """Whether the statistic of that name is one of those that explain; an infinite one is stored as
+    null, its name apart."""
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
@@ -186,7 +222,8 @@ _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
 def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
     """(value, largest explained, largest suspect) of each statistic that says something.
 
-    An infinite statistic is stored as null, and named in nonfinite_statistics: it is infinite here, not silent.
+    An infinite statistic is stored as null, and named in nonfinite_statistics: it is infinite here,
+    not silent.
     """
     count = _number(statistics.get("count"))
     infinite = statistics.get("nonfinite_statistics")
@@ -211,7 +248,11 @@ def _number(value: object) -> float | None:
     """A stored number; null (and NaN, which is never stored) says nothing."""
     if type(value) is float:  # nearly always; a page asks this of thousands
         return abs(value) if value == value else None
-    if value is None or isinstance(value, bool | str | Mapping) or not isinstance(value, int | float):
+    if (
+        value is None
+        or isinstance(value, bool | str | Mapping)
+        or not isinstance(value, int | float)
+    ):
         return None
     return None if math.isnan(value) else abs(float(value))
 
@@ -225,10 +266,11 @@ def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
 def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
     """Whether every declared comparator holds on one output, from its stored numbers only.
 
-    None (undeclared) is within unless the output holds NaN or Inf where the reference is finite, which is outside
-    everything. allclose is read from needed_atol when its rtol is one of the stored ones (so any tolerance of that
-    rtol can be re-judged), else from tolerance_ratio, which belongs to the tolerance that the job declared. An
-    undefined metric (PCC of a constant) isn't met.
+    None (undeclared) is within unless the output holds NaN or Inf where the reference is finite,
+    which is outside everything. allclose is read from needed_atol when its rtol is one of the
+    stored ones (so any tolerance of that rtol can be re-judged), else from tolerance_ratio, which
+    belongs to the tolerance that the job declared. An undefined metric (PCC of a constant) isn't
+    met.
     """
     if _number(statistics.get("nonfinite")):
         return False
@@ -257,7 +299,12 @@ def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
 
 
 def _signed(value: object) -> float | None:
-    if value is None or isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if (
+        value is None
+        or isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or math.isnan(value)
+    ):
         return None
     return float(value)
 
@@ -284,4 +331,6 @@ def verdict(is_within: bool, explanation: Explanation) -> Verdict:
 
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
     """The worst of the verdicts; of none, absent: zero tests run is never green."""
-    return min((Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.absent)
+    return min(
+        (Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.absent
+    )

@@ -1,6 +1,7 @@
 """The table of subcommands, imported on demand: `gonogo --help` loads neither NumPy nor SQLAlchemy.
 
-Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure (no server, no database, no broker, `var/` in use).
+Exit codes: 0 as hoped, 1 worse than --fail-on, 2 usage, 3 infrastructure (no server, no database,
+no broker, `var/` in use).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 from gonogo_cli import problem as problems
 
 INFRASTRUCTURE = 3
-"""Exit code when a server, a database, a broker or a device is not there: nothing is said about a kernel."""
+"""Exit code when a server, a database, a broker or a device is not there: nothing is said about a
+kernel."""
 
 
 UsageError: Any = typer.BadParameter.__base__
@@ -24,47 +26,116 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 class Entry(NamedTuple):
-    """Where a subcommand lives (`module:function` or `module:typer app`), its panel in the help, and its one line there."""
+    """Where a subcommand lives (`module:function` or `module:typer app`), its panel in the help,
+    and its one line there."""
 
     target: str
     panel: str
     line: str
 
 
-LOCAL, SERVER, RUN, ADMIN = "Local, no server", "Talk to a server", "Run the service", "Look after it"
+LOCAL, SERVER, RUN, ADMIN = (
+    "Local, no server",
+    "Talk to a server",
+    "Run the service",
+    "Look after it",
+)
 
 COMMANDS: dict[str, Entry] = {
-    "demo": Entry("gonogo_cli.demo:demo", RUN, "Start everything and show the pass that isn't: two builds, one of them wrong and green."),
-    "up": Entry("gonogo_cli.up:up", RUN, "Run the whole service here: SQLite, a private Redis, API, background, one emulator worker."),
+    "demo": Entry(
+        "gonogo_cli.demo:demo",
+        RUN,
+        "Start everything and show the pass that isn't: two builds, one of them wrong and green.",
+    ),
+    "up": Entry(
+        "gonogo_cli.up:up",
+        RUN,
+        "Run the whole service here: SQLite, a private Redis, API, background, one emulator worker.",
+    ),
     "serve": Entry("gonogo_cli.processes:serve", RUN, "Run the HTTP service (API and pages)."),
-    "background": Entry("gonogo_cli.processes:background", RUN, "Run the dispatcher, the ingest of results, the reaper and the delivery."),
-    "worker": Entry("gonogo_cli.processes:worker", RUN, "Run a device worker: takes chunks from its queue and runs kernels."),
+    "background": Entry(
+        "gonogo_cli.processes:background",
+        RUN,
+        "Run the dispatcher, the ingest of results, the reaper and the delivery.",
+    ),
+    "worker": Entry(
+        "gonogo_cli.processes:worker",
+        RUN,
+        "Run a device worker: takes chunks from its queue and runs kernels.",
+    ),
     "check": Entry("gonogo_cli.check:check", LOCAL, "Run a test here and judge every seed."),
-    "gauge": Entry("gonogo_cli.gauge:gauge", LOCAL, "Measure a test with right and wrong kernels: its misses, and the tolerance it should have."),
+    "gauge": Entry(
+        "gonogo_cli.gauge:gauge",
+        LOCAL,
+        "Measure a test with right and wrong kernels: its misses, and the tolerance it should have.",
+    ),
     "judge": Entry("gonogo_cli.judge:judge", LOCAL, "Judge stored .npy tensors against a test."),
-    "submit": Entry("gonogo_cli.submit:submit", SERVER, "Submit a job, or a suite file as one run; with --watch, wait for its verdict."),
+    "submit": Entry(
+        "gonogo_cli.submit:submit",
+        SERVER,
+        "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
+    ),
     "watch": Entry("gonogo_cli.jobs:watch", SERVER, "Follow a job until it ends."),
     "jobs": Entry("gonogo_cli.jobs:jobs", SERVER, "List the newest jobs."),
     "results": Entry("gonogo_cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
-    "diagnose": Entry("gonogo_cli.jobs:diagnose", SERVER, "Say what is wrong with a job's kernel: which term, which tiles."),
-    "compare": Entry("gonogo_cli.compare:compare", SERVER, "Compare a build or a run with another, test by test; the exit code is a gate for CI."),
-    "override": Entry("gonogo_cli.overrides:app", SERVER, "Take tests on until a day, so that they stop no commit: add, list, end."),
-    "import": Entry("gonogo_cli.imports:import_", SERVER, "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF."),
-    "rejudge": Entry("gonogo_cli.rejudge:rejudge", SERVER, "Judge a test's stored seeds again: under another tolerance, or another policy."),
-    "bisect": Entry("gonogo_cli.bisect:bisect", SERVER, "Find the build of a series that changed a test, although its runs are noisy."),
+    "diagnose": Entry(
+        "gonogo_cli.jobs:diagnose",
+        SERVER,
+        "Say what is wrong with a job's kernel: which term, which tiles.",
+    ),
+    "compare": Entry(
+        "gonogo_cli.compare:compare",
+        SERVER,
+        "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
+    ),
+    "override": Entry(
+        "gonogo_cli.overrides:app",
+        SERVER,
+        "Take tests on until a day, so that they stop no commit: add, list, end.",
+    ),
+    "import": Entry(
+        "gonogo_cli.imports:import_",
+        SERVER,
+        "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF.",
+    ),
+    "rejudge": Entry(
+        "gonogo_cli.rejudge:rejudge",
+        SERVER,
+        "Judge a test's stored seeds again: under another tolerance, or another policy.",
+    ),
+    "bisect": Entry(
+        "gonogo_cli.bisect:bisect",
+        SERVER,
+        "Find the build of a series that changed a test, although its runs are noisy.",
+    ),
     "cancel": Entry("gonogo_cli.jobs:cancel", SERVER, "Cancel a job."),
-    "doctor": Entry("gonogo_cli.doctor:doctor", ADMIN, "Look at this machine and its settings, and say what is missing."),
-    "device": Entry("gonogo_cli.device:app", ADMIN, "List this host's chips; run a program while no worker uses one."),
+    "doctor": Entry(
+        "gonogo_cli.doctor:doctor",
+        ADMIN,
+        "Look at this machine and its settings, and say what is missing.",
+    ),
+    "device": Entry(
+        "gonogo_cli.device:app",
+        ADMIN,
+        "List this host's chips; run a program while no worker uses one.",
+    ),
     "db": Entry("gonogo_cli.db:app", ADMIN, "Migrate the database."),
-    "rollups": Entry("gonogo_cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."),
+    "rollups": Entry(
+        "gonogo_cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."
+    ),
     "webhook": Entry("gonogo_cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
-    "hooks": Entry("gonogo_cli.hooks:app", ADMIN, "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed."),
+    "hooks": Entry(
+        "gonogo_cli.hooks:app",
+        ADMIN,
+        "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed.",
+    ),
     "token": Entry("gonogo_cli.token:app", ADMIN, "Make bearer tokens."),
 }
 
 
 class Lazy(TyperGroup):
-    """A group that knows its commands' names and lines from COMMANDS and imports a command's module only to run it."""
+    """A group that knows its commands' names and lines from COMMANDS and imports a command's module
+    only to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the table, which is the order of the help."""
@@ -73,7 +144,11 @@ class Lazy(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """A stand-in with the help's line: what `gonogo --help` and completion need."""
         entry = COMMANDS.get(cmd_name)
-        return None if entry is None else TyperCommand(name=cmd_name, help=entry.line, rich_help_panel=entry.panel)
+        return (
+            None
+            if entry is None
+            else TyperCommand(name=cmd_name, help=entry.line, rich_help_panel=entry.panel)
+        )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The real command, imported now. An unknown name is reported by the base class."""
@@ -103,14 +178,23 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(cls=Lazy, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(
+    cls=Lazy,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
 
 
 @app.callback()
 def root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit.", callback=_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
+    ),
 ) -> None:
-    """A go/no-go gauge for numerical kernel tests: says of every green test whether the pass means anything."""
+    """A go/no-go gauge for numerical kernel tests: says of every green test whether the pass means
+    anything."""
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
@@ -127,7 +211,8 @@ def fail(problem: BaseException, code: int) -> NoReturn:
 
 
 def run() -> NoReturn:
-    """The command. Its usage errors, which typer draws for people, are a problem document where --json is asked for."""
+    """The command. Its usage errors, which typer draws for people, are a problem document where
+    --json is asked for."""
     if not problems.wanted(sys.argv[1:]):
         app()
     try:
@@ -143,7 +228,9 @@ def run() -> NoReturn:
 def main() -> None:
     """The console script: our own errors become one line and an exit code, never a traceback."""
     folder = os.environ.get("GONOGO_NUMBA_CACHE_DIR")
-    if folder:  # numba reads its own variable when it is first imported, in this process or in a child
+    if (
+        folder
+    ):  # numba reads its own variable when it is first imported, in this process or in a child
         os.environ["NUMBA_CACHE_DIR"] = folder
     try:
         run()
@@ -159,6 +246,9 @@ def main() -> None:
             fail(problem, 2)
         if isinstance(problem, InfrastructureError):
             fail(problem, INFRASTRUCTURE)
-        if type(problem).__name__ == "ValidationError" and getattr(problem, "title", "") == "Settings":
+        if (
+            type(problem).__name__ == "ValidationError"
+            and getattr(problem, "title", "") == "Settings"
+        ):
             fail(problem, 2)
         raise

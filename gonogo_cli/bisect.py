@@ -1,4 +1,5 @@
-"""`gonogo bisect`: which build of a series changed a test, on a server; with --watch, until it is known."""
+"""`gonogo bisect`: which build of a series changed a test, on a server; with --watch, until it is
+known."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ ANSWERS = {"found", "no_change"}
 
 
 def bisect(
-    builds: str | None = typer.Option(None, "--builds", help="The builds in order, with commas between them."),
-    line: str | None = typer.Option(None, help="In the place of --builds: all builds of this line, by sequence."),
+    builds: str | None = typer.Option(
+        None, "--builds", help="The builds in order, with commas between them."
+    ),
+    line: str | None = typer.Option(
+        None, help="In the place of --builds: all builds of this line, by sequence."
+    ),
     first: str | None = typer.Option(None, help="Of the line: the build to begin with."),
     last: str | None = typer.Option(None, help="Of the line: the build to end with."),
     kernel: str = local.KERNEL,
@@ -29,10 +34,18 @@ def bisect(
     shuffle: str | None = selections.SHUFFLE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
-    signal: Signal | None = typer.Option(None, help="What tells builds apart; default: numbers, of a suite verdicts."),
-    expect: Expect = typer.Option(Expect.either, help="How the last build differs from the first; knowing it saves runs."),
-    several: bool = typer.Option(False, "--several", help="By verdicts: look for further changes beside the first one found."),
-    max_runs: int = typer.Option(500, "--max-runs", help="Without an answer after so many it ends undecided."),
+    signal: Signal | None = typer.Option(
+        None, help="What tells builds apart; default: numbers, of a suite verdicts."
+    ),
+    expect: Expect = typer.Option(
+        Expect.either, help="How the last build differs from the first; knowing it saves runs."
+    ),
+    several: bool = typer.Option(
+        False, "--several", help="By verdicts: look for further changes beside the first one found."
+    ),
+    max_runs: int = typer.Option(
+        500, "--max-runs", help="Without an answer after so many it ends undecided."
+    ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
     parameters: str | None = local.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
@@ -46,7 +59,8 @@ def bisect(
     wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Find the build of a series that changed a test, although its runs are noisy; with --watch, wait for the answer."""
+    """Find the build of a series that changed a test, although its runs are noisy; with --watch,
+    wait for the answer."""
     chosen = selections.wanted(executor, suite, words, shuffle, [])
     if (shape is None and not chosen) or (builds is None) == (line is None):
         raise typer.BadParameter("either --builds or --line is needed, and --shape for a kernel")
@@ -60,7 +74,9 @@ def bisect(
     if shape is None or chosen:
         test = selections.from_flags(suite, words, shuffle, [])
     else:
-        test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
+        test = {"kernel": kernel, "shape": shape_of(shape)} | {
+            name: value for name, value in given.items() if value is not None
+        }
         test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "line": line, "first": first, "last": last}
@@ -95,14 +111,24 @@ def bisect(
 
 
 def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
-    """The bisection once it ended; how it stands is shown on stderr meanwhile. A server that is away is waited for."""
+    """The bisection once it ended; how it stands is shown on stderr meanwhile. A server that is
+    away is waited for."""
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
 
         def tell(found: dict[str, Any]) -> None:
-            bars.update(task, completed=found["runs"], total=found["max_runs"], note="; ".join(_standing(each) for each in found["tracks"]))
+            bars.update(
+                task,
+                completed=found["runs"],
+                total=found["max_runs"],
+                note="; ".join(_standing(each) for each in found["tracks"]),
+            )
 
-        return waiting.until(lambda: client.call("GET", f"/bisections/{bisection}"), lambda found: found["state"] in ENDED, tell)
+        return waiting.until(
+            lambda: client.call("GET", f"/bisections/{bisection}"),
+            lambda found: found["state"] in ENDED,
+            tell,
+        )
 
 
 def _standing(track: Mapping[str, Any]) -> str:
@@ -113,9 +139,17 @@ def _standing(track: Mapping[str, Any]) -> str:
 
 def _tell(found: Mapping[str, Any], page: str) -> None:
     out = show.console()
-    out.print(f"{found['words'] or found['state']} ({found['runs']} runs of {len(found['builds'])} builds)", markup=False, soft_wrap=True)
+    out.print(
+        f"{found['words'] or found['state']} ({found['runs']} runs of {len(found['builds'])} builds)",
+        markup=False,
+        soft_wrap=True,
+    )
     for each in found["findings"]:
-        out.print(f"  {each['before']} to {each['build']}, by {each['track']}: {each['comparison']['words']}", markup=False, soft_wrap=True)
+        out.print(
+            f"  {each['before']} to {each['build']}, by {each['track']}: {each['comparison']['words']}",
+            markup=False,
+            soft_wrap=True,
+        )
     if found["error"]:
         out.print(f"error: {found['error']}", markup=False, soft_wrap=True)
     out.print(page, style="underline", soft_wrap=True)

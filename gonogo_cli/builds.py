@@ -1,4 +1,5 @@
-"""Tries the builds of this host: does the interpreter run, does the executor's module import, is the command there, is the canary well?"""
+"""Tries the builds of this host: does the interpreter run, does the executor's module import, is
+the command there, is the canary well?"""
 
 from __future__ import annotations
 
@@ -40,23 +41,39 @@ class Trial:
 
 
 def tried(canary: bool = False) -> Iterator[Trial]:
-    """Every build of the builds file, and every executor that the file or GONOGO_EXECUTORS names. Raises FieldError for a wrong file.
+    """Every build of the builds file, and every executor that the file or GONOGO_EXECUTORS names.
+    Raises FieldError for a wrong file.
 
-    `canary` runs the canary's test with each build, too: opens a device, takes seconds to minutes, and needs the chip to be free.
+    `canary` runs the canary's test with each build, too: opens a device, takes seconds to minutes,
+    and needs the chip to be free.
     """
     settings = all_settings.load()
     file = meanings.read(settings.builds)
     specs = registry.known(settings.executors)
     for name in file.executors:
         if name not in specs:
-            yield Trial(f"[executors.{name}]", name, False, f"there is no executor {name}, only {', '.join(specs)}")
+            yield Trial(
+                f"[executors.{name}]",
+                name,
+                False,
+                f"there is no executor {name}, only {', '.join(specs)}",
+            )
     for name, spec in specs.items():
-        if spec.name != registry.EMULATOR and not file.of(name) and (spec.python is not None or name in file.executors):
+        if (
+            spec.name != registry.EMULATOR
+            and not file.of(name)
+            and (spec.python is not None or name in file.executors)
+        ):
             yield _trial("(any)", spec, file, None)
     for build, entry in file.builds.items():
         found = specs.get(entry["executor"])
         if found is None:
-            yield Trial(build, entry["executor"], False, f"there is no executor {entry['executor']}, only {', '.join(specs)}")
+            yield Trial(
+                build,
+                entry["executor"],
+                False,
+                f"there is no executor {entry['executor']}, only {', '.join(specs)}",
+            )
             continue
         yield _trial(build, found, file, settings.canary_deadline_s if canary else None)
 
@@ -88,8 +105,14 @@ def _interpreter(meaning: Meaning) -> tuple[str, bool]:
     words = f"Python {_last(done)} at {python}"
     if package is None:
         return words, True
-    done = programs.run([python, "-c", VERSION, package], VERSION_DEADLINE_S, environment=meaning.environment)
-    return (f"{words}, {_last(done)}", True) if done.well else (f"{package} is missing in {python}: {_last(done)}", False)
+    done = programs.run(
+        [python, "-c", VERSION, package], VERSION_DEADLINE_S, environment=meaning.environment
+    )
+    return (
+        (f"{words}, {_last(done)}", True)
+        if done.well
+        else (f"{package} is missing in {python}: {_last(done)}", False)
+    )
 
 
 def _command(meaning: Meaning) -> tuple[str, bool]:
@@ -101,7 +124,10 @@ def _command(meaning: Meaning) -> tuple[str, bool]:
     program = meaning.command[0]
     if shutil.which(program) is not None:
         return f"command {program}", True
-    return f"command {program} {'is not executable' if os.path.exists(program) else 'does not exist'}", False
+    return (
+        f"command {program} {'is not executable' if os.path.exists(program) else 'does not exist'}",
+        False,
+    )
 
 
 def _module(meaning: Meaning) -> tuple[str, bool]:

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 
 
 def check(
-    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."),
-    build: str | None = typer.Option(None, help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn."),
+    shape: str | None = typer.Option(
+        None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."
+    ),
+    build: str | None = typer.Option(
+        None,
+        help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn.",
+    ),
     kernel: str = local.KERNEL,
-    executor: str = typer.Option("emulator", help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS."),
+    executor: str = typer.Option(
+        "emulator",
+        help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS.",
+    ),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
     shuffle: str | None = selections.SHUFFLE,
@@ -39,19 +47,27 @@ def check(
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
     frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
-    inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
+    reference_build: str | None = typer.Option(
+        None, "--reference-build", help="Another build to compare with, beside float64."
+    ),
+    inputs: str | None = typer.Option(
+        None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
+    ),
     context: str | None = typer.Option(
-        None, help='Tests that run first in the same process, as a job has them: {"name": "suite", "before": [{"kernel": ...}]}.'
+        None,
+        help='Tests that run first in the same process, as a job has them: {"name": "suite", "before": [{"kernel": ...}]}.',
     ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
-    deadline: float | None = typer.Option(None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
+    deadline: float | None = typer.Option(
+        None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
+    ),
     fail_on: local.FailOn = local.FAIL_ON,
     as_json: bool = local.JSON,
 ) -> None:
     """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
 
-    Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3 infrastructure.
+    Exit codes: 0 as hoped, 1 worse than --fail-on (a red test, or none at all, is), 2 usage, 3
+    infrastructure.
     """
     import gonogo_settings
     from gonogo.builds import DEFAULT_BUILDS, own_builds
@@ -63,7 +79,12 @@ def check(
 
     build = build or DEFAULT_BUILDS.get(executor)
     if build is None:
-        raise FieldError("build", None, f"is needed for {executor}", limit=", ".join(own_builds(executor)) or "the name of a build")
+        raise FieldError(
+            "build",
+            None,
+            f"is needed for {executor}",
+            limit=", ".join(own_builds(executor)) or "the name of a build",
+        )
     _check_counts(seeds, seed_start, deadline)
     if selections.wanted(executor, suite, words, shuffle, stage):
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
@@ -101,7 +122,13 @@ def check(
     with ExitStack() as stack:
         compared: References | None = None
         if reference_build is not None:
-            compared = References(test, stack.enter_context(executors.runner(executor, reference_build, deadline_s=deadline)), chosen)
+            compared = References(
+                test,
+                stack.enter_context(
+                    executors.runner(executor, reference_build, deadline_s=deadline)
+                ),
+                chosen,
+            )
             compared.prepare(seed_start)
         runner = stack.enter_context(executors.runner(executor, build, deadline_s=deadline))
         runner.precede(before, seed_start)
@@ -111,7 +138,9 @@ def check(
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
     title += f" after {name}" * bool(before)
     report = local.summary(rows, diagnosis)
-    limits = [limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)]
+    limits = [
+        limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)
+    ]
     if limits:
         report["known_limits"] = limits
     local.finish(report, test, title, as_json=as_json, fail_on=fail_on)
@@ -122,20 +151,31 @@ def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
     from gonogo.inputs import MAX_SEED
 
     if seed_start + seeds > MAX_SEED:
-        raise FieldError("seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}")
+        raise FieldError(
+            "seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}"
+        )
     if deadline is not None and not deadline > 0:
         raise FieldError("deadline", deadline, "must be above 0 seconds")
 
 
 def _judged(
-    test: TestSpec, runner: LocalRunner, work: Iterator[tuple[int, int]], total: int, compared: References | None, *, quiet: bool
+    test: TestSpec,
+    runner: LocalRunner,
+    work: Iterator[tuple[int, int]],
+    total: int,
+    compared: References | None,
+    *,
+    quiet: bool,
 ) -> tuple[list[local.Row], dict[str, Any] | None]:
-    """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't explain."""
+    """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't
+    explain."""
     from gonogo.inputs import generate, quantise
 
     rows: list[local.Row] = []
     worst: tuple[local.Row, Any, Any] | None = None
-    here = uuid.uuid4().hex  # the emulator runs in this process, which is a child of its own for every check
+    here = (
+        uuid.uuid4().hex
+    )  # the emulator runs in this process, which is a child of its own for every check
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task(runner.build, total=total, note="", visible=not quiet)
         drawn: tuple[int, Any, Any] | None = None
@@ -146,19 +186,34 @@ def _judged(
             row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
             row["host_run"] = row["host_run"] or here
             rows.append(row)
-            if outputs and local.worth_diagnosing(row) and (worst is None or local.severity(row) < local.severity(worst[0])):
+            if (
+                outputs
+                and local.worth_diagnosing(row)
+                and (worst is None or local.severity(row) < local.severity(worst[0]))
+            ):
                 worst = (row, drawn[2], outputs)
             bars.update(task, advance=1)
     if worst is None:
         return rows, None
     row, given, outputs = worst
-    return rows, {"seed": row["seed"], "repeat": row["repeat"], **local.diagnosed(test, given, outputs, row)}
+    return rows, {
+        "seed": row["seed"],
+        "repeat": row["repeat"],
+        **local.diagnosed(test, given, outputs, row),
+    }
 
 
 def _seed(
-    test: TestSpec, runner: LocalRunner, seed: int, repeat: int, raw: Any, given: Any, compared: References | None
+    test: TestSpec,
+    runner: LocalRunner,
+    seed: int,
+    repeat: int,
+    raw: Any,
+    given: Any,
+    compared: References | None,
 ) -> tuple[local.Row, dict[str, Any]]:
-    """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds still run."""
+    """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds
+    still run."""
     from gonogo import pairs
     from gonogo.judging import judge
     from gonogo.problems import KernelOutputError
@@ -185,13 +240,19 @@ def _seed(
     try:
         outputs = runner.run(test, given, seed=seed)
         row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
-        judgement = judge(test, raw, given, outputs, profile=runner.profile, produced=runner.produced)
+        judgement = judge(
+            test, raw, given, outputs, profile=runner.profile, produced=runner.produced
+        )
         if compared is not None:
             judgement = compared.compare(judgement, seed, raw, given, outputs)
     except Stopped:
         raise
     except ExecutorFailure as problem:
-        row |= {"verdict": problem.verdict, "message": str(problem), "duration_ms": round((time.perf_counter() - start) * 1e3, 3)}
+        row |= {
+            "verdict": problem.verdict,
+            "message": str(problem),
+            "duration_ms": round((time.perf_counter() - start) * 1e3, 3),
+        }
         if problem.log_tail:
             print(problem.log_tail.rstrip(), file=sys.stderr)
         return row, {}

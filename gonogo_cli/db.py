@@ -1,4 +1,5 @@
-"""`gonogo db upgrade`: bring the database to this version's schema. In production a one-shot step before the new processes start."""
+"""`gonogo db upgrade`: bring the database to this version's schema. In production a one-shot step
+before the new processes start."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ import typer
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Migrate the database.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Migrate the database.",
+)
 
 
 @app.callback()
@@ -21,14 +27,18 @@ def root() -> None:
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
-    """A consistent copy of an SQLite file that is about to be migrated, beside it (the newest is kept); None where there is none."""
+    """A consistent copy of an SQLite file that is about to be migrated, beside it (the newest is
+    kept); None where there is none."""
     name = engine.url.database if engine.dialect.name == "sqlite" else None
     if name is None or not Path(name).exists():
         return None
     copy = Path(name).with_suffix(".before-upgrade.sqlite")
     fresh = copy.with_suffix(".new")
     fresh.unlink(missing_ok=True)
-    with closing(sqlite3.connect(name, timeout=30)) as source, closing(sqlite3.connect(fresh)) as target:
+    with (
+        closing(sqlite3.connect(name, timeout=30)) as source,
+        closing(sqlite3.connect(fresh)) as target,
+    ):
         source.backup(target)
     fresh.replace(copy)
     return copy
@@ -36,7 +46,8 @@ def copy_sqlite(engine: Engine) -> Path | None:
 
 @app.command()
 def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
-    """Migrate to this version's schema; safe to run several times, and from several places at once. SQLite files are copied first."""
+    """Migrate to this version's schema; safe to run several times, and from several places at once.
+    SQLite files are copied first."""
     from gonogo_cli import show
     from gonogo_cli.place import engine
     from gonogo_storage import schema
@@ -47,6 +58,11 @@ def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -
         schema.upgrade(database)
         after = schema.state(database)
     if as_json:
-        show.print_json({"before": before.value, "after": after.value, "copy": str(copy) if copy else None})
+        show.print_json(
+            {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
+        )
     else:
-        print(f"schema: was {before.value}, is {after.value}" + (f"; the file before the upgrade: {copy}" if copy else ""))
+        print(
+            f"schema: was {before.value}, is {after.value}"
+            + (f"; the file before the upgrade: {copy}" if copy else "")
+        )

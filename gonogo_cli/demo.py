@@ -1,7 +1,7 @@
 """`gonogo demo`: the reason why GoNoGo exists, in one minute.
 
-The nightly LayerNorm backward test, for a right kernel and for the one that was wrong for months. allclose is green for both on every seed;
-the table at the end shows what GoNoGo says.
+The nightly LayerNorm backward test, for a right kernel and for the one that was wrong for months.
+allclose is green for both on every seed; the table at the end shows what GoNoGo says.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ STOP_S = 15.0
 
 @contextmanager
 def service(var: Path | None, out: Console) -> Iterator[str]:
-    """The URL of a running service: that of this folder's `gonogo up`, else one started for the demo and stopped at the end."""
+    """The URL of a running service: that of this folder's `gonogo up`, else one started for the
+    demo and stopped at the end."""
     folder = (var or Path(gonogo_settings.load().var_dir)).absolute()
     record = read_record(folder)
     if record is not None and alive(record["pid"]):
@@ -53,7 +54,9 @@ def service(var: Path | None, out: Console) -> Iterator[str]:
         return
     command = ours("up", "--any-port", "--json", "--var", str(folder))
     # its own session: Ctrl-C reaches the demo, which then stops it in order
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()  # printed once the API answers; empty if it ended before
@@ -88,21 +91,34 @@ def run_jobs(client: Client, seeds: int, out: Console) -> dict[str, dict[str, An
     """Submit one job a build and follow them all with progress bars; build -> ended job."""
     jobs = {}
     for build in EXPECTED:
-        body = {"test": TEST, "build": build, "seeds": {"start": 0, "count": seeds}, "labels": {"suite": "demo"}}
+        body = {
+            "test": TEST,
+            "build": build,
+            "seeds": {"start": 0, "count": seeds},
+            "labels": {"suite": "demo"},
+        }
         jobs[build] = client.call("POST", "/jobs", body=body)["id"]
     width = max(map(len, jobs))
     with show.progress(out) as bars:
-        tasks = {build: bars.add_task(f"{build:<{width}}", total=seeds, note="waiting") for build in jobs}
+        tasks = {
+            build: bars.add_task(f"{build:<{width}}", total=seeds, note="waiting") for build in jobs
+        }
         for build, job in jobs.items():
             if not out.is_terminal:
                 out.print(f"running {build}: {seeds} {'seed' if seeds == 1 else 'seeds'} ...")
             for kind, data in client.follow(job):
                 if kind == "progress":
-                    bars.update(tasks[build], completed=data["done"], note=show.counts(data.get("verdicts") or {}))
+                    bars.update(
+                        tasks[build],
+                        completed=data["done"],
+                        note=show.counts(data.get("verdicts") or {}),
+                    )
                 elif kind == "state":
                     bars.update(tasks[build], note=data["state"])
             found = client.job(job)
-            bars.update(tasks[build], completed=found["done"], note=show.counts(found.get("counts") or {}))
+            bars.update(
+                tasks[build], completed=found["done"], note=show.counts(found.get("counts") or {})
+            )
     return {build: client.job(job) for build, job in jobs.items()}
 
 
@@ -110,9 +126,15 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
     """What the table says of one job, from its stored numbers."""
     results = list(client.pages(f"/jobs/{job['id']}/results", limit=200))
     outputs = [judged for result in results for judged in result["outputs"].values()]
-    ratios = [judged["tolerance_ratio"] for judged in outputs if judged.get("tolerance_ratio") is not None]
-    budgets = [judged["budget_ratio"] for judged in outputs if judged.get("budget_ratio") is not None]
-    green = sum(1 for result in results if result["verdict"] in {"pass", "pass_by_tolerance", "suspect"})
+    ratios = [
+        judged["tolerance_ratio"] for judged in outputs if judged.get("tolerance_ratio") is not None
+    ]
+    budgets = [
+        judged["budget_ratio"] for judged in outputs if judged.get("budget_ratio") is not None
+    ]
+    green = sum(
+        1 for result in results if result["verdict"] in {"pass", "pass_by_tolerance", "suspect"}
+    )
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis") or {}
     return {
         "build": job["build"],
@@ -129,7 +151,11 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """The demo's point, at a glance."""
-    made = Table(title="LayerNorm backward, 3x273x1x8462, uniform[-1, 1], rtol 1e-3, atol 0.5", title_style="bold", show_lines=True)
+    made = Table(
+        title="LayerNorm backward, 3x273x1x8462, uniform[-1, 1], rtol 1e-3, atol 0.5",
+        title_style="bold",
+        show_lines=True,
+    )
     made.add_column("build", no_wrap=True)
     made.add_column("allclose(1e-3, .5)")
     made.add_column("GoNoGo says", no_wrap=True)
@@ -137,10 +163,17 @@ def table(rows: list[dict[str, Any]]) -> Table:
     made.add_column("why", ratio=1, min_width=30)
     for each in rows:
         all_green = each["green"] == each["seeds"]
-        allclose = Text(f"{each['green']}/{each['seeds']} green", style="green" if all_green else "red")
+        allclose = Text(
+            f"{each['green']}/{each['seeds']} green", style="green" if all_green else "red"
+        )
         budget = each["budget_ratio"]
-        ratio = Text("-" if budget is None else f"{budget:.3g} x", style="green" if budget is not None and budget <= 3 else "bold red")
-        words = each["diagnosis"] or ("every error is explained by rounding" if each["verdict"] == "pass" else "no diagnosis")
+        ratio = Text(
+            "-" if budget is None else f"{budget:.3g} x",
+            style="green" if budget is not None and budget <= 3 else "bold red",
+        )
+        words = each["diagnosis"] or (
+            "every error is explained by rounding" if each["verdict"] == "pass" else "no diagnosis"
+        )
         made.add_row(each["build"], allclose, show.verdict(each["verdict"]), ratio, words)
     return made
 
@@ -161,14 +194,21 @@ def conclude(rows: list[dict[str, Any]], out: Console) -> bool:
 
 
 def demo(
-    leave: bool = typer.Option(False, "--exit", help="Stop when the table is printed, also on a terminal."),
+    leave: bool = typer.Option(
+        False, "--exit", help="Stop when the table is printed, also on a terminal."
+    ),
     seeds: int = typer.Option(4, min=1, help="Seeds per build, about a second each."),
-    var: Path | None = typer.Option(None, help="Folder of the service (default: GONOGO_VAR_DIR, ./var)."),
+    var: Path | None = typer.Option(
+        None, help="Folder of the service (default: GONOGO_VAR_DIR, ./var)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the table as JSON."),
 ) -> None:
-    """Start everything, run the nightly test for a right and for a wrong kernel, and show what its green means."""
+    """Start everything, run the nightly test for a right and for a wrong kernel, and show what its
+    green means."""
     out = show.console(stderr=as_json)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the demo the same, orderly way
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # both end the demo the same, orderly way
     began = time.monotonic()
     good = False
     try:

@@ -1,4 +1,5 @@
-"""`gonogo device`: the chips of this host, and a lock for a person's own program, so that it never shares one with a worker."""
+"""`gonogo device`: the chips of this host, and a lock for a person's own program, so that it never
+shares one with a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ import gonogo_settings as all_settings
 from gonogo.problems import FieldError, InfrastructureError
 from gonogo_cli import show
 
-app = typer.Typer(help="Look at this host's chips; use one without a worker in the way.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Look at this host's chips; use one without a worker in the way.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.command("list")
@@ -26,13 +31,18 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
     from gonogo_workers.executors import meanings, registry
 
     settings = all_settings.load()
-    found = chips.look(settings.tt_smi, meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)))
+    found = chips.look(
+        settings.tt_smi,
+        meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)),
+    )
     if as_json:
         show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in found]})
         return
     for chip in found:
         show.console().print(
-            " ".join(filter(None, (str(chip.index), chip.name, chip.board, chip.serial, chip.pci))), markup=False, highlight=False
+            " ".join(filter(None, (str(chip.index), chip.name, chip.board, chip.serial, chip.pci))),
+            markup=False,
+            highlight=False,
         )
     if not found:
         show.console().print("no chips: tt-smi or tt-umd tells of none")
@@ -40,9 +50,17 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def lock(
-    command: list[str] = typer.Argument(..., metavar="-- COMMAND...", help="The program to run, and its arguments."),
-    device: str = typer.Option("0", "--device", help="Index, name, serial number or PCI address of a chip; or a virtual device's name."),
-    wait: bool = typer.Option(True, "--wait/--no-wait", help="Wait for a worker's current chunk to end; else exit with 3."),
+    command: list[str] = typer.Argument(
+        ..., metavar="-- COMMAND...", help="The program to run, and its arguments."
+    ),
+    device: str = typer.Option(
+        "0",
+        "--device",
+        help="Index, name, serial number or PCI address of a chip; or a virtual device's name.",
+    ),
+    wait: bool = typer.Option(
+        True, "--wait/--no-wait", help="Wait for a worker's current chunk to end; else exit with 3."
+    ),
 ) -> None:
     """Run a program while no worker uses the device (exit code: the program's)."""
     from gonogo_workers.devices import chips, locks
@@ -51,22 +69,37 @@ def lock(
 
     settings = all_settings.load()
     folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    found = chips.look(settings.tt_smi, meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)))
-    names = [chip.name for chip in found if chip.called(device)] or ([device] if ":" in device else [])
+    found = chips.look(
+        settings.tt_smi,
+        meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)),
+    )
+    names = [chip.name for chip in found if chip.called(device)] or (
+        [device] if ":" in device else []
+    )
     if not names:
-        there = ", ".join(chip.name for chip in found) or "no chip here; a virtual device is named in full, such as emulator:0"
+        there = (
+            ", ".join(chip.name for chip in found)
+            or "no chip here; a virtual device is named in full, such as emulator:0"
+        )
         raise FieldError("device", device, "is no device of this host", limit=there)
     held = locks.acquire(folder, names[0], lambda: wait, threading.Event())
     mark = uuid.uuid4().hex
     try:
-        # The program gets a share of the lock: the chip stays taken as long as one of us lives, and the next worker ends what is left of it
+        # The program gets a share of the lock: the chip stays taken as long as one of us lives, and
+        # the next worker ends what is left of it
         environment = {**os.environ, HOST_RUN_VARIABLE: mark}
         try:
-            process = subprocess.Popen(command, pass_fds=(held.fd,), env=environment)  # in our process group: it may read the terminal
+            process = subprocess.Popen(
+                command, pass_fds=(held.fd,), env=environment
+            )  # in our process group: it may read the terminal
         except OSError as problem:
-            raise InfrastructureError(f"{command[0]} can't be started: {problem.strerror}") from problem
+            raise InfrastructureError(
+                f"{command[0]} can't be started: {problem.strerror}"
+            ) from problem
         held.record(process.pid, mark)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the program as well, which decides what it means
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C reaches the program as well, which decides what it means
         signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
         status = process.wait()
     finally:

@@ -1,4 +1,5 @@
-"""`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works and what to do if not."""
+"""`gonogo doctor`: looks at this machine and its settings, and says of each part whether it works
+and what to do if not."""
 
 from __future__ import annotations
 
@@ -32,14 +33,26 @@ class Finding:
 
 def python() -> Finding:
     """The interpreter."""
-    return Finding("python", sys.version_info[:2] in {(3, 11), (3, 12)}, f"{platform.python_version()} at {sys.executable}")
+    return Finding(
+        "python",
+        sys.version_info[:2] in {(3, 11), (3, 12)},
+        f"{platform.python_version()} at {sys.executable}",
+    )
 
 
 def unknown_variables() -> Finding:
     """GONOGO_ variables that nobody reads: mostly typing mistakes."""
-    known = {f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields} | set(gonogo_settings.OUTSIDE_VARIABLES)
-    strange = sorted(name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known)
-    return Finding("settings", not strange, f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known")
+    known = {
+        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
+    } | set(gonogo_settings.OUTSIDE_VARIABLES)
+    strange = sorted(
+        name for name in os.environ if name.startswith(gonogo_settings.PREFIX) and name not in known
+    )
+    return Finding(
+        "settings",
+        not strange,
+        f"nobody reads {', '.join(strange)}" if strange else "every GONOGO_ variable is known",
+    )
 
 
 def compiled_code() -> Finding:
@@ -51,7 +64,13 @@ def compiled_code() -> Finding:
 
     places = [Path(folder)] if folder else [Path(gonogo.__file__).parent, Path.home()]
     fits = any(os.access(place, os.W_OK) for place in places)
-    return Finding("numba", fits, "compiled code is kept on disk" if fits else "no folder is writable: set GONOGO_NUMBA_CACHE_DIR")
+    return Finding(
+        "numba",
+        fits,
+        "compiled code is kept on disk"
+        if fits
+        else "no folder is writable: set GONOGO_NUMBA_CACHE_DIR",
+    )
 
 
 def broker() -> Finding:
@@ -67,12 +86,20 @@ def broker() -> Finding:
         version = client.info("server")["redis_version"]
         policy = client.info("memory").get("maxmemory_policy")
     fits = policy == "noeviction"
-    return Finding("redis", fits, f"{version}, {policy}" + ("" if fits else ": set maxmemory-policy noeviction, or messages are dropped"))
+    return Finding(
+        "redis",
+        fits,
+        f"{version}, {policy}"
+        + ("" if fits else ": set maxmemory-policy noeviction, or messages are dropped"),
+    )
 
 
 def database() -> Finding:
     """The configured database, or the embedded one's."""
-    if gonogo_settings.load().database_url is None and not (Path(gonogo_settings.load().var_dir) / "gonogo.sqlite").exists():
+    if (
+        gonogo_settings.load().database_url is None
+        and not (Path(gonogo_settings.load().var_dir) / "gonogo.sqlite").exists()
+    ):
         return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
     from gonogo_cli.place import engine
     from gonogo_storage import schema
@@ -90,13 +117,21 @@ def disk() -> Finding:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    return Finding("disk", free >= LEAST_FREE_BYTES and os.access(folder, os.W_OK), f"{free / 2**30:.1f} GiB free in {folder}")
+    return Finding(
+        "disk",
+        free >= LEAST_FREE_BYTES and os.access(folder, os.W_OK),
+        f"{free / 2**30:.1f} GiB free in {folder}",
+    )
 
 
 def temporary() -> Finding:
     """A unix socket's path may have 108 bytes at most."""
     length = len(tempfile.gettempdir()) + len("/gonogo-12345678/redis.sock")
-    return Finding("temporary", length < 108, tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR"))
+    return Finding(
+        "temporary",
+        length < 108,
+        tempfile.gettempdir() + ("" if length < 108 else ": too long for a socket; set TMPDIR"),
+    )
 
 
 def server() -> Finding:
@@ -129,8 +164,14 @@ def chips() -> Finding:
     from gonogo_workers.executors import meanings, registry
 
     found = gonogo_settings.load()
-    seen = look(found.tt_smi, meanings.interpreters(registry.known(found.executors), meanings.read(found.builds)))
-    told = ", ".join(f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})" for chip in seen)
+    seen = look(
+        found.tt_smi,
+        meanings.interpreters(registry.known(found.executors), meanings.read(found.builds)),
+    )
+    told = ", ".join(
+        f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})"
+        for chip in seen
+    )
     return Finding("chips", True if seen else None, told or "none: tt-smi or tt-umd tells of none")
 
 
@@ -151,7 +192,8 @@ PARTS = ", ".join(CHECKS)
 
 
 def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Finding]:
-    """Every check, or those that are named; one that raises is a finding, too. `canary` has each build run one, too."""
+    """Every check, or those that are named; one that raises is a finding, too. `canary` has each
+    build run one, too."""
     for part, check in CHECKS.items():
         if parts and part not in parts:
             continue
@@ -159,25 +201,41 @@ def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Findin
             found = builds(canary) if check is builds else check()
             yield from (found,) if isinstance(found, Finding) else found
         except Exception as problem:  # whatever is broken here is what the doctor is for
-            yield Finding(part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem))
+            yield Finding(
+                part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem)
+            )
 
 
 def doctor(
-    part: list[str] = typer.Option([], "--part", help=f"Look at this part only; repeatable: {PARTS}."),
-    canary: bool = typer.Option(False, "--canary", help="Have each build run a small known LayerNorm, too (needs its device)."),
+    part: list[str] = typer.Option(
+        [], "--part", help=f"Look at this part only; repeatable: {PARTS}."
+    ),
+    canary: bool = typer.Option(
+        False,
+        "--canary",
+        help="Have each build run a small known LayerNorm, too (needs its device).",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Look at this machine and its settings, and say what is missing (exit code 3 if something is)."""
+    """Look at this machine and its settings, and say what is missing (exit code 3 if something
+    is)."""
     unknown = sorted(set(part) - set(CHECKS))
     if unknown:
         raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
     found = list(findings(part, canary))
     if as_json:
-        show.print_json({"ok": all(each.ok is not False for each in found), "findings": [asdict(each) for each in found]})
+        show.print_json(
+            {
+                "ok": all(each.ok is not False for each in found),
+                "findings": [asdict(each) for each in found],
+            }
+        )
     else:
         out = show.console()
         for each in found:
-            mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[each.ok]
+            mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[
+                each.ok
+            ]
             out.print(f"{mark} [bold]{each.part:<17}[/] ", end="")
             out.print(each.words, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if all(each.ok is not False for each in found) else 3)

@@ -1,4 +1,5 @@
-"""`gonogo gauge`: measure a test, or a file of tests, with right and wrong kernels, and say what tolerance it should have."""
+"""`gonogo gauge`: measure a test, or a file of tests, with right and wrong kernels, and say what
+tolerance it should have."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from gonogo.gauge.tests_file import Entry
 
 SEEDS = 3
-"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one that does on all."""
+"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one
+that does on all."""
 
 SEARCH_SEEDS = 1
 """For each of the other inputs that are tried: they are advice to try, not a measurement."""
@@ -39,12 +41,21 @@ class FailOn(StrEnum):
 
 
 def gauge(
-    file: Path | None = typer.Argument(None, help="YAML, JSON or TOML file of many tests; else one test by flags."),
+    file: Path | None = typer.Argument(
+        None, help="YAML, JSON or TOML file of many tests; else one test by flags."
+    ),
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     kernel: str = local.KERNEL,
-    executor: str = typer.Option("emulator", help="What runs --build and --wrong-build; the emulator's own kernels are always measured."),
-    build: list[str] = typer.Option([], help="Another build that is right and must pass; repeatable."),
-    wrong_build: list[str] = typer.Option([], "--wrong-build", help="Another build that is wrong and must fail; repeatable."),
+    executor: str = typer.Option(
+        "emulator",
+        help="What runs --build and --wrong-build; the emulator's own kernels are always measured.",
+    ),
+    build: list[str] = typer.Option(
+        [], help="Another build that is right and must pass; repeatable."
+    ),
+    wrong_build: list[str] = typer.Option(
+        [], "--wrong-build", help="Another build that is wrong and must fail; repeatable."
+    ),
     seeds: int = typer.Option(SEEDS, min=1, max=1000, help="How many seeds for each kernel."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     parameters: str | None = local.PARAMETERS,
@@ -54,17 +65,29 @@ def gauge(
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
     frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    tolerance: str | None = typer.Option(None, help='The whole tolerance as JSON, such as {"dx": {"rtol": 0.001, "atol": 0.02}}.'),
-    inputs: str | None = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'),
+    tolerance: str | None = typer.Option(
+        None, help='The whole tolerance as JSON, such as {"dx": {"rtol": 0.001, "atol": 0.02}}.'
+    ),
+    inputs: str | None = typer.Option(
+        None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
+    ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
-    deadline: float | None = typer.Option(None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."),
-    fail_on: FailOn = typer.Option(FailOn.any, "--fail-on", help="hollow: a wrong kernel passes; fail: a right one fails; any: both."),
+    deadline: float | None = typer.Option(
+        None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
+    ),
+    fail_on: FailOn = typer.Option(
+        FailOn.any,
+        "--fail-on",
+        help="hollow: a wrong kernel passes; fail: a right one fails; any: both.",
+    ),
     as_json: bool = local.JSON,
 ) -> None:
-    """Measure a test with right and wrong kernels: its false alarms, its misses, and the tolerance that it should have.
+    """Measure a test with right and wrong kernels: its false alarms, its misses, and the tolerance
+    that it should have.
 
-    Exit codes: 0 sharp and without false alarms, 1 otherwise (by --fail-on), 2 usage, 3 infrastructure.
+    Exit codes: 0 sharp and without false alarms, 1 otherwise (by --fail-on), 2 usage, 3
+    infrastructure.
     """
     import gonogo_settings
     from gonogo.gauge.tests_file import parse
@@ -78,11 +101,15 @@ def gauge(
         entries = parse(_document(file), seeds=seeds, max_elements=limit)
     else:
         if shape is None:
-            raise FieldError("test.shape", None, "is required", limit="--shape 3,273,1,8462, or a file of tests")
+            raise FieldError(
+                "test.shape", None, "is required", limit="--shape 3,273,1,8462, or a file of tests"
+            )
         metrics = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
         metrics = {name: value for name, value in metrics.items() if value is not None}
         if tolerance is not None and metrics:
-            raise FieldError("tolerance", tolerance, f"is given twice: leave it out, or --{next(iter(metrics))}")
+            raise FieldError(
+                "tolerance", tolerance, f"is given twice: leave it out, or --{next(iter(metrics))}"
+            )
         test = {
             "kernel": kernel,
             "shape": local.shape_flag(shape),
@@ -90,7 +117,9 @@ def gauge(
             "epsilon": epsilon,
             "inputs": local.json_flag(inputs, "test.inputs"),
             "numerics": local.json_flag(numerics, "test.numerics"),
-            "tolerance": metrics if tolerance is None else local.json_flag(tolerance, "test.tolerance"),
+            "tolerance": metrics
+            if tolerance is None
+            else local.json_flag(tolerance, "test.tolerance"),
         }
         entry = {
             "test": {name: value for name, value in test.items() if value is not None},
@@ -119,9 +148,14 @@ Told = tuple["Entry", "Gauge", "list[Tried]"]
 
 
 def gauged(
-    entry: Entry, *, search: bool, deadline: float | None, tell: Callable[[int, str], None] = lambda _total, _name: None
+    entry: Entry,
+    *,
+    search: bool,
+    deadline: float | None,
+    tell: Callable[[int, str], None] = lambda _total, _name: None,
 ) -> tuple[Gauge, list[Tried]]:
-    """The gauge of one test, and of the test with other inputs where no tolerance works with its own."""
+    """The gauge of one test, and of the test with other inputs where no tolerance works with its
+    own."""
     from gonogo.gauge import elsewhere, report
 
     here = report.report(entry.test, _rows(entry, deadline, tell))
@@ -129,7 +163,11 @@ def gauged(
         return here, []
     tried = []
     for where in elsewhere.candidates(entry.test):
-        other = replace(entry, test=replace(entry.test, inputs=where.inputs), seeds=min(entry.seeds, SEARCH_SEEDS))
+        other = replace(
+            entry,
+            test=replace(entry.test, inputs=where.inputs),
+            seeds=min(entry.seeds, SEARCH_SEEDS),
+        )
 
         def told(total: int, name: str, inputs: str = where.name) -> None:
             tell(total, name and f"{name}, {inputs}")
@@ -147,18 +185,28 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     test = entry.test
     parts = [*kernels.right(test), *kernels.wrong(test)]
     parts += [kernels.foreign(test, entry.executor, name, kernels.Kind.go) for name in entry.builds]
-    parts += [kernels.foreign(test, entry.executor, name, kernels.Kind.no_go) for name in entry.wrong_builds]
+    parts += [
+        kernels.foreign(test, entry.executor, name, kernels.Kind.no_go)
+        for name in entry.wrong_builds
+    ]
     rows: list[Row] = []
     total = entry.seeds * len(parts)
     tell(total, "")
     with ExitStack() as stack:
-        runners = [stack.enter_context(executors.runner(part.executor, part.build, deadline_s=deadline)) for part in parts]
+        runners = [
+            stack.enter_context(executors.runner(part.executor, part.build, deadline_s=deadline))
+            for part in parts
+        ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):
             drawn = measure.Drawn.of(test, seed)
             budgets: set[tuple[str, str | None]] = set()
             for part, runner in zip(parts, runners, strict=True):
                 budget = (part.judged.key, runner.profile)
-                rows.append(_row(part, runner, drawn, with_edges=part.kind == "go" and budget not in budgets))
+                rows.append(
+                    _row(
+                        part, runner, drawn, with_edges=part.kind == "go" and budget not in budgets
+                    )
+                )
                 if rows[-1]["edges"]:
                     budgets.add(budget)
                 tell(total, part.name)
@@ -173,10 +221,19 @@ def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
 
     given = measure.given_to(part, drawn)
     try:
-        if part.unsure and runner.position == 0:  # what ran before may be the fault: let something have
+        if (
+            part.unsure and runner.position == 0
+        ):  # what ran before may be the fault: let something have
             runner.run(part.test, given, seed=drawn.seed)
         outputs = runner.run(part.test, given, seed=drawn.seed)
-        return measure.measured(part, drawn, outputs, profile=runner.profile, produced=runner.produced, with_edges=with_edges)
+        return measure.measured(
+            part,
+            drawn,
+            outputs,
+            profile=runner.profile,
+            produced=runner.produced,
+            with_edges=with_edges,
+        )
     except Stopped:
         raise
     except (ExecutorFailure, KernelOutputError) as problem:
@@ -185,7 +242,8 @@ def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
 
 
 def _document(path: Path) -> Any:
-    """The file's data, by its ending: .json, .toml, else YAML. Raises JobError for one that can't be read."""
+    """The file's data, by its ending: .json, .toml, else YAML. Raises JobError for one that can't
+    be read."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".toml":
@@ -196,7 +254,9 @@ def _document(path: Path) -> Any:
 
         return yaml.safe_load(text)
     except ModuleNotFoundError as problem:
-        raise JobError(f"{path} needs the package pyyaml; a .json or .toml file needs none") from problem
+        raise JobError(
+            f"{path} needs the package pyyaml; a .json or .toml file needs none"
+        ) from problem
     except (OSError, ValueError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem
     except Exception as problem:
@@ -211,12 +271,21 @@ def _finish(found: Sequence[Told], *, single: bool, as_json: bool, fail_on: Fail
     from gonogo_cli import gauged as tables
 
     if as_json:
-        told = [{"name": entry.name, **result.to_json(), "elsewhere": [each.to_json() for each in tried]} for entry, result, tried in found]
+        told = [
+            {
+                "name": entry.name,
+                **result.to_json(),
+                "elsewhere": [each.to_json() for each in tried],
+            }
+            for entry, result, tried in found
+        ]
         show.print_json(told[0] if single else {"tests": told})
     else:
         tables.tell(found, single=single)
     hollow = any(result.sharpness is not Sharpness.sharp for _, result, _ in found)
     alarmed = any(result.alarms.count or not result.alarms.of for _, result, _ in found)
     broken = any(result.broken for _, result, _ in found)
-    failed = {FailOn.any: hollow or alarmed or broken, FailOn.hollow: hollow, FailOn.fail: alarmed}[fail_on]
+    failed = {FailOn.any: hollow or alarmed or broken, FailOn.hollow: hollow, FailOn.fail: alarmed}[
+        fail_on
+    ]
     raise typer.Exit(int(failed))

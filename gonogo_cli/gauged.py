@@ -1,4 +1,5 @@
-"""What a person sees of a gauge: the parts, the windows, public gates, and one line a test of many."""
+"""What a person sees of a gauge: the parts, the windows, public gates, and one line a test of
+many."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> 
     if not single:
         out.print(summary(found))
         for entry, result, tried in found:
-            out.print(Text.assemble((entry.name, "bold"), f": {result.words}{beyond(tried)}"), soft_wrap=True)
+            out.print(
+                Text.assemble((entry.name, "bold"), f": {result.words}{beyond(tried)}"),
+                soft_wrap=True,
+            )
         return
     entry, result, tried = found[0]
     seeds = f"{result.seeds} seed{'s' * (result.seeds > 1)}"
@@ -35,7 +39,9 @@ def tell(found: Sequence[tuple[Entry, Gauge, list[Tried]]], *, single: bool) -> 
     for table in (parts(result), windows(result), gates(result)):
         out.print(table)
     grade = (result.sharpness.value, COLOURS[result.sharpness])
-    out.print(Text.assemble("the test is ", grade, f". {result.words}{beyond(tried)}"), soft_wrap=True)
+    out.print(
+        Text.assemble("the test is ", grade, f". {result.words}{beyond(tried)}"), soft_wrap=True
+    )
 
 
 def _table(*columns: str) -> Table:
@@ -55,21 +61,43 @@ def rate(found: Rate) -> str:
 
 def parts(result: Gauge) -> Table:
     """One line a part: a right one with its false alarms, a wrong one with its misses."""
-    table = _table("kernel", "is", "failed wrongly", "passed wrongly", "can't show", "rounding doesn't explain")
+    table = _table(
+        "kernel", "is", "failed wrongly", "passed wrongly", "can't show", "rounding doesn't explain"
+    )
     for name, alarms in result.false_alarms.items():
-        table.add_row(name, Text("right", style="green"), Text(rate(alarms), style="bold red" if alarms.count else ""), "", "", "")
+        table.add_row(
+            name,
+            Text("right", style="green"),
+            Text(rate(alarms), style="bold red" if alarms.count else ""),
+            "",
+            "",
+            "",
+        )
     for name, missed in result.misses.items():
         style = "bold magenta" if missed.count else "" if missed.of else "dim"
         hidden, seen = result.hidden.get(name, 0), result.seen[name]
         table.add_row(
-            name, Text("wrong", style="red"), "", Text(rate(missed), style=style), str(hidden or ""), f"{seen.count} of {seen.of}"
+            name,
+            Text("wrong", style="red"),
+            "",
+            Text(rate(missed), style=style),
+            str(hidden or ""),
+            f"{seen.count} of {seen.of}",
         )
     return table
 
 
 def windows(result: Gauge) -> Table:
     """One line a comparator and output: the edges of the window."""
-    table = _table("comparator", "output", "right kernels need", "observed", "up to", "works", "misses at the lower edge")
+    table = _table(
+        "comparator",
+        "output",
+        "right kernels need",
+        "observed",
+        "up to",
+        "works",
+        "misses at the lower edge",
+    )
     for window in result.windows:
         found = window.to_json()
         first = True
@@ -93,7 +121,12 @@ def gates(result: Gauge) -> Table:
     """One line a public gate, on the same runs."""
     table = _table("gate of a public suite", "false alarms", "rejects", "misses")
     for name, (alarms, rejected, missed) in result.gates.items():
-        table.add_row(name, rate(alarms), f"{len(rejected)} of {len(rejected) + len(missed)}", ", ".join(missed))
+        table.add_row(
+            name,
+            rate(alarms),
+            f"{len(rejected)} of {len(rejected) + len(missed)}",
+            ", ".join(missed),
+        )
     return table
 
 

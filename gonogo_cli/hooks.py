@@ -9,7 +9,12 @@ import typer
 
 from gonogo.problems import InfrastructureError, JobError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Deliveries of GitHub and other CI.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Deliveries of GitHub and other CI.",
+)
 KEPT_HOURS = 72.0
 """GitHub remembers deliveries for three days."""
 
@@ -21,18 +26,33 @@ def root() -> None:
 
 @app.command("catch-up")
 def catch_up(
-    repository: list[str] = typer.Option([], help="owner/name, repeatable; default: the repositories that the rules name."),
-    hook: int | None = typer.Option(None, help="Number of the webhook at GitHub; default: those whose address is this service's."),
-    as_app: bool = typer.Option(False, "--app", help="The App's own webhook, in the place of the repositories'."),
-    hours: float = typer.Option(KEPT_HOURS, min=0.1, max=30 * 24, help="How far to look back; GitHub remembers three days."),
-    send_again: bool = typer.Option(False, "--send-again", help="Ask GitHub to send it once more, signed, in the place of fetching it."),
-    patience: float = typer.Option(60.0, min=0, max=7200, help="Seconds that GitHub's rate limits may be waited for."),
+    repository: list[str] = typer.Option(
+        [], help="owner/name, repeatable; default: the repositories that the rules name."
+    ),
+    hook: int | None = typer.Option(
+        None,
+        help="Number of the webhook at GitHub; default: those whose address is this service's.",
+    ),
+    as_app: bool = typer.Option(
+        False, "--app", help="The App's own webhook, in the place of the repositories'."
+    ),
+    hours: float = typer.Option(
+        KEPT_HOURS, min=0.1, max=30 * 24, help="How far to look back; GitHub remembers three days."
+    ),
+    send_again: bool = typer.Option(
+        False,
+        "--send-again",
+        help="Ask GitHub to send it once more, signed, in the place of fetching it.",
+    ),
+    patience: float = typer.Option(
+        60.0, min=0, max=7200, help="Seconds that GitHub's rate limits may be waited for."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fetch what GitHub sent while the service was down. Runs beside the database.
 
-    Speaks with GONOGO_GITHUB_TOKEN, which must be allowed to read webhooks, or as the App. What came in before is left alone; what is
-    fetched, the background works off.
+    Speaks with GONOGO_GITHUB_TOKEN, which must be allowed to read webhooks, or as the App. What
+    came in before is left alone; what is fetched, the background works off.
     """
     import gonogo_settings
     from gonogo_cli import show
@@ -44,43 +64,67 @@ def catch_up(
     from gonogo_storage.engine import reading
 
     try:
-        github = fetching.client_of(gonogo_settings.load(), as_app=as_app, patience=fetching.Patience(patience))
+        github = fetching.client_of(
+            gonogo_settings.load(), as_app=as_app, patience=fetching.Patience(patience)
+        )
     except ValueError as problem:
         raise JobError(str(problem)) from problem
     if github is None:
-        raise JobError("GONOGO_GITHUB_APP_ID and GONOGO_GITHUB_APP_KEY are not set" if as_app else "GONOGO_GITHUB_TOKEN is not set")
+        raise JobError(
+            "GONOGO_GITHUB_APP_ID and GONOGO_GITHUB_APP_KEY are not set"
+            if as_app
+            else "GONOGO_GITHUB_TOKEN is not set"
+        )
     since = utcnow() - timedelta(hours=hours)
     caught = fetching.Caught()
     with engine() as database:
         with reading(database) as session:
             rules = [rule["content"] for rule in ci_rules.in_use(session)]
-        exact = {name for rule in rules for name in rule["repositories"] if not set(name) & set("*?!")}
+        exact = {
+            name for rule in rules for name in rule["repositories"] if not set(name) & set("*?!")
+        }
         names = [fetching.OF_THE_APP] if as_app else list(repository) or sorted(exact)
         if not names:
-            raise JobError("no rule names a repository without a pattern: say --repository owner/name")
+            raise JobError(
+                "no rule names a repository without a pattern: say --repository owner/name"
+            )
         if hook is not None and len(names) != 1:
             raise JobError("--hook needs exactly one --repository")
         try:
             for name in names:
-                numbers: list[int | None] = [None] if as_app else [hook] if hook is not None else [*fetching.hooks_of(github, name)]
+                numbers: list[int | None] = (
+                    [None]
+                    if as_app
+                    else [hook]
+                    if hook is not None
+                    else [*fetching.hooks_of(github, name)]
+                )
                 for number in numbers:
-                    fetching.catch_up(github, database, name, number, since, caught, send_again=send_again)
+                    fetching.catch_up(
+                        github, database, name, number, since, caught, send_again=send_again
+                    )
         except Refused as problem:
             raise JobError(f"GitHub refuses: {problem}") from problem
         except GitHubError as problem:
-            raise InfrastructureError(f"{problem}; {caught.fetched} deliveries were fetched before") from problem
+            raise InfrastructureError(
+                f"{problem}; {caught.fetched} deliveries were fetched before"
+            ) from problem
         finally:
             github.close()
     if as_json:
         show.print_json({"repositories": names, **vars(caught)})
     else:
         again = f"{caught.sent_again} asked for again, " if caught.sent_again else ""
-        print(f"{caught.fetched} fetched, {again}{caught.known} had come in, of {caught.seen} deliveries of {caught.hooks} webhooks")
+        print(
+            f"{caught.fetched} fetched, {again}{caught.known} had come in, of {caught.seen} deliveries of {caught.hooks} webhooks"
+        )
 
 
 @app.command()
 def rules(
-    file: Path = typer.Argument(..., help="YAML, TOML or JSON: {rules: [...]}. Rules that it does not name are archived."),
+    file: Path = typer.Argument(
+        ..., help="YAML, TOML or JSON: {rules: [...]}. Rules that it does not name are archived."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Store a rules file: all of it, or nothing where one rule is wrong."""
@@ -119,5 +163,11 @@ def list_(
     for name in ("received", "event", "repository", "state", "reason"):
         table.add_column(name)
     for item in items:
-        table.add_row(item["received_at"], item["event"], item["repository"] or "", item["state"], item["reason"] or "")
+        table.add_row(
+            item["received_at"],
+            item["event"],
+            item["repository"] or "",
+            item["state"],
+            item["reason"] or "",
+        )
     show.console().print(table)

@@ -23,10 +23,20 @@ class Format(StrEnum):
 
 
 def import_(
-    files: list[Path] = typer.Argument(..., metavar="FILE...", help="Reports: JUnit XML, gtest XML or JSON, CTRF, GoNoGo's own lines."),
-    form: Format | None = typer.Option(None, "--format", help="What the files are; guessed unless given."),
-    suite: str | None = typer.Option(None, help="Names the history; by default the file's own name does."),
-    build: str | None = typer.Option(None, help="The build that was tested; by default the file's, else its commit."),
+    files: list[Path] = typer.Argument(
+        ...,
+        metavar="FILE...",
+        help="Reports: JUnit XML, gtest XML or JSON, CTRF, GoNoGo's own lines.",
+    ),
+    form: Format | None = typer.Option(
+        None, "--format", help="What the files are; guessed unless given."
+    ),
+    suite: str | None = typer.Option(
+        None, help="Names the history; by default the file's own name does."
+    ),
+    build: str | None = typer.Option(
+        None, help="The build that was tested; by default the file's, else its commit."
+    ),
     arch: str | None = typer.Option(None, help="Where it ran: the architecture."),
     board: str | None = typer.Option(None, help="Where it ran: the board."),
     label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
@@ -35,7 +45,8 @@ def import_(
     pull_request: int | None = typer.Option(None, help="Of the commit."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Store the tests of a run that happened elsewhere: history without numbers, unless the file brings them.
+    """Store the tests of a run that happened elsewhere: history without numbers, unless the file
+    brings them.
 
     The exit code says whether the files were stored, never what is in them.
     """
@@ -49,14 +60,23 @@ def import_(
             try:
                 data = file.read_bytes()
             except OSError as problem:
-                raise FieldError("FILE", str(file), f"can't be read: {problem.strerror}") from problem
+                raise FieldError(
+                    "FILE", str(file), f"can't be read: {problem.strerror}"
+                ) from problem
             said = form.value if form is not None else guess(data)
-            stored.append({"file": str(file), **client.send("/imports", data, format=said, label=label, **given)})
+            stored.append(
+                {
+                    "file": str(file),
+                    **client.send("/imports", data, format=said, label=label, **given),
+                }
+            )
     if as_json:
         show.print_json({"imports": stored})
         return
     for each in stored:
         told = show.counts(selections.ordered(each["outcomes"])) if each["tests"] else "no tests"
         without = "" if each["numbers"] else "; without numbers"
-        show.console().print(f"{each['file']}: {told}{without}", markup=False, highlight=False, soft_wrap=True)
+        show.console().print(
+            f"{each['file']}: {told}{without}", markup=False, highlight=False, soft_wrap=True
+        )
         show.console().print(f"{client.url}/jobs/{each['id']}", style="underline", soft_wrap=True)

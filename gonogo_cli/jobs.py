@@ -47,21 +47,32 @@ def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
     found = client.job(job)
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task(
-            f"{found.get('kernel')} {found.get('build')}", total=found.get("total"), completed=found.get("done") or 0, note=""
+            f"{found.get('kernel')} {found.get('build')}",
+            total=found.get("total"),
+            completed=found.get("done") or 0,
+            note="",
         )
         bars.update(task, visible=not quiet)
         for kind, data in client.follow(job):
             if kind == "progress":
-                bars.update(task, completed=data["done"], total=data["total"], note=show.counts(data.get("verdicts") or {}))
+                bars.update(
+                    task,
+                    completed=data["done"],
+                    total=data["total"],
+                    note=show.counts(data.get("verdicts") or {}),
+                )
             elif kind == "state":
                 bars.update(task, note=data.get("reason") or data["state"])
                 if data.get("reason") and not quiet and data["state"] not in ENDED:
-                    bars.console.print(data["reason"], markup=False, highlight=False, soft_wrap=True)
+                    bars.console.print(
+                        data["reason"], markup=False, highlight=False, soft_wrap=True
+                    )
     return client.job(job)
 
 
 def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) -> None:
-    """Print an ended job and exit with 0 or 1 (3 when the infrastructure failed it: nothing was said about the kernel)."""
+    """Print an ended job and exit with 0 or 1 (3 when the infrastructure failed it: nothing was
+    said about the kernel)."""
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
     if as_json:
         show.print_json(job | {"diagnosis": diagnosis, "url": f"{client.url}/jobs/{job['id']}"})
@@ -77,14 +88,23 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         if message := _first_message(client, job):
             out.print(message, markup=False)
         if job["state"] == "cancelled":
-            out.print(f"cancelled after {job['done']} of {job['total']} seeds: no verdict that is green", markup=False)
+            out.print(
+                f"cancelled after {job['done']} of {job['total']} seeds: no verdict that is green",
+                markup=False,
+            )
         if job.get("error"):
             out.print(f"error: {job['error']}", markup=False)
         out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)
     if job["state"] != "finished":
         raise typer.Exit(3 if job["state"] == "failed" else 1)
     outcomes = job.get("outcomes")
-    raise typer.Exit(int(show.failed(job.get("verdict"), fail_on) if outcomes is None else selections.failed(job, fail_on)))
+    raise typer.Exit(
+        int(
+            show.failed(job.get("verdict"), fail_on)
+            if outcomes is None
+            else selections.failed(job, fail_on)
+        )
+    )
 
 
 def decided(job: Mapping[str, Any]) -> list[str]:
@@ -114,7 +134,17 @@ def jobs(
 ) -> None:
     """List the newest jobs."""
     with Client() as client:
-        items = list(client.pages("/jobs", most=limit, limit=min(limit, 100), state=state, build=build, test=test, label=label))
+        items = list(
+            client.pages(
+                "/jobs",
+                most=limit,
+                limit=min(limit, 100),
+                state=state,
+                build=build,
+                test=test,
+                label=label,
+            )
+        )
         if as_json:
             show.print_json({"items": items})
         else:
@@ -123,20 +153,33 @@ def jobs(
 
 def results(
     job: str = typer.Argument(help="The job's id; with --run a run's."),
-    form: Format | None = typer.Option(None, "--format", help="Stream all results as the server writes them."),
-    run: bool = typer.Option(False, "--run", help="The results of all jobs of a run; needs a --format that is streamed."),
-    output: Path | None = typer.Option(None, "--output", help="Write them to this file; by default to standard output."),
+    form: Format | None = typer.Option(
+        None, "--format", help="Stream all results as the server writes them."
+    ),
+    run: bool = typer.Option(
+        False, "--run", help="The results of all jobs of a run; needs a --format that is streamed."
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", help="Write them to this file; by default to standard output."
+    ),
     limit: int | None = typer.Option(None, min=1, help="At most this many seeds."),
     as_json: bool = JSON,
 ) -> None:
     """Print every seed's numbers of a job."""
     if form in (None, Format.json) and (run or output is not None):
-        raise FieldError("--format", form, "must be one that is streamed", limit="csv, ndjson, parquet, junit or ctrf")
+        raise FieldError(
+            "--format",
+            form,
+            "must be one that is streamed",
+            limit="csv, ndjson, parquet, junit or ctrf",
+        )
     with Client() as client:
         if form is not None and form is not Format.json:
             parts = client.parts(f"/{'runs' if run else 'jobs'}/{job}/results", format=form.value)
             first = next(parts, b"")  # a server that refuses leaves no empty file
-            with output.open("wb") if output is not None else nullcontext(sys.stdout.buffer) as file:
+            with (
+                output.open("wb") if output is not None else nullcontext(sys.stdout.buffer) as file
+            ):
                 for part in chain([first], parts):
                     file.write(part)
                 file.flush()
@@ -149,7 +192,8 @@ def results(
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged suite, which stage blocks."""
+    """Say what is wrong with a job's kernel: which term, and which tiles were summed; of a staged
+    suite, which stage blocks."""
     with Client() as client:
         found = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:
@@ -158,14 +202,18 @@ def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JS
         out = show.console()
         if (found or {}).get("stages"):
             out.print(show.stages_table(found["stages"]))
-        out.print((found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True)
+        out.print(
+            (found or {}).get("words") or _why_none(found or {}), markup=False, soft_wrap=True
+        )
 
 
 def _why_none(found: dict[str, Any]) -> str:
     if found.get("state") not in ENDED:
         return f"no diagnosis yet: the job is {found.get('state')}"
     if found.get("verdict") in WITHOUT_NUMBERS:
-        return f"no diagnosis: the kernel gave no numbers ({found['verdict']}); see `gonogo results`"
+        return (
+            f"no diagnosis: the kernel gave no numbers ({found['verdict']}); see `gonogo results`"
+        )
     return "no diagnosis: nothing unexplained was seen"
 
 
@@ -173,12 +221,20 @@ def _first_message(client: Client, job: dict[str, Any]) -> str | None:
     """What the first seed without numbers says, for a job whose verdict is of that kind."""
     if job.get("verdict") not in WITHOUT_NUMBERS:
         return None
-    found = (item for item in client.pages(f"/jobs/{job['id']}/results", limit=200) if item["verdict"] == job["verdict"])
+    found = (
+        item
+        for item in client.pages(f"/jobs/{job['id']}/results", limit=200)
+        if item["verdict"] == job["verdict"]
+    )
     item = next(found, None)
     if item is None:
         return None
-    of_verdict = {name: each for name, each in item["outputs"].items() if each["verdict"] == job["verdict"]}
-    told = [f"{name}: {each['message']}" for name, each in of_verdict.items() if each.get("message")]
+    of_verdict = {
+        name: each for name, each in item["outputs"].items() if each["verdict"] == job["verdict"]
+    }
+    told = [
+        f"{name}: {each['message']}" for name, each in of_verdict.items() if each.get("message")
+    ]
     noun = "seed" if item.get("iteration") is None else "iteration"
     return f"{noun} {show.sample(item)}: {item.get('message') or (told or [item['verdict']])[0]}"
 

@@ -23,17 +23,31 @@ if TYPE_CHECKING:
 
 def judge(
     spec: Path = typer.Argument(help="JSON file with the test, or with a job that holds one."),
-    tensors: list[str] = typer.Argument(help="x.npy gamma.npy ... dx.npy: inputs and outputs, named by the file or as NAME=path."),
-    raw: list[str] = typer.Option([], "--raw", help="NAME=path of an unquantised input, which tolerances compare with; repeatable."),
-    quantise: bool = typer.Option(False, "--quantise", help="The inputs are unquantised: round them to the test's input formats first."),
-    profile: str | None = typer.Option(None, help="Budget profile of the kernel (default: that of the job's build, else the numerics)."),
+    tensors: list[str] = typer.Argument(
+        help="x.npy gamma.npy ... dx.npy: inputs and outputs, named by the file or as NAME=path."
+    ),
+    raw: list[str] = typer.Option(
+        [],
+        "--raw",
+        help="NAME=path of an unquantised input, which tolerances compare with; repeatable.",
+    ),
+    quantise: bool = typer.Option(
+        False,
+        "--quantise",
+        help="The inputs are unquantised: round them to the test's input formats first.",
+    ),
+    profile: str | None = typer.Option(
+        None,
+        help="Budget profile of the kernel (default: that of the job's build, else the numerics).",
+    ),
     fail_on: local.FailOn = local.FAIL_ON,
     as_json: bool = local.JSON,
 ) -> None:
     """Judge stored .npy tensors against a test.
 
-    The inputs are what the device was given: values that the test's input formats can represent (else --quantise). Outputs
-    may be any of the kernel's. Without --raw and --quantise the given inputs are also those that tolerances compare with.
+    The inputs are what the device was given: values that the test's input formats can represent
+    (else --quantise). Outputs may be any of the kernel's. Without --raw and --quantise the given
+    inputs are also those that tolerances compare with.
     """
     import gonogo_settings
     from gonogo.builds import PROFILES
@@ -51,11 +65,15 @@ def judge(
     inputs = {name: loaded[name] for name in test.input_names if name in loaded}
     outputs = {name: loaded[name] for name in test.outputs if name in loaded}
     if missing := [name for name in test.input_names if name not in inputs]:
-        raise JobError(f"the inputs {', '.join(missing)} are missing: {test.kernel} is given {', '.join(test.input_names)}")
+        raise JobError(
+            f"the inputs {', '.join(missing)} are missing: {test.kernel} is given {', '.join(test.input_names)}"
+        )
     if not outputs:
         raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
     if quantise and raw:
-        raise JobError("--quantise says that the inputs are unquantised; --raw names other ones: give one of them")
+        raise JobError(
+            "--quantise says that the inputs are unquantised; --raw names other ones: give one of them"
+        )
     given = rounded(test, inputs) if quantise else _representable(test, inputs)
     unquantised = inputs if quantise else {**given, **_raw(test, raw)}
 
@@ -93,7 +111,8 @@ def _profile(job: dict[str, Any]) -> str | None:
 
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:
-    """Name -> array of every file, in the domain's shapes: (rows, N) of x, dy, y, dx; (rows,); (N,)."""
+    """Name -> array of every file, in the domain's shapes: (rows, N) of x, dy, y, dx; (rows,);
+    (N,)."""
     import numpy as np
 
     allowed = tuple(names)
@@ -103,7 +122,9 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
         if not separator:
             name, path = Path(place).stem, place
         if name not in allowed:
-            raise FieldError(path, name, f"isn't a tensor of {test.kernel}", limit="one of " + ", ".join(allowed))
+            raise FieldError(
+                path, name, f"isn't a tensor of {test.kernel}", limit="one of " + ", ".join(allowed)
+            )
         if name in loaded:
             raise FieldError(path, name, "is given twice")
         try:
@@ -113,14 +134,18 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
             raise JobError(f"{path} can't be read as a .npy file: {problem}") from problem
         if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
             raise FieldError(
-                path, str(getattr(array, "dtype", "an archive")), f"{name} must be a float array", limit="float16, float32, float64"
+                path,
+                str(getattr(array, "dtype", "an archive")),
+                f"{name} must be a float array",
+                limit="float16, float32, float64",
             )
         loaded[name] = _shaped(test, name, path, array)
     return loaded
 
 
 def _shaped(test: TestSpec, name: str, path: str, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the domain's shape; dimensions of 1 may be anywhere ([1,1,1,N] of a gamma), rows may be flat."""
+    """The array in the domain's shape; dimensions of 1 may be anywhere ([1,1,1,N] of a gamma), rows
+    may be flat."""
     wanted, flat = test.shape_of(name), test.flat_shape_of(name)
     if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
         raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(wanted))
@@ -133,7 +158,8 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.float32]]:
-    """The inputs as float32. Raises FieldError for one with values that its input format hasn't: no device was given them."""
+    """The inputs as float32. Raises FieldError for one with values that its input format hasn't: no
+    device was given them."""
     import numpy as np
 
     from gonogo.inputs import quantise as rounded

@@ -1,4 +1,5 @@
-"""What the local commands `check` and `judge` share: flags into a test, judged seeds into a report, a report into an exit code."""
+"""What the local commands `check` and `judge` share: flags into a test, judged seeds into a report,
+a report into an exit code."""
 
 from __future__ import annotations
 
@@ -36,9 +37,13 @@ class FailOn(StrEnum):
     new = "new"
 
 
-FAIL_ON = typer.Option(FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass.")
+FAIL_ON = typer.Option(
+    FailOn.any, "--fail-on", help="What makes the exit code 1; any: every verdict but pass."
+)
 KERNEL = typer.Option("layernorm_bw", help=f"One of {', '.join(KERNELS)}.")
-PARAMETERS = typer.Option(None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.')
+PARAMETERS = typer.Option(
+    None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
+)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
@@ -57,19 +62,34 @@ def shape_flag(text: str) -> list[int]:
     try:
         return [int(part) for part in text.replace("x", ",").split(",")]
     except ValueError:
-        raise FieldError("test.shape", text, "must be whole numbers with commas between them", limit="3,273,1,8462") from None
+        raise FieldError(
+            "test.shape",
+            text,
+            "must be whole numbers with commas between them",
+            limit="3,273,1,8462",
+        ) from None
 
 
 def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
     """The report: {"verdict", "counts", "seeds", "diagnosis"}; the verdict is the worst."""
     counts = Counter(row["verdict"] for row in rows)
     ordered = {each.value: counts[each.value] for each in Verdict if counts[each.value]}
-    return {"verdict": worst(counts).value, "counts": ordered, "seeds": list(rows), "diagnosis": diagnosis}
+    return {
+        "verdict": worst(counts).value,
+        "counts": ordered,
+        "seeds": list(rows),
+        "diagnosis": diagnosis,
+    }
 
 
 def severity(row: Row) -> tuple[int, float]:
-    """Sorts seeds worst first: by explanation, then by the largest budget ratio (null, as of NaN outputs, above all)."""
-    rank = list(Explanation).index(Explanation(row["explanation"])) if row.get("explanation") else len(Explanation)
+    """Sorts seeds worst first: by explanation, then by the largest budget ratio (null, as of NaN
+    outputs, above all)."""
+    rank = (
+        list(Explanation).index(Explanation(row["explanation"]))
+        if row.get("explanation")
+        else len(Explanation)
+    )
     ratios = [output.get("budget_ratio") for output in row.get("outputs", {}).values()]
     return rank, -max((math.inf if ratio is None else ratio for ratio in ratios), default=0.0)
 
@@ -79,17 +99,26 @@ def worth_diagnosing(row: Row) -> bool:
     return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
 
 
-def diagnosed(test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row) -> dict[str, Any]:
+def diagnosed(
+    test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row
+) -> dict[str, Any]:
     """What the forensics say of the outputs of one judged seed, in plain JSON types."""
     from gonogo.kernels import numerics
 
-    ours = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no terms to diagnose
-    found = numerics(test).diagnose(test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()})
+    ours = {
+        name: array for name, array in outputs.items() if name in test.outputs
+    }  # a downstream one has no terms to diagnose
+    found = numerics(test).diagnose(
+        test, given, {name: array.reshape(test.flat_shape_of(name)) for name, array in ours.items()}
+    )
     return beside(found.to_json(), row.get("explanation"))
 
 
-def finish(report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn) -> None:
-    """Print the report and end the command: exit code 1 when the verdict is at least as bad as `fail_on`."""
+def finish(
+    report: Mapping[str, Any], test: TestSpec, title: str, *, as_json: bool, fail_on: FailOn
+) -> None:
+    """Print the report and end the command: exit code 1 when the verdict is at least as bad as
+    `fail_on`."""
     if as_json:
         show.print_json(report)
     else:
@@ -108,23 +137,56 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
         out.print(compared)
     for row in rows:
         if row.get("message"):
-            out.print(Text.assemble(f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"), soft_wrap=True)
+            out.print(
+                Text.assemble(
+                    f"seed {row['seed']}: ", show.verdict(row["verdict"]), f": {row['message']}"
+                ),
+                soft_wrap=True,
+            )
     if report["diagnosis"] and report["diagnosis"].get("stages"):
         out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
-        out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
+        out.print(
+            f"diagnosis: {report['diagnosis']['words']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     for words in report.get("known_limits", ()):
-        out.print(f"a known limit of the simulated Wormhole: {words}", markup=False, highlight=False, soft_wrap=True)
+        out.print(
+            f"a known limit of the simulated Wormhole: {words}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     verdict = Verdict(report["verdict"])
-    line = Text.assemble("verdict: ", show.verdict(verdict.value), f" ({show.counts(report['counts'])}). {verdict.sentence}")
+    line = Text.assemble(
+        "verdict: ",
+        show.verdict(verdict.value),
+        f" ({show.counts(report['counts'])}). {verdict.sentence}",
+    )
     out.print(line, soft_wrap=True)
 
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
     """One line per output: its worst verdict, and the largest of each number over the seeds."""
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("output", "verdict", "explanation", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "directions (rms)"):
-        table.add_column(name, justify="right" if name in ("max |e|", "tolerance ratio", "budget ratio", "1-PCC") else "left")
+    for name in (
+        "output",
+        "verdict",
+        "explanation",
+        "max |e|",
+        "tolerance ratio",
+        "budget ratio",
+        "1-PCC",
+        "directions (rms)",
+    ):
+        table.add_column(
+            name,
+            justify="right"
+            if name in ("max |e|", "tolerance ratio", "budget ratio", "1-PCC")
+            else "left",
+        )
     for output in test.outputs:
         found = [row["outputs"][output] for row in rows if output in row["outputs"]]
         if not found:
@@ -133,8 +195,13 @@ def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
         table.add_row(
             output,
             show.verdict(worst(each["verdict"] for each in found).value),
-            min((Explanation(each["explanation"]) for each in found), key=list(Explanation).index).value,
-            *(show.number(_largest(found, name)) for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")),
+            min(
+                (Explanation(each["explanation"]) for each in found), key=list(Explanation).index
+            ).value,
+            *(
+                show.number(_largest(found, name))
+                for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")
+            ),
             _directions(found),
         )
     return table
@@ -152,7 +219,8 @@ def _largest(found: Iterable[Mapping[str, Any]], name: str) -> float | None:
 
 
 def _directions(found: Sequence[Mapping[str, Any]]) -> str:
-    """ "row 216, xhat 199, scale .7": each direction's largest rms, in standard deviations of rounding."""
+    """ "row 216, xhat 199, scale .7": each direction's largest rms, in standard deviations of
+    rounding."""
     names = dict.fromkeys(name for each in found for name in each if name.endswith("_z"))
     parts = [(name.removesuffix("_z"), _largest(found, name)) for name in names]
     return ", ".join(f"{name} {show.number(value)}" for name, value in parts if value is not None)

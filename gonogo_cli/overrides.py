@@ -1,4 +1,5 @@
-"""`gonogo override`: take on until a day what `gonogo compare` would stop a commit for; list what was taken on; end it."""
+"""`gonogo override`: take on until a day what `gonogo compare` would stop a commit for; list what
+was taken on; end it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from gonogo_cli.jobs import JSON
 DAYS = 14.0
 """Long enough for a fix, short enough that someone looks again."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Take tests on until a day.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Take tests on until a day.",
+)
 
 
 @app.callback()
@@ -29,16 +35,29 @@ def root() -> None:
 def add(
     reason: str = typer.Option(..., "--reason", help="Why nobody is to be stopped by it."),
     test: str | None = typer.Option(None, "--test", help="Key of the test (v1-...)."),
-    name: list[str] = typer.Option([], "--name", help="Pattern of names as `gonogo compare` shows them; repeatable; ! takes back."),
-    label: list[str] = typer.Option([], "--label", help="name=value of the test's jobs; repeatable."),
-    build: list[str] = typer.Option([], "--build", help="Pattern of head's build; repeatable; default: any."),
-    kind: list[str] = typer.Option([], "--class", help="Class to suppress; repeatable; default: all that are red or hollow."),
+    name: list[str] = typer.Option(
+        [],
+        "--name",
+        help="Pattern of names as `gonogo compare` shows them; repeatable; ! takes back.",
+    ),
+    label: list[str] = typer.Option(
+        [], "--label", help="name=value of the test's jobs; repeatable."
+    ),
+    build: list[str] = typer.Option(
+        [], "--build", help="Pattern of head's build; repeatable; default: any."
+    ),
+    kind: list[str] = typer.Option(
+        [], "--class", help="Class to suppress; repeatable; default: all that are red or hollow."
+    ),
     owner: str | None = typer.Option(None, help="Who looks after it; default: the token's name."),
     days: float = typer.Option(DAYS, min=0.01, max=3650, help="For how long."),
-    expires: str | None = typer.Option(None, help="In the place of --days: a day or a time in UTC, 2026-12-31 or 2026-12-31T12:00."),
+    expires: str | None = typer.Option(
+        None, help="In the place of --days: a day or a time in UTC, 2026-12-31 or 2026-12-31T12:00."
+    ),
     as_json: bool = JSON,
 ) -> None:
-    """Suppress classes of some tests until a day; of --test, --name and --label all that are given must fit."""
+    """Suppress classes of some tests until a day; of --test, --name and --label all that are given
+    must fit."""
     body: dict[str, Any] = {
         "test": test, "names": name, "labels": dict(each.partition("=")[::2] for each in label), "builds": build, "reason": reason,
         "owner": owner, "expires": _end(days, expires).isoformat(), **({"classes": kind} if kind else {}),
@@ -60,7 +79,15 @@ def list_(
 ) -> None:
     """List the newest overrides."""
     with Client() as client:
-        items = list(client.pages("/overrides", most=most, limit=min(most, 500), test=test, state=None if state == "any" else state))
+        items = list(
+            client.pages(
+                "/overrides",
+                most=most,
+                limit=min(most, 500),
+                test=test,
+                state=None if state == "any" else state,
+            )
+        )
     if as_json:
         show.print_json(items)
         return
@@ -68,7 +95,14 @@ def list_(
     for column in ("id", "state", "tests", "until", "owner", "reason"):
         table.add_column(column)
     for item in items:
-        told = (item["id"], item["state"], about(item), item["expires_at"][:16], item["owner"], item["reason"])
+        told = (
+            item["id"],
+            item["state"],
+            about(item),
+            item["expires_at"][:16],
+            item["owner"],
+            item["reason"],
+        )
         table.add_row(*(Text(each) for each in told))  # text of others is no markup
     show.console().print(table)
 
@@ -87,7 +121,12 @@ def end(override: str = typer.Argument(help="Its id."), as_json: bool = JSON) ->
 def about(override: dict[str, Any]) -> str:
     """Which tests, in a few words."""
     labels = [f"{name}={value}" for name, value in override["labels"].items()]
-    parts = [*filter(None, [override["test"]]), *override["names"], *labels, *(f"on {build}" for build in override["builds"])]
+    parts = [
+        *filter(None, [override["test"]]),
+        *override["names"],
+        *labels,
+        *(f"on {build}" for build in override["builds"]),
+    ]
     return ", ".join(parts)
 
 
@@ -97,5 +136,7 @@ def _end(days: float, expires: str | None) -> datetime:
     try:
         found = datetime.fromisoformat(expires)
     except ValueError:
-        raise FieldError("expires", expires, "is no time", limit="such as 2026-12-31 or 2026-12-31T12:00") from None
+        raise FieldError(
+            "expires", expires, "is no time", limit="such as 2026-12-31 or 2026-12-31T12:00"
+        ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,4 +1,5 @@
-"""Where this command works: the configured database, or that of the `gonogo up` whose folder is here."""
+"""Where this command works: the configured database, or that of the `gonogo up` whose folder is
+here."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def configure() -> gonogo_settings.Settings:
-    """The settings; without any, those of the embedded service in var/ (its SQLite file and keys), put into this process's environment.
+    """The settings; without any, those of the embedded service in var/ (its SQLite file and keys),
+    put into this process's environment.
 
     Raises JobError when there is neither.
     """
@@ -25,7 +27,9 @@ def configure() -> gonogo_settings.Settings:
         return config
     folder = Path(config.var_dir).absolute()
     if not (folder / "gonogo.sqlite").exists():
-        raise JobError(f"no database: GONOGO_DATABASE_URL is not set, and {folder} holds none (`gonogo up` makes one)")
+        raise JobError(
+            f"no database: GONOGO_DATABASE_URL is not set, and {folder} holds none (`gonogo up` makes one)"
+        )
     os.environ["GONOGO_DATABASE_URL"] = f"sqlite:///{folder / 'gonogo.sqlite'}"
     for name in ("secret_key", "worker_key"):
         if getattr(config, name) is None and (folder / name).exists():
@@ -36,7 +40,8 @@ def configure() -> gonogo_settings.Settings:
 
 @contextmanager
 def engine() -> Iterator[Engine]:
-    """An engine for the database. Raises JobError without one, InfrastructureError when it can't be reached."""
+    """An engine for the database. Raises JobError without one, InfrastructureError when it can't be
+    reached."""
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     from gonogo_storage import schema
@@ -47,10 +52,17 @@ def engine() -> Iterator[Engine]:
     made = make_engine(config.database_url)
     try:
         yield made
-    except (OperationalError, ProgrammingError) as problem:  # a missing table is the one of SQLite, the other of PostgreSQL
+    except (
+        OperationalError,
+        ProgrammingError,
+    ) as problem:  # a missing table is the one of SQLite, the other of PostgreSQL
         with suppress(OperationalError):
             if (state := schema.state(made)) not in schema.READY:
-                raise InfrastructureError(f"the database's schema is {state.value}: run `gonogo db upgrade`") from problem
-        raise InfrastructureError(f"the database can't be used: {str(problem.orig).strip()}") from problem
+                raise InfrastructureError(
+                    f"the database's schema is {state.value}: run `gonogo db upgrade`"
+                ) from problem
+        raise InfrastructureError(
+            f"the database can't be used: {str(problem.orig).strip()}"
+        ) from problem
     finally:
         made.dispose()

@@ -1,4 +1,5 @@
-"""Errors of the command as a program reads them: with --json one problem document (RFC 9457, as the API's) on one line of stderr.
+"""Errors of the command as a program reads them: with --json one problem document (RFC 9457, as the
+API's) on one line of stderr.
 
 stdout holds results only, so that `gonogo ... --json | jq` never takes an error for one.
 """
@@ -23,15 +24,24 @@ def wanted(words: Sequence[str]) -> bool:
 
 
 def document(problem: BaseException | str, code: int) -> dict[str, Any]:
-    """The problem: the server's own document where it made one, else one of the same form; `exit_code` is added."""
+    """The problem: the server's own document where it made one, else one of the same form;
+    `exit_code` is added."""
     said = getattr(problem, "document", None)
     if isinstance(said, dict):
         return {**said, "detail": str(problem), "exit_code": code}
-    slug, title = ("infrastructure", "Infrastructure") if isinstance(problem, InfrastructureError) else ("usage", "Usage")
+    slug, title = (
+        ("infrastructure", "Infrastructure")
+        if isinstance(problem, InfrastructureError)
+        else ("usage", "Usage")
+    )
     found: dict[str, Any] = {"type": TYPE_PREFIX + slug, "title": title, "detail": str(problem)}
     if isinstance(problem, FieldError):
         named = {"field": problem.field, "value": quote(problem.value), "limit": problem.limit}
-        found |= {"type": TYPE_PREFIX + "invalid-field", **named, "errors": [{**named, "message": f"{problem.field}: {problem.reason}"}]}
+        found |= {
+            "type": TYPE_PREFIX + "invalid-field",
+            **named,
+            "errors": [{**named, "message": f"{problem.field}: {problem.reason}"}],
+        }
     return found | {"exit_code": code}
 
 

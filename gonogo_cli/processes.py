@@ -1,4 +1,5 @@
-"""`gonogo serve, background, worker`: the three kinds of processes, each alone, as production runs them."""
+"""`gonogo serve, background, worker`: the three kinds of processes, each alone, as production runs
+them."""
 
 from __future__ import annotations
 
@@ -13,14 +14,19 @@ import gonogo_settings
 from gonogo.problems import InfrastructureError, JobError
 
 GRACE_S = 3
-"""Requests in flight get this long when the API stops; `gonogo up` must be gone within 10 s altogether."""
+"""Requests in flight get this long when the API stops; `gonogo up` must be gone within 10 s
+altogether."""
 
 
 def need(config: gonogo_settings.Settings, *names: str) -> None:
     """Raise JobError naming the variables that are not set."""
-    missing = [f"{gonogo_settings.PREFIX}{name.upper()}" for name in names if getattr(config, name) is None]
+    missing = [
+        f"{gonogo_settings.PREFIX}{name.upper()}" for name in names if getattr(config, name) is None
+    ]
     if missing:
-        raise JobError(f"{' and '.join(missing)} must be set (docs/settings.md); `gonogo up` needs no settings")
+        raise JobError(
+            f"{' and '.join(missing)} must be set (docs/settings.md); `gonogo up` needs no settings"
+        )
 
 
 def serve(
@@ -52,15 +58,24 @@ def serve(
         )
     )
     gc.collect()
-    gc.freeze()  # what was loaded stays: without this each full collection looks at all of it, 80 to 150 ms in which no page is answered
-    gc.set_threshold(20_000, 20, 20)  # a page makes thousands of objects, hardly any in cycles: to look for some took a tenth of its time
+    # what was loaded stays: without this each full collection looks at all of it, 80 to 150 ms in
+    # which no page is answered
+    gc.freeze()
+    gc.set_threshold(
+        20_000,
+        20,
+        20,
+        # a page makes thousands of objects, hardly any in cycles: to look for some took a tenth of its
+        # time
+    )
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
     if not server.started:
         raise InfrastructureError("the HTTP service could not start; the log says why")
 
 
 def background() -> None:
-    """Run the dispatcher, the ingest of results, the reaper and the delivery; several copies are safe."""
+    """Run the dispatcher, the ingest of results, the reaper and the delivery; several copies are
+    safe."""
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "worker_key")
     from gonogo_service import background as work
@@ -74,10 +89,13 @@ def background() -> None:
 
 
 def worker(
-    executor: str = typer.Option("emulator", help="Executor: emulator, one of GONOGO_EXECUTORS, several with commas, or all."),
+    executor: str = typer.Option(
+        "emulator", help="Executor: emulator, one of GONOGO_EXECUTORS, several with commas, or all."
+    ),
     device: str | None = typer.Option(None, help="The chip to use; default: the first free one."),
 ) -> None:
-    """Run a device worker: takes chunks from its queue, runs kernels on its device, sends every seed's numbers."""
+    """Run a device worker: takes chunks from its queue, runs kernels on its device, sends every
+    seed's numbers."""
     config = gonogo_settings.load()
     need(config, "broker_url", "worker_key")
     from gonogo_workers.worker import main

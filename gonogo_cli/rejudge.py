@@ -1,4 +1,5 @@
-"""`gonogo rejudge`: what stored seeds would be called under another tolerance, or under the policy in force."""
+"""`gonogo rejudge`: what stored seeds would be called under another tolerance, or under the policy
+in force."""
 
 from __future__ import annotations
 
@@ -14,28 +15,42 @@ from gonogo_cli.submit import parsed
 
 
 def rejudge(
-    test: str | None = typer.Option(None, help="The test's key; without one every test is judged by the policy in force."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance (0 when only --atol is given)."),
+    test: str | None = typer.Option(
+        None, help="The test's key; without one every test is judged by the policy in force."
+    ),
+    rtol: float | None = typer.Option(
+        None, help="allclose: relative tolerance (0 when only --atol is given)."
+    ),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
     pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
     frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
     ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    tolerance: str | None = typer.Option(None, help="The whole tolerance as JSON, for one that differs from output to output."),
+    tolerance: str | None = typer.Option(
+        None, help="The whole tolerance as JSON, for one that differs from output to output."
+    ),
     build: str | None = typer.Option(None, help="Only jobs of this build."),
-    store: bool = typer.Option(False, "--store", help="Keep the report on the server. The verdicts of the jobs stay as they are."),
+    store: bool = typer.Option(
+        False,
+        "--store",
+        help="Keep the report on the server. The verdicts of the jobs stay as they are.",
+    ),
     reason: str | None = typer.Option(None, help="Why, for whoever finds the report."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Judge a test's stored seeds again, without running anything: old and new verdicts of each build.
+    """Judge a test's stored seeds again, without running anything: old and new verdicts of each
+    build.
 
-    The flags are the whole new tolerance; without any it is the declared one, and only the policy is applied anew. Exit codes: 0 every
-    seed was decided, 1 stored numbers can't tell for some, 2 usage, 3 infrastructure.
+    The flags are the whole new tolerance; without any it is the declared one, and only the policy
+    is applied anew. Exit codes: 0 every seed was decided, 1 stored numbers can't tell for some, 2
+    usage, 3 infrastructure.
     """
     flags = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     given = {name: value for name, value in flags.items() if value is not None}
     wanted = parsed("tolerance", tolerance)
     if given and wanted is not None:
-        raise typer.BadParameter("--tolerance is the whole tolerance: no other flag of one goes with it")
+        raise typer.BadParameter(
+            "--tolerance is the whole tolerance: no other flag of one goes with it"
+        )
     if test is None and (given or wanted is not None):
         raise typer.BadParameter("--test is needed: a tolerance belongs to one test")
     body = {"tolerance": given or wanted, "build": build, "store": store, "reason": reason}
@@ -52,7 +67,9 @@ def rejudge(
 
 def _kernels(client: Client) -> list[str]:
     """The keys of all tests of kernels: a selection has no tolerance."""
-    return [item["key"] for item in client.pages("/tests", limit=200) if "selection" not in item["test"]]
+    return [
+        item["key"] for item in client.pages("/tests", limit=200) if "selection" not in item["test"]
+    ]
 
 
 def _print(found: Mapping[str, Any], *, every: bool) -> None:
@@ -60,20 +77,40 @@ def _print(found: Mapping[str, Any], *, every: bool) -> None:
     if not found["seeds"] and not every:
         return
     out = show.console()
-    told = {name: ", ".join(f"{key} {value}" for key, value in each.items()) or "none" for name, each in found["tolerance"].items()}
-    out.print(f"{found['test_key']}: tolerance {told['old']} -> {told['new']}, policy {found['policy']['applied']}", highlight=False)
+    told = {
+        name: ", ".join(f"{key} {value}" for key, value in each.items()) or "none"
+        for name, each in found["tolerance"].items()
+    }
+    out.print(
+        f"{found['test_key']}: tolerance {told['old']} -> {told['new']}, policy {found['policy']['applied']}",
+        highlight=False,
+    )
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("build", "jobs", "seeds", "old", "new", "changed", "undecided"):
-        table.add_column(name, justify="right" if name in {"jobs", "seeds", "changed", "undecided"} else "left")
+        table.add_column(
+            name, justify="right" if name in {"jobs", "seeds", "changed", "undecided"} else "left"
+        )
     for line in found["builds"]:
         numbers = [str(line["changed"]), str(line["undecided"])]
-        table.add_row(line["build"], str(line["jobs"]), str(line["seeds"]), show.counts(line["old"]), show.counts(line["new"]), *numbers)
+        table.add_row(
+            line["build"],
+            str(line["jobs"]),
+            str(line["seeds"]),
+            show.counts(line["old"]),
+            show.counts(line["new"]),
+            *numbers,
+        )
     out.print(table)
     for reason, count in found["reasons"].items():
         out.print(f"{count} undecided: {reason}", markup=False, soft_wrap=True)
     if found["jobs_left_out"]:
-        out.print(f"{found['jobs_left_out']} older jobs were left out; name a --build to see less at once", soft_wrap=True)
+        out.print(
+            f"{found['jobs_left_out']} older jobs were left out; name a --build to see less at once",
+            soft_wrap=True,
+        )
     if found["new_test_key"] != found["test_key"]:
         out.print(f"with the new tolerance the test is {found['new_test_key']}", soft_wrap=True)
     if found["id"] is not None:
-        out.print(f"stored as {found['id']}; the verdicts of the jobs stay as they are", soft_wrap=True)
+        out.print(
+            f"stored as {found['id']}; the verdicts of the jobs stay as they are", soft_wrap=True
+        )

@@ -1,4 +1,5 @@
-"""`gonogo rollups rebuild`: make the sums that pages show anew from the stored rows, while everything runs."""
+"""`gonogo rollups rebuild`: make the sums that pages show anew from the stored rows, while
+everything runs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from gonogo.problems import JobError
 if TYPE_CHECKING:
     from gonogo_storage.rollup_rebuild import Progress as Done
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Sums over days, builds and devices.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Sums over days, builds and devices.",
+)
 
 
 @app.callback()
@@ -23,12 +29,15 @@ def root() -> None:
 @app.command()
 def rebuild(
     test: str | None = typer.Option(None, "--test", help="Key of one test; without it, of all."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON: one line of progress a second, then the result."),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print JSON: one line of progress a second, then the result."
+    ),
 ) -> None:
-    """Make the roll-ups anew from the stored rows: after a new policy re-judged them, or where they are doubted.
+    """Make the roll-ups anew from the stored rows: after a new policy re-judged them, or where they
+    are doubted.
 
-    In small transactions, beside a running service; pages show the old sums of a test until its new ones are complete. It may be stopped
-    and started again at any moment.
+    In small transactions, beside a running service; pages show the old sums of a test until its new
+    ones are complete. It may be stopped and started again at any moment.
     """
     import time
 
@@ -47,8 +56,17 @@ def rebuild(
 
         def tell(progress: Done) -> None:
             nonlocal told_at
-            where = "" if progress.unit is None else f"{progress.unit.test_key} on {progress.unit.build}"
-            bars.update(bar, total=progress.of, completed=progress.units, note=f"{progress.seeds:,} seeds {where}")
+            where = (
+                ""
+                if progress.unit is None
+                else f"{progress.unit.test_key} on {progress.unit.build}"
+            )
+            bars.update(
+                bar,
+                total=progress.of,
+                completed=progress.units,
+                note=f"{progress.seeds:,} seeds {where}",
+            )
             if as_json and progress.unit is not None and time.monotonic() - told_at >= 1:
                 told_at = time.monotonic()
                 show.print_json({"progress": asdict(progress)})
@@ -58,4 +76,6 @@ def rebuild(
     if as_json:
         show.print_json({"units": done.units, "seeds": done.seeds, "seconds": round(seconds, 3)})
     else:
-        print(f"{done.seeds:,} seeds of {done.units:,} tests on a build counted anew in {seconds:.1f} s")
+        print(
+            f"{done.seeds:,} seeds of {done.units:,} tests on a build counted anew in {seconds:.1f} s"
+        )

@@ -1,4 +1,5 @@
-"""What `check` and `submit` share for selections: flags into a test, iterations into a table, outcomes into an exit code."""
+"""What `check` and `submit` share for selections: flags into a test, iterations into a table,
+outcomes into an exit code."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from gonogo.selections import Selection
 
 SUITE = typer.Option(None, help="gtest, pytest: a suite of the build.")
-FILTER = typer.Option(None, "--filter", help="gtest, pytest: which of its tests, in the executor's own language.")
-SHUFFLE = typer.Option(None, help="gtest, pytest: true (in the order of each seed), or the number of one seed.")
+FILTER = typer.Option(
+    None, "--filter", help="gtest, pytest: which of its tests, in the executor's own language."
+)
+SHUFFLE = typer.Option(
+    None, help="gtest, pytest: true (in the order of each seed), or the number of one seed."
+)
 STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; repeatable.")
 _RATIOS = ("tolerance_ratio", "budget_ratio")
 OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "absent", "passed")
@@ -28,7 +33,9 @@ RED = frozenset(OUTCOMES[:4])
 """Outcomes of tests that are never fine, whatever can be said of their numbers."""
 
 
-def from_flags(suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]) -> dict[str, Any]:
+def from_flags(
+    suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
+) -> dict[str, Any]:
     """The job's `test`. Raises FieldError for a shuffle that is neither true nor a number."""
     inner: dict[str, Any] = {"suite": suite, "filter": words, "stages": list(stages) or None}
     if shuffle is not None:
@@ -40,14 +47,24 @@ def _number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise FieldError("test.selection.shuffle", text, "must be true, or the number of a seed") from None
+        raise FieldError(
+            "test.selection.shuffle", text, "must be true, or the number of a seed"
+        ) from None
 
 
-def wanted(executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]) -> bool:
+def wanted(
+    executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
+) -> bool:
     """Whether the flags ask for a selection and not for a kernel."""
     from gonogo.selections import REPORTERS
 
-    return executor in REPORTERS or suite is not None or words is not None or shuffle is not None or bool(stages)
+    return (
+        executor in REPORTERS
+        or suite is not None
+        or words is not None
+        or shuffle is not None
+        or bool(stages)
+    )
 
 
 def outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -65,12 +82,18 @@ def ordered(outcomes: Mapping[str, int]) -> dict[str, int]:
 
 
 def failed(job: Mapping[str, Any], fail_on: str) -> bool:
-    """Whether a selection's job or report makes the exit code 1: as any other, and also when a test is red, or when none ran.
+    """Whether a selection's job or report makes the exit code 1: as any other, and also when a test
+    is red, or when none ran.
 
-    Without arrays a red test is `unjudged`, as a green one is: which of them it was must not depend on reading the table.
+    Without arrays a red test is `unjudged`, as a green one is: which of them it was must not depend
+    on reading the table.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
-    return show.failed(verdict, fail_on) or any(outcomes.get(name) for name in RED) or verdict == Verdict.absent.value
+    return (
+        show.failed(verdict, fail_on)
+        or any(outcomes.get(name) for name in RED)
+        or verdict == Verdict.absent.value
+    )
 
 
 def check(
@@ -91,7 +114,10 @@ def check(
     rows: list[dict[str, Any]] = []
     diagnosis: dict[str, Any] | None = None
     worst_found: tuple[tuple[int, float], dict[str, Any], list[Found]] | None = None
-    with reporter(executor, build, deadline_s=deadline) as runner, show.progress(show.console(stderr=True)) as bars:
+    with (
+        reporter(executor, build, deadline_s=deadline) as runner,
+        show.progress(show.console(stderr=True)) as bars,
+    ):
         task = bars.add_task(build, total=len(iterations) * repeats, note="", visible=not as_json)
         for number in iterations:
             for repeat in range(repeats):
@@ -104,27 +130,50 @@ def check(
     if worst_found is not None:
         _, row, suspects = worst_found
         facts = [(each, {"explanation": each.judgement.explanation.value}) for each in suspects]
-        said = [(each.name, local.diagnosed(each.test, each.given, each.outputs, fact)) for each, fact in facts]
-        diagnosis = {"seed": row["seed"], "iteration": row["iteration"], "repeat": row["repeat"], **joined(said)}
+        said = [
+            (each.name, local.diagnosed(each.test, each.given, each.outputs, fact))
+            for each, fact in facts
+        ]
+        diagnosis = {
+            "seed": row["seed"],
+            "iteration": row["iteration"],
+            "repeat": row["repeat"],
+            **joined(said),
+        }
     report = local.summary(rows, with_stages(diagnosis, rows))
     report["outcomes"] = outcomes_of(rows)
     if as_json:
         show.print_json(report)
     else:
-        _print(report, f"{selection.words}, build {build} on {executor}, {len(iterations)} iteration{'s' * (len(iterations) != 1)}")
+        _print(
+            report,
+            f"{selection.words}, build {build} on {executor}, {len(iterations)} iteration{'s' * (len(iterations) != 1)}",
+        )
     raise typer.Exit(int(failed(report, fail_on.value)))
 
 
-def with_stages(diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is for any other suite."""
+def with_stages(
+    diagnosis: dict[str, Any] | None, rows: Iterable[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is
+    for any other suite."""
     from gonogo import stages
 
-    tables = [stages.table({"name": name, **entry} for name, entry in row["outputs"].items()) for row in rows]
+    tables = [
+        stages.table({"name": name, **entry} for name, entry in row["outputs"].items())
+        for row in rows
+    ]
     table = stages.combined([each for each in tables if each.stages])
     if not table.stages:
         return diagnosis
     words = " ".join(filter(None, (table.words, (diagnosis or {}).get("words"))))
-    return {"seed": None, "terms": [], **(diagnosis or {}), "words": words, "stages": table.to_json()}
+    return {
+        "seed": None,
+        "terms": [],
+        **(diagnosis or {}),
+        "words": words,
+        "stages": table.to_json(),
+    }
 
 
 def _print(report: Mapping[str, Any], title: str) -> None:
@@ -133,20 +182,34 @@ def _print(report: Mapping[str, Any], title: str) -> None:
     out.print(tests_table(report["seeds"]))
     for row in report["seeds"]:
         if row.get("message"):
-            said = Text.assemble(f"iteration {row['iteration']}: ", show.verdict(row["verdict"]), f": {row['message']}")
+            said = Text.assemble(
+                f"iteration {row['iteration']}: ",
+                show.verdict(row["verdict"]),
+                f": {row['message']}",
+            )
             out.print(said, soft_wrap=True)
     if report["diagnosis"] and report["diagnosis"].get("stages"):
         out.print(show.stages_table(report["diagnosis"]["stages"]))
     if report["diagnosis"]:
-        out.print(f"diagnosis: {report['diagnosis']['words']}", markup=False, highlight=False, soft_wrap=True)
+        out.print(
+            f"diagnosis: {report['diagnosis']['words']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     verdict = Verdict(report["verdict"])
-    line = Text.assemble("verdict: ", show.verdict(verdict.value), f" ({show.counts(report['counts'])}). {verdict.sentence}")
+    line = Text.assemble(
+        "verdict: ",
+        show.verdict(verdict.value),
+        f" ({show.counts(report['counts'])}). {verdict.sentence}",
+    )
     out.print(line, soft_wrap=True)
     out.print(f"tests: {show.counts(report['outcomes'])}", soft_wrap=True)
 
 
 def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line per test and per output of its arrays: worst verdict, outcomes over the iterations, the numbers, the last message."""
+    """One line per test and per output of its arrays: worst verdict, outcomes over the iterations,
+    the numbers, the last message."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("test", "verdict", "outcomes", "tolerance ratio", "budget ratio", "message"):
         table.add_column(name, justify="right" if "ratio" in name else "left")
@@ -156,8 +219,13 @@ def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
             found.setdefault(name, []).append(each)
     for name, entries in found.items():
         messages = [str(each["message"]) for each in entries if each.get("message")]
-        outcomes = outcomes_of([{"outputs": {str(n): each for n, each in enumerate(entries)}, "verdict": ""}])
-        largest = [max((each[key] for each in entries if each.get(key) is not None), default=None) for key in _RATIOS]
+        outcomes = outcomes_of(
+            [{"outputs": {str(n): each for n, each in enumerate(entries)}, "verdict": ""}]
+        )
+        largest = [
+            max((each[key] for each in entries if each.get(key) is not None), default=None)
+            for key in _RATIOS
+        ]
         table.add_row(
             Text(name),
             show.verdict(worst(each["verdict"] for each in entries).value),

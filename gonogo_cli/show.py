@@ -1,4 +1,5 @@
-"""What a person sees of jobs: words and colours of verdicts, progress bars of running jobs, tables."""
+"""What a person sees of jobs: words and colours of verdicts, progress bars of running jobs,
+tables."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -24,17 +32,36 @@ COLOURS = {
     "crash": "red",
     "error": "red",
 }
-STAGE_COLOURS = {"passed": "green", "partial": "yellow", "failed": "bold red", "hung": "red", "blocked": "dim"}
+STAGE_COLOURS = {
+    "passed": "green",
+    "partial": "yellow",
+    "failed": "bold red",
+    "hung": "red",
+    "blocked": "dim",
+}
 LEVELS: dict[str, frozenset[str]] = {
     "fail": frozenset({"error", "crash", "hang", "fail"}),
     "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
-    "suspect": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance", "fail_by_tolerance", "suspect", "no_information"}),
+    "suspect": frozenset(
+        {
+            "error",
+            "crash",
+            "hang",
+            "fail",
+            "pass_by_tolerance",
+            "fail_by_tolerance",
+            "suspect",
+            "no_information",
+        }
+    ),
 }
-"""Verdicts at which --fail-on makes the exit code 1. `new` is `hollow` for a single job: it has no base to compare with, so all is new."""
+"""Verdicts at which --fail-on makes the exit code 1. `new` is `hollow` for a single job: it has no
+base to compare with, so all is new."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console; without a terminal lines are not cut at 80 characters, so that a log keeps whole sentences."""
+    """A console; without a terminal lines are not cut at 80 characters, so that a log keeps whole
+    sentences."""
     out = Console(stderr=stderr)
     return out if out.is_terminal else Console(stderr=stderr, width=160)
 
@@ -55,7 +82,8 @@ def counts(found: Mapping[str, int]) -> str:
 
 
 def failed(name: str | None, fail_on: str) -> bool:
-    """Whether a job with this verdict makes the exit code 1. A job without a verdict (cancelled, failed) always does."""
+    """Whether a job with this verdict makes the exit code 1. A job without a verdict (cancelled,
+    failed) always does."""
     if name is None:
         return True
     if fail_on == "any":
@@ -71,7 +99,8 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 
 def progress(out: Console) -> Progress:
-    """Progress bars for jobs; call `add_task(name, total=...)`. Where there is no terminal, nothing is drawn."""
+    """Progress bars for jobs; call `add_task(name, total=...)`. Where there is no terminal, nothing
+    is drawn."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -131,7 +160,12 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
         "ms",
         "message",
     ):
-        table.add_column(name, justify="right" if name in {"seed", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "ms"} else "left")
+        table.add_column(
+            name,
+            justify="right"
+            if name in {"seed", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "ms"}
+            else "left",
+        )
     for item in items:
         outputs = item.get("outputs") or {"": {}}
         for position, (name, judged) in enumerate(outputs.items()):
@@ -147,16 +181,21 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
                 number(judged.get("budget_ratio")),
                 number(judged.get("pcc_deficit")),
                 number(item.get("duration_ms")) if first else "",
-                str((item.get("message") if first else None) or judged.get("message") or "").partition("\n")[0],
+                str(
+                    (item.get("message") if first else None) or judged.get("message") or ""
+                ).partition("\n")[0],
             )
     return table
 
 
 def stages_table(content: Mapping[str, Any]) -> Table:
-    """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside its stage."""
+    """The stages of a staged suite, from the "stages" of a diagnosis; a regression is told beside
+    its stage."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
-        table.add_column(name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left")
+        table.add_column(
+            name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left"
+        )
     since = {each["stage"]: each["since"] for each in content.get("regressions") or ()}
     for position, stage in enumerate(content["stages"], 1):
         name = stage["name"]
@@ -166,6 +205,17 @@ def stages_table(content: Mapping[str, Any]) -> Table:
             Text(name),
             Text(stage["status"], style=STAGE_COLOURS.get(stage["status"], "")),
             *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
-            Text("; ".join(filter(None, ("blocker" if name == content.get("blocker") else "", stage.get("reason"), lost)))),
+            Text(
+                "; ".join(
+                    filter(
+                        None,
+                        (
+                            "blocker" if name == content.get("blocker") else "",
+                            stage.get("reason"),
+                            lost,
+                        ),
+                    )
+                )
+            ),
         )
     return table

@@ -1,4 +1,5 @@
-"""`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract spells them."""
+"""`gonogo submit`: a job from flags, or a file that holds a suite, or jobs as the HTTP contract
+spells them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def shape_of(text: str) -> list[int]:
     try:
         return [int(part) for part in text.replace("x", ",").split(",")]
     except ValueError as problem:
-        raise FieldError("test.shape", text, "must be whole numbers with commas between them") from problem
+        raise FieldError(
+            "test.shape", text, "must be whole numbers with commas between them"
+        ) from problem
 
 
 def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, Any]:
@@ -42,11 +45,26 @@ def seeds_of(text: str, start: int, *, keep_going: bool = False) -> dict[str, An
     except ValueError:
         count = 0
     if count < 1 or (colon and policy != SEQUENTIAL):
-        raise FieldError("seeds", text, "is neither a number of seeds nor sequential ones", limit=f"such as 64 or {SEQUENTIAL}:500")
+        raise FieldError(
+            "seeds",
+            text,
+            "is neither a number of seeds nor sequential ones",
+            limit=f"such as 64 or {SEQUENTIAL}:500",
+        )
     if colon:
-        return {"policy": SEQUENTIAL, "max": count, "start": start, "stop_on_finding": not keep_going}
+        return {
+            "policy": SEQUENTIAL,
+            "max": count,
+            "start": start,
+            "stop_on_finding": not keep_going,
+        }
     if keep_going:
-        raise FieldError("keep-going", True, "is for sequential seeds: others run all", limit=f"--seeds {SEQUENTIAL}:N")
+        raise FieldError(
+            "keep-going",
+            True,
+            "is for sequential seeds: others run all",
+            limit=f"--seeds {SEQUENTIAL}:N",
+        )
     return {"start": start, "count": count}
 
 
@@ -54,18 +72,23 @@ def jobs_of(found: Any, path: Path) -> list[dict[str, Any]]:
     """The jobs that a file holds: one job, a list of jobs, or {"jobs": [...]}. Raises JobError."""
     jobs = found.get("jobs", [found]) if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
-        raise JobError(f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`")
+        raise JobError(
+            f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`"
+        )
     return jobs
 
 
 def submit(
     file: Path | None = typer.Argument(
-        None, help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags)."
+        None,
+        help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags).",
     ),
     kernel: str = local.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
-    reference_build: str | None = typer.Option(None, "--reference-build", help="Another build to compare with, beside float64."),
+    reference_build: str | None = typer.Option(
+        None, "--reference-build", help="Another build to compare with, beside float64."
+    ),
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -73,9 +96,15 @@ def submit(
     stage: list[str] = selections.STAGE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
-    seeds: str = typer.Option("1", help="How many seeds; sequential:500 runs until they decide, at most 500."),
+    seeds: str = typer.Option(
+        "1", help="How many seeds; sequential:500 runs until they decide, at most 500."
+    ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
-    keep_going: bool = typer.Option(False, "--keep-going", help="Sequential seeds: go on after one that rounding doesn't explain."),
+    keep_going: bool = typer.Option(
+        False,
+        "--keep-going",
+        help="Sequential seeds: go on after one that rounding doesn't explain.",
+    ),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = local.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
@@ -89,8 +118,14 @@ def submit(
     priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
     label: list[str] = typer.Option([], "--label", help="name=value; repeatable."),
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
-    fail_on: FailOn = typer.Option(FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."),
-    base: str | None = typer.Option(None, "--base", help="With a suite and --watch: gate on what is new against this build or run."),
+    fail_on: FailOn = typer.Option(
+        FailOn.new, "--fail-on", help="With --watch: what makes the exit code 1."
+    ),
+    base: str | None = typer.Option(
+        None,
+        "--base",
+        help="With a suite and --watch: gate on what is new against this build or run.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
@@ -100,7 +135,9 @@ def submit(
         if suites.is_suite(found):
             if base is not None and not wait:
                 raise typer.BadParameter("--base needs --watch: what is compared has to be over")
-            return suites.submit(found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base)
+            return suites.submit(
+                found, build, labels, wait=wait, fail_on=fail_on, as_json=as_json, base=base
+            )
         jobs = jobs_of(found, file)
     else:
         chosen = selections.wanted(executor, suite, words, shuffle, stage)
@@ -116,8 +153,12 @@ def submit(
         if shape is None or chosen:
             test = selections.from_flags(suite, words, shuffle, stage)
         else:
-            test = {"kernel": kernel, "shape": shape_of(shape)} | {name: value for name, value in given.items() if value is not None}
-            test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+            test = {"kernel": kernel, "shape": shape_of(shape)} | {
+                name: value for name, value in given.items() if value is not None
+            }
+            test["tolerance"] = {
+                name: value for name, value in tolerance.items() if value is not None
+            }
         common: dict[str, Any] = {
             "test": test,
             "target": {"executor": executor, "arch": arch, "board": board},
@@ -140,7 +181,11 @@ def submit(
                 show.print_json(made[0] if len(made) == 1 else {"items": made})
             else:
                 for job in made:
-                    show.console().print(f"{job['id']}  {client.url}/jobs/{job['id']}", soft_wrap=True, highlight=False)
+                    show.console().print(
+                        f"{job['id']}  {client.url}/jobs/{job['id']}",
+                        soft_wrap=True,
+                        highlight=False,
+                    )
             return
         worst = 0
         for job in made:

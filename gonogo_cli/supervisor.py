@@ -1,4 +1,5 @@
-"""Keeps a few child processes alive: own sessions, restart with backoff, orderly stop. Knows nothing of what the children do."""
+"""Keeps a few child processes alive: own sessions, restart with backoff, orderly stop. Knows
+nothing of what the children do."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ FIRST_DELAY_S: Final = 0.2
 """Delay before the first restart; doubled for each further one within the window."""
 TICK_S: Final = 0.1
 KEPT_LOG_BYTES: Final = 8 * 2**20
-"""A child's log that is larger when the child is first started is kept once as `.1` and begun anew."""
+"""A child's log that is larger when the child is first started is kept once as `.1` and begun
+anew."""
 
 
 class GaveUp(Exception):
@@ -30,13 +32,15 @@ class GaveUp(Exception):
 
 
 def _ask_for_sigterm() -> None:
-    """In the child, Linux: SIGTERM when the supervisor dies, even by SIGKILL (PR_SET_PDEATHSIG = 1), so that nothing is left behind."""
+    """In the child, Linux: SIGTERM when the supervisor dies, even by SIGKILL (PR_SET_PDEATHSIG =
+    1), so that nothing is left behind."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 @dataclass
 class Child:
-    """One process to keep alive. `stop_s` is its share of the stop's time before it is killed, with its whole process group."""
+    """One process to keep alive. `stop_s` is its share of the stop's time before it is killed, with
+    its whole process group."""
 
     name: str
     command: Sequence[str]
@@ -49,7 +53,8 @@ class Child:
     due: float = 0.0
 
     def start(self) -> None:
-        """Start it in a session of its own: a Ctrl-C on the terminal reaches the supervisor only, which stops the others in order."""
+        """Start it in a session of its own: a Ctrl-C on the terminal reaches the supervisor only,
+        which stops the others in order."""
         if not self.ends and self.log.exists() and self.log.stat().st_size > KEPT_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("ab") as out:
@@ -83,9 +88,12 @@ class Child:
 
 
 class Supervisor:
-    """Runs children until told to stop. `children` are in the order of starting; they are stopped in the order of `stop_order`."""
+    """Runs children until told to stop. `children` are in the order of starting; they are stopped
+    in the order of `stop_order`."""
 
-    def __init__(self, children: Sequence[Child], stop_order: Sequence[str], *, total_stop_s: float = 9.5) -> None:
+    def __init__(
+        self, children: Sequence[Child], stop_order: Sequence[str], *, total_stop_s: float = 9.5
+    ) -> None:
         self.children = {child.name: child for child in children}
         self.stop_order = stop_order
         self.total_stop_s = total_stop_s
@@ -100,7 +108,8 @@ class Supervisor:
         self.children[name].start()
 
     def check(self) -> list[str]:
-        """Restart what ended and is due; the names of the children that ended since the last call. Raises GaveUp."""
+        """Restart what ended and is due; the names of the children that ended since the last call.
+        Raises GaveUp."""
         now = time.monotonic()
         ended = []
         for child in self.children.values():
@@ -117,13 +126,16 @@ class Supervisor:
             child.ends.append(now)
             recent = [end for end in child.ends if now - end < WINDOW_S]
             if len(recent) >= RESTARTS:
-                often = f"{child.name} ended {RESTARTS} times within {WINDOW_S:.0f} s, last with {code}"
+                often = (
+                    f"{child.name} ended {RESTARTS} times within {WINDOW_S:.0f} s, last with {code}"
+                )
                 raise GaveUp(f"{often}; its log {child.log} ends:\n{child.tail()}")
             child.due = now + FIRST_DELAY_S * 2 ** (len(recent) - 1)
         return ended
 
     def run(self, say: Callable[[str], None], each: Callable[[], bool] | None = None) -> None:
-        """Watch the children until `request_stop` was called, or `each`, called every tick, says True. Raises GaveUp."""
+        """Watch the children until `request_stop` was called, or `each`, called every tick, says
+        True. Raises GaveUp."""
         while not self.stopping:
             for message in self.check():
                 say(f"{message}; starting it again")
@@ -132,7 +144,8 @@ class Supervisor:
             time.sleep(TICK_S)
 
     def stop(self) -> None:
-        """Stop all children in order: SIGTERM, its share of the time, SIGKILL to its group; never longer than `total_stop_s`."""
+        """Stop all children in order: SIGTERM, its share of the time, SIGKILL to its group; never
+        longer than `total_stop_s`."""
         deadline = time.monotonic() + self.total_stop_s
         for name in self.stop_order:
             child = self.children[name]

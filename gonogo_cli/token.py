@@ -1,4 +1,5 @@
-"""`gonogo token create`: bearer tokens with scopes, made beside the server's database, where the first one has to come from."""
+"""`gonogo token create`: bearer tokens with scopes, made beside the server's database, where the
+first one has to come from."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ import typer
 
 from gonogo.problems import JobError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Make bearer tokens.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Make bearer tokens.",
+)
 
 
 class Scope(StrEnum):
@@ -27,7 +33,11 @@ def root() -> None:
 @app.command()
 def create(
     name: str = typer.Option(..., help="Whose token it is, or what for; shown in logs and lists."),
-    scope: list[Scope] = typer.Option([Scope.read], "--scope", help="Repeatable: read, submit (contains read), admin (contains all)."),
+    scope: list[Scope] = typer.Option(
+        [Scope.read],
+        "--scope",
+        help="Repeatable: read, submit (contains read), admin (contains all).",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Make a token and print it: it is shown this once, only its keyed hash is stored."""

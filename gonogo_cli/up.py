@@ -1,8 +1,9 @@
 """`gonogo up`: the whole service on this machine without any configuration.
 
-SQLite (WAL) and keys in `var/`, a private Redis on a unix socket in a 0700 folder (a socket's path may have 108 bytes at most, so it isn't
-in `var/`), the API, background and one emulator worker, each a child process that is started again when it dies. The supervisor itself
-opens the API's listening socket and hands it down: while the API restarts, requests wait instead of being refused.
+SQLite (WAL) and keys in `var/`, a private Redis on a unix socket in a 0700 folder (a socket's path
+may have 108 bytes at most, so it isn't in `var/`), the API, background and one emulator worker,
+each a child process that is started again when it dies. The supervisor itself opens the API's
+listening socket and hands it down: while the API restarts, requests wait instead of being refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from gonogo_cli import redis_server
 from gonogo_cli.supervisor import Child, GaveUp, Supervisor
 
 READY_S = 60.0
-"""The API must answer within this; the first start of a fresh installation compiles its byte code."""
+"""The API must answer within this; the first start of a fresh installation compiles its byte
+code."""
 ORDER = ("redis", "background", "worker", "api")
 STOP_S = {"api": 4.0, "worker": 3.0, "background": 3.0, "redis": 1.0}
 
@@ -57,7 +59,8 @@ class Plan:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process. Raises InUse. The kernel frees the lock however the process ends."""
+    """Hold `folder` for this process. Raises InUse. The kernel frees the lock however the process
+    ends."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -93,7 +96,8 @@ def key(path: Path) -> str:
 
 
 def listen(host: str, port: int, any_port: bool) -> socket.socket:
-    """The API's listening socket; another free port where `port` is taken and `any_port`. Raises InfrastructureError."""
+    """The API's listening socket; another free port where `port` is taken and `any_port`. Raises
+    InfrastructureError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,7 +106,9 @@ def listen(host: str, port: int, any_port: bool) -> socket.socket:
     except OSError as problem:
         if not any_port:
             listener.close()
-            raise InfrastructureError(f"{host}:{port} is taken ({problem.strerror}); choose another with --port") from problem
+            raise InfrastructureError(
+                f"{host}:{port} is taken ({problem.strerror}); choose another with --port"
+            ) from problem
         listener.bind((host, 0))
     listener.listen(256)
     listener.set_inheritable(True)
@@ -110,22 +116,34 @@ def listen(host: str, port: int, any_port: bool) -> socket.socket:
 
 
 def ours(*words: str) -> list[str]:
-    """The command line of one of our own commands in this interpreter; -P keeps the current folder's modules from shadowing ours."""
+    """The command line of one of our own commands in this interpreter; -P keeps the current
+    folder's modules from shadowing ours."""
     return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
 def migrate(folder: Path, environment: dict[str, str]) -> None:
-    """Bring the SQLite file to the newest schema (`db upgrade` copies it first). Raises InfrastructureError."""
-    done = subprocess.run(ours("db", "upgrade"), env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first). Raises
+    InfrastructureError."""
+    done = subprocess.run(
+        ours("db", "upgrade"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
     if done.returncode:
-        raise InfrastructureError(f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n{done.stderr.strip()[-2000:]}")
+        raise InfrastructureError(
+            f"the database {folder / 'gonogo.sqlite'} can't be migrated:\n{done.stderr.strip()[-2000:]}"
+        )
 
 
 def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Path) -> Plan:
     """Make the keys, and write the children's environment."""
     bound = listener.getsockname()[1]
     shown = "localhost" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
-    environment = {name: value for name, value in os.environ.items() if name not in {"GONOGO_TOKEN"}}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"GONOGO_TOKEN"}
+    }
     environment |= {
         "GONOGO_EMBEDDED": "true",
         "GONOGO_VAR_DIR": str(folder),
@@ -141,10 +159,15 @@ def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Pa
 
 
 def children(plan: Plan, executor: str) -> list[Child]:
-    """The processes. The worker knows neither the database nor the key of the sessions, as on a device host."""
+    """The processes. The worker knows neither the database nor the key of the sessions, as on a
+    device host."""
     logs = plan.folder / "logs"
     logs.mkdir(exist_ok=True)
-    host_only = {name: value for name, value in plan.environment.items() if name not in {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}}
+    host_only = {
+        name: value
+        for name, value in plan.environment.items()
+        if name not in {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}
+    }
     descriptor = plan.listener.fileno()
     commands: dict[str, tuple[list[str], dict[str, str], tuple[int, ...]]] = {
         "redis": (redis_server.command(plan.redis_folder), dict(os.environ), ()),
@@ -152,7 +175,10 @@ def children(plan: Plan, executor: str) -> list[Child]:
         "worker": (ours("worker", "--executor", executor), host_only, ()),
         "api": (ours("serve", "--fd", str(descriptor)), plan.environment, (descriptor,)),
     }
-    return [Child(name, *commands[name][:2], logs / f"{name}.log", STOP_S[name], commands[name][2]) for name in ORDER]
+    return [
+        Child(name, *commands[name][:2], logs / f"{name}.log", STOP_S[name], commands[name][2])
+        for name in ORDER
+    ]
 
 
 def answers(url: str) -> bool:
@@ -169,8 +195,11 @@ def answers(url: str) -> bool:
         return False
 
 
-def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any) -> None:
-    """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises InUse, InfrastructureError, GaveUp."""
+def run(
+    folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any
+) -> None:
+    """Run the service until SIGINT or SIGTERM; `ready(record)` is called once it answers. Raises
+    InUse, InfrastructureError, GaveUp."""
     with (
         locked(folder),
         closing(listen(host, port, any_port)) as listener,
@@ -196,7 +225,9 @@ def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, sa
 
             def is_ready() -> bool:
                 if time.monotonic() > deadline:
-                    raise InfrastructureError(f"the API did not get ready within {READY_S:.0f} s; see {folder / 'logs'}")
+                    raise InfrastructureError(
+                        f"the API did not get ready within {READY_S:.0f} s; see {folder / 'logs'}"
+                    )
                 return answers(plan.url)
 
             supervisor.run(say, is_ready)
@@ -211,16 +242,28 @@ def run(folder: Path, host: str, port: int, *, any_port: bool, executor: str, sa
 
 
 def up(
-    host: str | None = typer.Option(None, help="Address to bind (default: GONOGO_HOST, 127.0.0.1)."),
-    port: int | None = typer.Option(None, help="Port to bind, 0 for any (default: GONOGO_PORT, 8717)."),
-    any_port: bool = typer.Option(False, "--any-port", help="Take another free port where the wanted one is taken."),
-    var: Path | None = typer.Option(None, help="Folder of the database, keys and logs (default: GONOGO_VAR_DIR, ./var)."),
-    executor: str = typer.Option(
-        "all", help="Executors of the one worker, with commas; all: the emulator, and those of GONOGO_EXECUTORS and GONOGO_BUILDS."
+    host: str | None = typer.Option(
+        None, help="Address to bind (default: GONOGO_HOST, 127.0.0.1)."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON line when ready, and problems as JSON."),
+    port: int | None = typer.Option(
+        None, help="Port to bind, 0 for any (default: GONOGO_PORT, 8717)."
+    ),
+    any_port: bool = typer.Option(
+        False, "--any-port", help="Take another free port where the wanted one is taken."
+    ),
+    var: Path | None = typer.Option(
+        None, help="Folder of the database, keys and logs (default: GONOGO_VAR_DIR, ./var)."
+    ),
+    executor: str = typer.Option(
+        "all",
+        help="Executors of the one worker, with commas; all: the emulator, and those of GONOGO_EXECUTORS and GONOGO_BUILDS.",
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON line when ready, and problems as JSON."
+    ),
 ) -> None:
-    """Run the whole service here, with no configuration: SQLite, a private Redis, the API, background and one emulator worker."""
+    """Run the whole service here, with no configuration: SQLite, a private Redis, the API,
+    background and one emulator worker."""
     import gonogo_settings
 
     config = gonogo_settings.load()
@@ -231,7 +274,11 @@ def up(
     folder = (var or Path(config.var_dir)).absolute()
 
     def say(message: str) -> None:
-        print(json.dumps({"event": message}) if as_json else f"gonogo up: {message}", file=sys.stderr, flush=True)
+        print(
+            json.dumps({"event": message}) if as_json else f"gonogo up: {message}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def ready(record: dict[str, Any]) -> None:
         if as_json:
@@ -240,7 +287,15 @@ def up(
             show(record, folder)
 
     try:
-        run(folder, host or config.host, config.port if port is None else port, any_port=any_port, executor=executor, say=say, ready=ready)
+        run(
+            folder,
+            host or config.host,
+            config.port if port is None else port,
+            any_port=any_port,
+            executor=executor,
+            say=say,
+            ready=ready,
+        )
     except InUse as problem:
         give_up(problem, problem.record, as_json)
     except (InfrastructureError, GaveUp) as problem:
@@ -252,7 +307,9 @@ def show(record: dict[str, Any], folder: Path) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]  (pid {record['pid']}; Ctrl-C stops it)")
+    console.print(
+        f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]  (pid {record['pid']}; Ctrl-C stops it)"
+    )
     console.print(f"[dim]database, keys and logs in {folder}[/]", soft_wrap=True)
 
 

@@ -1,4 +1,5 @@
-"""Waiting for a server: something that is followed until it is over, by a command that outlives a server which is away for a while."""
+"""Waiting for a server: something that is followed until it is over, by a command that outlives a
+server which is away for a while."""
 
 from __future__ import annotations
 
@@ -38,8 +39,13 @@ class Patience:
         return True
 
 
-def until(ask: Callable[[], Found], over: Callable[[Found], bool], show: Callable[[Found], None] = lambda _: None) -> Found:
-    """Ask the server until it is over; each answer is shown. Raises the InfrastructureError of a server that has been away for too long."""
+def until(
+    ask: Callable[[], Found],
+    over: Callable[[Found], bool],
+    show: Callable[[Found], None] = lambda _: None,
+) -> Found:
+    """Ask the server until it is over; each answer is shown. Raises the InfrastructureError of a
+    server that has been away for too long."""
     patience = Patience()
     while True:
         asked_at = time.monotonic()

@@ -1,4 +1,5 @@
-"""`gonogo webhook verify`: is this message really from the service? For those who write a receiver."""
+"""`gonogo webhook verify`: is this message really from the service? For those who write a
+receiver."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ import typer
 import gonogo_settings
 from gonogo.problems import FieldError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Check webhooks that this service sent.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Check webhooks that this service sent.",
+)
 
 
 @app.callback()
@@ -21,12 +27,18 @@ def root() -> None:
 
 @app.command()
 def verify(
-    body: Path = typer.Argument(..., help="File with the body as it came, byte for byte; - is standard input."),
+    body: Path = typer.Argument(
+        ..., help="File with the body as it came, byte for byte; - is standard input."
+    ),
     message_id: str = typer.Option(..., "--id", help="The header webhook-id."),
     timestamp: str = typer.Option(..., help="The header webhook-timestamp."),
     signature: str = typer.Option(..., help="The header webhook-signature."),
-    secret: str = typer.Option("", help="The subscription's secret, whsec_...; default GONOGO_WEBHOOK_SECRET."),
-    tolerance: float = typer.Option(300.0, help="Seconds that the message may be old, or new; 0: any."),
+    secret: str = typer.Option(
+        "", help="The subscription's secret, whsec_...; default GONOGO_WEBHOOK_SECRET."
+    ),
+    tolerance: float = typer.Option(
+        300.0, help="Seconds that the message may be old, or new; 0: any."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Verify a signature. Exit codes: 0 it fits, 1 it does not, 2 usage."""
@@ -44,7 +56,15 @@ def verify(
         raise FieldError("secret", "", "is missing: give --secret, or set GONOGO_WEBHOOK_SECRET")
     why = None
     try:
-        check(secret, message_id, timestamp, signature, data, now=time.time(), tolerance_s=tolerance or None)
+        check(
+            secret,
+            message_id,
+            timestamp,
+            signature,
+            data,
+            now=time.time(),
+            tolerance_s=tolerance or None,
+        )
     except Unverified as problem:
         why = str(problem)
     except ValueError as problem:

@@ -11,9 +11,22 @@ from gonogo_pytest.delivery import catch_up, is_server
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where nothing is left, 3 where something is."""
-    parser = argparse.ArgumentParser("python -m gonogo_pytest", description="Deliver what killed and unsent runs of pytest left over here.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="pytest's root folder; default: this one")
-    parser.add_argument("--to", metavar="WHERE", help="to this server or SQLite file, in the place of each run's own")
+    parser = argparse.ArgumentParser(
+        "python -m gonogo_pytest",
+        description="Deliver what killed and unsent runs of pytest left over here.",
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        help="pytest's root folder; default: this one",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="WHERE",
+        help="to this server or SQLite file, in the place of each run's own",
+    )
     given = parser.parse_args(arguments)
     to = given.to if given.to is None or is_server(given.to) else str(Path(given.to).absolute())
     status = 0

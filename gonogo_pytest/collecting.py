@@ -1,4 +1,5 @@
-"""In the process that hears of all tests: folds pytest's reports into records, keeps or tells them, and says at the end what they show."""
+"""In the process that hears of all tests: folds pytest's reports into records, keeps or tells them,
+and says at the end what they show."""
 
 from __future__ import annotations
 
@@ -22,14 +23,18 @@ from gonogo_pytest.spool import Run, Spool
 
 
 class Collector:
-    """One run. `to`: the server that is told at its end, or the SQLite file that has it then; None: nobody. Until then it is spooled in
-    the folder `root`.
+    """One run. `to`: the server that is told at its end, or the SQLite file that has it then; None:
+    nobody. Until then it is spooled in the folder `root`.
 
-    `asked`: the user named server or file. Otherwise nothing is written before a test has compared something.
+    `asked`: the user named server or file. Otherwise nothing is written before a test has compared
+    something.
     """
 
-    def __init__(self, header: Callable[[], Mapping[str, Any]], *, root: Path, to: str | None, asked: bool) -> None:
-        """header: the first line of format "gonogo" but for `started_at`; asked for when there is something to keep."""
+    def __init__(
+        self, header: Callable[[], Mapping[str, Any]], *, root: Path, to: str | None, asked: bool
+    ) -> None:
+        """header: the first line of format "gonogo" but for `started_at`; asked for when there is
+        something to keep."""
         self._header_of, self.root, self.to, self.asked = header, root, to, asked
         self.started_at = _now()
         self.run = new_id()
@@ -53,7 +58,8 @@ class Collector:
         self._keep(lambda spool: spool.began(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Setup, call and teardown of a test become one record; pytest-xdist tells of a crashed process without any phase."""
+        """Setup, call and teardown of a test become one record; pytest-xdist tells of a crashed
+        process without any phase."""
         test = self._open.setdefault(report.nodeid, _Test(report.nodeid))
         told = test.add(report)
         if report.when == "teardown" or report.when not in ("setup", "call"):
@@ -65,11 +71,17 @@ class Collector:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that can't be imported is an error, one that skips itself is skipped."""
         if report.failed or report.skipped:
-            message = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+            message = (
+                report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+            )
             outcome = "error" if report.failed else "skipped"
-            self._add(Record(report.nodeid or "(collection)", outcome, message=str(message)[-2000:]))
+            self._add(
+                Record(report.nodeid or "(collection)", outcome, message=str(message)[-2000:])
+            )
 
-    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, Any] | None:
+    def pytest_report_teststatus(
+        self, report: pytest.CollectReport | pytest.TestReport
+    ) -> tuple[str, str, Any] | None:
         """A hollow pass isn't counted among the passed."""
         green = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
         if not green or not any(each.hollow for each in told_by(report).get("comparisons", ())):
@@ -82,7 +94,10 @@ class Collector:
         if os.getpid() != self._pid:  # a child that a test forked and that runs on into pytest
             return
         for test in self._open.values():
-            test.outcome.outcome, test.outcome.message = "error", "the run was ended in the middle of this test"
+            test.outcome.outcome, test.outcome.message = (
+                "error",
+                "the run was ended in the middle of this test",
+            )
             self._done(test)
         self._open.clear()
         if self.to is not None and self.asked:
@@ -110,18 +125,23 @@ class Collector:
         self.records.append(record)
 
     def _keep(self, do: Callable[[Spool], None]) -> None:
-        """A file that can't be written is no reason to stop anybody's tests: it is said at the end."""
+        """A file that can't be written is no reason to stop anybody's tests: it is said at the
+        end."""
         if self.to is None or not self.asked or not self._spools:
             return
         try:
             if self._spool is None:
                 self._spool = Spool(self.root, self.run, self.to, self.header)
-                for record in self.records:  # of before the first comparison, which made the run worth keeping
+                for record in (
+                    self.records
+                ):  # of before the first comparison, which made the run worth keeping
                     self._spool.heard(None, record, done=True)
             do(self._spool)
         except OSError as problem:
             self._spools = False
-            self.ended.append(f"the run can't be kept in {self.root} until it is delivered: {problem}")
+            self.ended.append(
+                f"the run can't be kept in {self.root} until it is delivered: {problem}"
+            )
 
     def _deliver(self, to: str, status: int) -> None:
         """This run, then earlier ones for the same place; what can't be delivered is kept."""
@@ -140,7 +160,9 @@ class Collector:
             self._spool = None
         if worked:
             found = catch_up(self.root, only=to, but=self.run)
-            self.ended += [f"{'delivered, too' if done else 'not delivered'}: {words}" for done, words in found]
+            self.ended += [
+                f"{'delivered, too' if done else 'not delivered'}: {words}" for done, words in found
+            ]
 
     def _undelivered(self, problem: Undelivered) -> None:
         self.ended.append(f"not delivered: {problem}")
@@ -149,7 +171,9 @@ class Collector:
         if problem.refused:
             self.ended.append(f"numbers: {self._spool.refused().name}")
         else:
-            self.ended.append(f"numbers: {self._spool.path.name}; the next run delivers them, or `python -m gonogo_pytest`")
+            self.ended.append(
+                f"numbers: {self._spool.path.name}; the next run delivers them, or `python -m gonogo_pytest`"
+            )
 
 
 def _now() -> str:
@@ -168,7 +192,8 @@ class _Test:
         self.worker: str | None = None
 
     def add(self, report: pytest.TestReport) -> bool:
-        """Fold a phase in; what strict mode made red counts as the test's own green. Whether it had a seed or a comparison to tell of."""
+        """Fold a phase in; what strict mode made red counts as the test's own green. Whether it had
+        a seed or a comparison to tell of."""
         told = told_by(report)
         something = bool(told)
         self.comparisons += told.pop("comparisons", [])

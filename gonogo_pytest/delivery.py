@@ -26,13 +26,21 @@ def is_server(to: str) -> bool:
 
 
 def deliver(run: Run) -> list[str]:
-    """Where its numbers are, in words. The same run delivered again is stored once. Raises Undelivered."""
+    """Where its numbers are, in words. The same run delivered again is stored once. Raises
+    Undelivered."""
     if is_server(run.to):
         try:
-            answers = server.send(run.to, run.id, encoded(run.header), (encoded(each.to_json()) for each in run.records))
+            answers = server.send(
+                run.to,
+                run.id,
+                encoded(run.header),
+                (encoded(each.to_json()) for each in run.records),
+            )
         except server.Unsent as problem:
             raise Undelivered(str(problem), refused=problem.refused) from None
-        return [f"{run.to.rstrip('/')}/jobs/{each['id']} ({each.get('verdict')})" for each in answers]
+        return [
+            f"{run.to.rstrip('/')}/jobs/{each['id']} ({each.get('verdict')})" for each in answers
+        ]
     try:
         with LocalFile(Path(run.to)) as file:
             file.add(run)
@@ -41,11 +49,15 @@ def deliver(run: Run) -> list[str]:
     return [f"{run.to}, run {run.id}"]
 
 
-def catch_up(folder: Path, *, only: str | None = None, but: str | None = None, to: str | None = None) -> Iterator[tuple[bool, str]]:
-    """Deliver what earlier runs left over in a folder, each where it was to go: (whether that worked, words) for each.
+def catch_up(
+    folder: Path, *, only: str | None = None, but: str | None = None, to: str | None = None
+) -> Iterator[tuple[bool, str]]:
+    """Deliver what earlier runs left over in a folder, each where it was to go: (whether that
+    worked, words) for each.
 
-    only: just those for this destination, and none that was refused before. but: not this run, which goes on here. to: all of them there.
-    After the first that can't be delivered others to the same place aren't tried.
+    only: just those for this destination, and none that was refused before. but: not this run,
+    which goes on here. to: all of them there. After the first that can't be delivered others to the
+    same place aren't tried.
     """
     away: set[str] = set()
     for left in spool.left_over(folder, but=but, refused=only is None):
@@ -65,7 +77,10 @@ def catch_up(folder: Path, *, only: str | None = None, but: str | None = None, t
                 left.refused()
             else:
                 away.add(run.to)
-            yield False, f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}"
+            yield (
+                False,
+                f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}",
+            )
             continue
         left.delete()
         died = "" if run.finished_at else ", which was killed"

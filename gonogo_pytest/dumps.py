@@ -1,4 +1,5 @@
-"""Arrays on disk for the worker that runs these tests: it judges them when the test has gone on (docs/gtest.md has the same for C++)."""
+"""Arrays on disk for the worker that runs these tests: it judges them when the test has gone on
+(docs/gtest.md has the same for C++)."""
 
 from __future__ import annotations
 
@@ -23,16 +24,19 @@ def under_worker() -> bool:
 
 
 def take() -> Callable[[], None]:
-    """From now on arrays that this process compares are stored in the worker's folder; returns what ends it.
+    """From now on arrays that this process compares are stored in the worker's folder; returns what
+    ends it.
 
-    The plug-in says it. A process that a test starts anew (a forked one inherits it) says it by itself. Raises KeyError where no worker is.
+    The plug-in says it. A process that a test starts anew (a forked one inherits it) says it by
+    itself. Raises KeyError where no worker is.
     """
     folder = Path(os.environ[DUMP_VARIABLE])
     return recorded.take(lambda arrays: store(folder, arrays))
 
 
 def store(folder: Path, arrays: Arrays) -> None:
-    """One folder per comparison, renamed into place when it is whole: a crash in between leaves nothing that looks like one."""
+    """One folder per comparison, renamed into place when it is whole: a crash in between leaves
+    nothing that looks like one."""
     import numpy as np
 
     told = {"test": current_test(), "name": arrays.name, "kernel": arrays.fields["kernel"]}
@@ -44,10 +48,13 @@ def store(folder: Path, arrays: Arrays) -> None:
         for tensor, array in these.items():
             files[kind][tensor] = f"{kind}-{tensor}.npy"
             np.save(unfinished / files[kind][tensor], array, allow_pickle=False)
-    (unfinished / MANIFEST).write_text(json.dumps({**told, "fields": arrays.fields, "profile": arrays.profile, **files}), "utf-8")
+    (unfinished / MANIFEST).write_text(
+        json.dumps({**told, "fields": arrays.fields, "profile": arrays.profile, **files}), "utf-8"
+    )
     unfinished.rename(place)
 
 
 def current_test() -> str | None:
-    """The node id of the test that runs, as pytest puts it into the environment: processes that the test starts know it, too."""
+    """The node id of the test that runs, as pytest puts it into the environment: processes that the
+    test starts know it, too."""
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0] or None

@@ -1,4 +1,5 @@
-"""In the process of the tests: hears of every comparison and sends it along with pytest's report of the test, through pytest-xdist too."""
+"""In the process of the tests: hears of every comparison and sends it along with pytest's report of
+the test, through pytest-xdist too."""
 
 from __future__ import annotations
 
@@ -33,8 +34,11 @@ class Gatherer:
         self._phase.append(comparison)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-        """What the phase compared goes with its report; a green call with a hollow pass turns red in strict mode."""
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, None]:
+        """What the phase compared goes with its report; a green call with a hollow pass turns red
+        in strict mode."""
         answer = yield
         report: pytest.TestReport = answer.get_result()
         if report.when == "setup":
@@ -42,13 +46,28 @@ class Gatherer:
         self._test += self._phase
         seed = seed_of(item)
         if self._phase or seed is not None:
-            told = {"name": plain_name(item, seed), "seed": seed, "comparisons": [asdict(each) for each in self._phase]}
+            told = {
+                "name": plain_name(item, seed),
+                "seed": seed,
+                "comparisons": [asdict(each) for each in self._phase],
+            }
             setattr(report, ATTRIBUTE, json.dumps(told))
         self._phase.clear()
         hollow = [each for each in self._test if each.hollow]
-        if self.strict and hollow and report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+        if (
+            self.strict
+            and hollow
+            and report.when == "call"
+            and report.passed
+            and not hasattr(report, "wasxfail")
+        ):
             report.outcome = "failed"
-            report.longrepr = "\n".join(["hollow pass (--gonogo-strict): green, and wrong", *(each.words for each in hollow)])
+            report.longrepr = "\n".join(
+                [
+                    "hollow pass (--gonogo-strict): green, and wrong",
+                    *(each.words for each in hollow),
+                ]
+            )
             setattr(report, STRICT, True)
 
     def pytest_unconfigure(self) -> None:
@@ -60,7 +79,9 @@ def seed_of(item: pytest.Item) -> int | None:
     """The seed that the test drew its data by, where it took `gonogo_seed`."""
     callspec = getattr(item, "callspec", None)
     seed = None if callspec is None else callspec.params.get(SEED_FIXTURE)
-    return seed if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**53 else None
+    return (
+        seed if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**53 else None
+    )
 
 
 def plain_name(item: pytest.Item, seed: int | None) -> str:
@@ -80,4 +101,11 @@ def id_of(seed: int) -> str:
 def told_by(report: object) -> dict[str, Any]:
     """What the gatherer sent along with a report; {} where it had nothing to say."""
     text = getattr(report, ATTRIBUTE, None)
-    return {} if text is None else {**(told := json.loads(text)), "comparisons": [Comparison(**each) for each in told["comparisons"]]}
+    return (
+        {}
+        if text is None
+        else {
+            **(told := json.loads(text)),
+            "comparisons": [Comparison(**each) for each in told["comparisons"]],
+        }
+    )

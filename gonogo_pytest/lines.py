@@ -1,6 +1,8 @@
-"""What happens to each test, line by line in a file, and which tests are run at all: the executor's side of the pytest plug-in.
+"""What happens to each test, line by line in a file, and which tests are run at all: the executor's
+side of the pytest plug-in.
 
-Standard library, pytest and gonogo.recorded only; runs in other people's interpreters (Python 3.10 or newer).
+Standard library, pytest and gonogo.recorded only; runs in other people's interpreters (Python 3.10
+or newer).
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from gonogo import recorded
 MAX_MESSAGE = 4000
 MAX_EXPRESSION = 300
 HERE = os.path.join(os.getcwd(), "")
-"""Where pytest was started: places in the tests are told from here, wherever a test goes meanwhile."""
+"""Where pytest was started: places in the tests are told from here, wherever a test goes
+meanwhile."""
 
 
 class Chooser:
-    """Runs only what was asked for. The ids are compared with those collected and never become paths or options of pytest."""
+    """Runs only what was asked for. The ids are compared with those collected and never become
+    paths or options of pytest."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
         self.wanted = [each.strip().rstrip("/") for each in wanted]
@@ -38,9 +42,15 @@ class Chooser:
         return None if near or place == "." else True
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         """Leave out the others."""
-        chosen = [item for item in items if any(self._holds(wanted, item.nodeid) for wanted in self.wanted)]
+        chosen = [
+            item
+            for item in items
+            if any(self._holds(wanted, item.nodeid) for wanted in self.wanted)
+        ]
         if len(chosen) < len(items):
             kept = set(chosen)
             config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -56,7 +66,8 @@ def _below(place: str, folder: str) -> bool:
 
 
 class Recorder:
-    """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one write, so a crash cuts none."""
+    """Appends a line per event: collected, start, done, uncollected, problem, end. Each line is one
+    write, so a crash cuts none."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -71,9 +82,16 @@ class Recorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that can't be imported, or that skips itself as a whole."""
         if report.failed:
-            self.write("uncollected", test=report.nodeid, outcome="error", message=str(report.longreprtext)[-MAX_MESSAGE:])
+            self.write(
+                "uncollected",
+                test=report.nodeid,
+                outcome="error",
+                message=str(report.longreprtext)[-MAX_MESSAGE:],
+            )
         elif report.skipped:
-            self.write("uncollected", test=report.nodeid, outcome="skipped", message=_reason(report))
+            self.write(
+                "uncollected", test=report.nodeid, outcome="skipped", message=_reason(report)
+            )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """The tests, in the order in which they will run."""
@@ -82,7 +100,8 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """The same when pytest-xdist collects in processes of its own; every one of them has all tests."""
+        """The same when pytest-xdist collects in processes of its own; every one of them has all
+        tests."""
         self.write("collected", tests=list(ids))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -91,7 +110,8 @@ class Recorder:
         self.write("start", test=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again has several."""
+        """Setup, call and teardown are folded into one outcome; a test that a plug-in runs again
+        has several."""
         outcome = self._open.setdefault(report.nodeid, Outcome())
         outcome.add(report)
         if report.when == "teardown":
@@ -113,7 +133,8 @@ class Recorder:
 
 
 class Measurer:
-    """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are measurements of their tests."""
+    """Under a worker: the numbers of comparisons that it can't judge, having no arrays, are
+    measurements of their tests."""
 
     NUMBERS = ("max_abs", "tolerance_ratio", "pcc_deficit", "tolerance_roundings")
 
@@ -128,8 +149,16 @@ class Measurer:
     def _heard(self, comparison: recorded.Comparison) -> None:
         if self._properties is not None and comparison.spec is None:
             for output, statistics in comparison.outputs.items():
-                label = comparison.name or output if len(comparison.outputs) == 1 else f"{comparison.name or ''}{output}"
-                self._properties += [(f"{label}.{name}", statistics[name]) for name in self.NUMBERS if statistics.get(name) is not None]
+                label = (
+                    comparison.name or output
+                    if len(comparison.outputs) == 1
+                    else f"{comparison.name or ''}{output}"
+                )
+                self._properties += [
+                    (f"{label}.{name}", statistics[name])
+                    for name in self.NUMBERS
+                    if statistics.get(name) is not None
+                ]
 
     def pytest_unconfigure(self) -> None:
         """Hear no more."""
@@ -139,9 +168,10 @@ class Measurer:
 class Outcome:
     """What setup, call and teardown of one test come to.
 
-    failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in repeats). error: setup or teardown did, or
-    both phases around a call that didn't fail. skipped: also an expected failure (xfail), which is never green. passed: also an
-    unexpected pass (xpass), with a message.
+    failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in
+    repeats). error: setup or teardown did, or both phases around a call that didn't fail. skipped:
+    also an expected failure (xfail), which is never green. passed: also an unexpected pass (xpass),
+    with a message.
     """
 
     def __init__(self) -> None:
@@ -156,13 +186,17 @@ class Outcome:
         part_of_a_test = hasattr(report, "context")  # a subtest: its time is in that of the call
         if report.when == "call" and not part_of_a_test:
             self.duration_ms = (self.duration_ms or 0.0) + report.duration * 1e3
-        again = str(report.outcome) == "rerun"  # pytest-rerunfailures: a failure that is tried once more
+        again = (
+            str(report.outcome) == "rerun"
+        )  # pytest-rerunfailures: a failure that is tried once more
         if report.failed or again:
             self._failed(report, "failed" if report.when == "call" else "error", again)
         elif report.skipped and not part_of_a_test and self.outcome == "passed":
             expected = getattr(report, "wasxfail", None)
             self.outcome = "skipped"
-            self.message = _reason(report) if expected is None else f"failed as expected (xfail): {expected}"
+            self.message = (
+                _reason(report) if expected is None else f"failed as expected (xfail): {expected}"
+            )
         elif report.when == "call" and hasattr(report, "wasxfail") and not report.skipped:
             self.message = f"passed unexpectedly (xpass): {report.wasxfail}"
         for name, value in report.user_properties:
@@ -172,14 +206,23 @@ class Outcome:
 
     def _failed(self, report: pytest.TestReport, outcome: str, again: bool) -> None:
         expression, message = _failure(report)
-        entry = self.failures.setdefault(expression, {"expression": expression, "count": 0, "message": message})
+        entry = self.failures.setdefault(
+            expression, {"expression": expression, "count": 0, "message": message}
+        )
         entry["count"] += 1
         if self.outcome not in ("failed", "error"):
-            prefix = "failed, then run again: " if again else "" if report.when == "call" else f"in {report.when}: "
+            prefix = (
+                "failed, then run again: "
+                if again
+                else ""
+                if report.when == "call"
+                else f"in {report.when}: "
+            )
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:
-        """The part of a `done` line that says how it went; measurements may be NaN or Infinity, which Python's JSON has."""
+        """The part of a `done` line that says how it went; measurements may be NaN or Infinity,
+        which Python's JSON has."""
         return {
             "outcome": self.outcome,
             "message": self.message,
@@ -190,22 +233,29 @@ class Outcome:
 
 
 def _failure(report: pytest.TestReport) -> tuple[str, str]:
-    """The source line that failed (else the first line of the message), and the message with its place."""
+    """The source line that failed (else the first line of the message), and the message with its
+    place."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
         text = str(report.longreprtext)
         return text.partition("\n")[0][:MAX_EXPRESSION], text[:MAX_MESSAGE]
     traceback = getattr(report.longrepr, "reprtraceback", None)
     entries = getattr(traceback, "reprentries", None) or [None]
-    source = [line[1:].strip() for line in getattr(entries[-1], "lines", ()) if line.startswith(">")]
+    source = [
+        line[1:].strip() for line in getattr(entries[-1], "lines", ()) if line.startswith(">")
+    ]
     first = source[-1] if source else str(crash.message).partition("\n")[0]
-    return first[:MAX_EXPRESSION], f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"[:MAX_MESSAGE]
+    return first[
+        :MAX_EXPRESSION
+    ], f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"[:MAX_MESSAGE]
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
     """Why something was skipped."""
     where = report.longrepr
-    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[:MAX_MESSAGE]
+    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[
+        :MAX_MESSAGE
+    ]
 
 
 def _number(value: object) -> float | None:

@@ -1,4 +1,5 @@
-"""Runs in an SQLite file, where there is no server: tests, comparisons and numbers, and what a server would be told of them.
+"""Runs in an SQLite file, where there is no server: tests, comparisons and numbers, and what a
+server would be told of them.
 
 SQL outside of storage/: it stands in a user's repository, without the rest of GoNoGo.
 """
@@ -38,14 +39,17 @@ class LocalFile:
     """One file; any number of runs, also of processes that write at the same time."""
 
     def __init__(self, path: Path) -> None:
-        """Makes the file and its tables. Raises OSError or sqlite3.Error where that can't be, ValueError for a later version's file."""
+        """Makes the file and its tables. Raises OSError or sqlite3.Error where that can't be,
+        ValueError for a later version's file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         try:
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise ValueError(f"{path} is of a later version of GoNoGo ({version}, known: {VERSION})")
+                raise ValueError(
+                    f"{path} is of a later version of GoNoGo ({version}, known: {VERSION})"
+                )
             with self._writing():
                 for statement in SCHEMA:
                     self._connection.execute(statement)
@@ -72,7 +76,15 @@ class LocalFile:
             new = self._connection.execute(
                 """INSERT OR IGNORE INTO runs (id, started_at, finished_at, exit_status, suite, build, header)
                 VALUES (?, ?, ?, ?, ?, ?, ?)""",
-                (run.id, header["started_at"], run.finished_at, run.exit_status, header["suite"], header.get("build"), json.dumps(header)),
+                (
+                    run.id,
+                    header["started_at"],
+                    run.finished_at,
+                    run.exit_status,
+                    header["suite"],
+                    header.get("build"),
+                    json.dumps(header),
+                ),
             )
             if new.rowcount == 0:
                 return
@@ -83,7 +95,8 @@ class LocalFile:
                      encoded(record.to_json()).decode()),
                 )  # fmt: skip
                 self._connection.executemany(
-                    "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _rows(run.id, number, record)
+                    "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    _rows(run.id, number, record),
                 )
 
     def __enter__(self) -> LocalFile:

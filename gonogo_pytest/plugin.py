@@ -1,8 +1,11 @@
-"""pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and `gonogo_seed`; records what tests compare.
+"""pytest plug-in, loaded by pytest where gonogo is installed. Gives the fixtures `gonogo` and
+`gonogo_seed`; records what tests compare.
 
-Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of workers/gonogo_workers/executors/child/pytest_executor.py names:
-they run in other people's interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and is read even
-if this process dies in the middle of a test; elsewhere collecting.py keeps the numbers or tells them to a server.
+Needs the standard library, pytest 7 or newer and the few modules that PLUGIN_FILES of
+workers/gonogo_workers/executors/child/pytest_executor.py names: they run in other people's
+interpreters (Python 3.10 or newer). Under that executor a line for each event goes to a file, and
+is read even if this process dies in the middle of a test; elsewhere collecting.py keeps the numbers
+or tells them to a server.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from gonogo_pytest import dumps
 from gonogo_pytest.lines import Chooser, Measurer, Recorder
 
 FORMAT = 1
-"""Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks as it does."""
+"""Of the lines. The executor looks for exactly this line to see whether an installed gonogo speaks
+as it does."""
 SEEDS = 3
 LOCAL_FILE = ".gonogo.sqlite"
 OFF = "off"
@@ -30,10 +34,19 @@ SEEDS_MARK = "gonogo_seeds"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the executor, and the one for people."""
     group = parser.getgroup("gonogo", "GoNoGo")
-    group.addoption("--gonogo-report", metavar="FILE", help="append a line of JSON for everything that happens to a test")
+    group.addoption(
+        "--gonogo-report",
+        metavar="FILE",
+        help="append a line of JSON for everything that happens to a test",
+    )
     chosen = "run only the node ids in this JSON list, or what lies below them"
     group.addoption("--gonogo-only", metavar="FILE", action="append", default=[], help=chosen)
-    group.addoption("--gonogo-shuffle", metavar="SEED", type=int, help="run in a random order: files, then the tests of each file")
+    group.addoption(
+        "--gonogo-shuffle",
+        metavar="SEED",
+        type=int,
+        help="run in a random order: files, then the tests of each file",
+    )
     group.addoption(
         "--gonogo-compare",
         choices=handover.MODES,
@@ -43,15 +56,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     where = f"report the run to this server (http...), or to this SQLite file; '{OFF}': to nobody; default: {LOCAL_FILE} if a test compares"
     group.addoption("--gonogo", metavar="WHERE", help=where)
     group.addoption(
-        "--gonogo-strict", action="store_true", help="fail tests whose pass is hollow: green, and rounding doesn't explain the error"
+        "--gonogo-strict",
+        action="store_true",
+        help="fail tests whose pass is hollow: green, and rounding doesn't explain the error",
     )
     group.addoption(
-        "--gonogo-seeds", metavar="N", type=_count, default=SEEDS, help=f"seeds of tests that take gonogo_seed; default {SEEDS}"
+        "--gonogo-seeds",
+        metavar="N",
+        type=_count,
+        default=SEEDS,
+        help=f"seeds of tests that take gonogo_seed; default {SEEDS}",
     )
-    group.addoption("--gonogo-seed-start", metavar="SEED", type=_count, default=0, help="the first of them; default 0")
-    group.addoption("--gonogo-suite", metavar="NAME", help="the name of the history; default: the CI's repository, else the root folder's")
-    group.addoption("--gonogo-build", metavar="NAME", help="the build that is tested; default: the commit")
-    group.addoption("--gonogo-label", metavar="NAME=VALUE", action="append", default=[], help="a label of the run; repeatable")
+    group.addoption(
+        "--gonogo-seed-start",
+        metavar="SEED",
+        type=_count,
+        default=0,
+        help="the first of them; default 0",
+    )
+    group.addoption(
+        "--gonogo-suite",
+        metavar="NAME",
+        help="the name of the history; default: the CI's repository, else the root folder's",
+    )
+    group.addoption(
+        "--gonogo-build", metavar="NAME", help="the build that is tested; default: the commit"
+    )
+    group.addoption(
+        "--gonogo-label",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a label of the run; repeatable",
+    )
 
 
 def _count(text: str) -> int:
@@ -66,7 +103,9 @@ def pytest_configure(config: pytest.Config) -> None:
     mark = f"{SEEDS_MARK}(count, start=0): how many seeds a test that takes gonogo_seed is run with, whatever --gonogo-seeds says"
     config.addinivalue_line("markers", mark)
     handover.set_mode(config.getoption("--gonogo-compare"))
-    config.add_cleanup(lambda: handover.set_mode(handover.MODES[0]))  # pytest may be run again in this process
+    config.add_cleanup(
+        lambda: handover.set_mode(handover.MODES[0])
+    )  # pytest may be run again in this process
     for only in config.getoption("--gonogo-only"):
         config.pluginmanager.register(Chooser(map(str, json.loads(Path(only).read_text("utf-8")))))
     report = config.getoption("--gonogo-report")
@@ -80,11 +119,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _report(config: pytest.Config) -> None:
-    """Have the numbers gathered where tests run, and collected where all of them are heard of. Raises UsageError."""
+    """Have the numbers gathered where tests run, and collected where all of them are heard of.
+    Raises UsageError."""
     where = config.getoption("--gonogo")
     from gonogo_pytest import gathering
 
-    config.pluginmanager.register(gathering.Gatherer(config.getoption("--gonogo-strict")), "gonogo-gatherer")
+    config.pluginmanager.register(
+        gathering.Gatherer(config.getoption("--gonogo-strict")), "gonogo-gatherer"
+    )
     if hasattr(config, "workerinput"):
         return
     from gonogo_pytest import collecting, delivery, surroundings
@@ -99,19 +141,31 @@ def _report(config: pytest.Config) -> None:
     if where is not None and delivery.is_server(where):
         to: str | None = where
     else:
-        to = None if where == OFF else str(config.invocation_params.dir / where if where else config.rootpath / LOCAL_FILE)
+        to = (
+            None
+            if where == OFF
+            else str(
+                config.invocation_params.dir / where if where else config.rootpath / LOCAL_FILE
+            )
+        )
     asked = where not in (None, OFF)
     collector = collecting.Collector(
-        lambda: surroundings.header(config.rootpath, suite, build, labels), root=config.rootpath, to=to, asked=asked
+        lambda: surroundings.header(config.rootpath, suite, build, labels),
+        root=config.rootpath,
+        to=to,
+        asked=asked,
     )
     config.pluginmanager.register(collector, "gonogo-collector")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the job's seed: its name stays the same."""
+    """A test that takes `gonogo_seed` is run once for each seed; under a worker once, with the
+    job's seed: its name stays the same."""
     if "gonogo_seed" not in metafunc.fixturenames or dumps.under_worker():
         return
-    if any("gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")):
+    if any(
+        "gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")
+    ):
         return
     own = metafunc.definition.get_closest_marker(SEEDS_MARK)
     if own is not None:
@@ -133,10 +187,13 @@ def _argnames(mark: pytest.Mark) -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The order that a seed gives: the same for ever, and for two tests of a file the same whatever other tests there are."""
+    """The order that a seed gives: the same for ever, and for two tests of a file the same whatever
+    other tests there are."""
     seed = config.getoption("--gonogo-shuffle")
     if seed is not None:
-        items.sort(key=lambda item: (_key(seed, item.nodeid.partition("::")[0]), _key(seed, item.nodeid)))
+        items.sort(
+            key=lambda item: (_key(seed, item.nodeid.partition("::")[0]), _key(seed, item.nodeid))
+        )
 
 
 def _key(seed: int, name: str) -> bytes:
@@ -144,15 +201,18 @@ def _key(seed: int, name: str) -> bytes:
 
 
 class Gonogo:
-    """What a test gets as `gonogo`: its seed, `measure` for a number worth keeping, `compare` for arrays worth judging."""
+    """What a test gets as `gonogo`: its seed, `measure` for a number worth keeping, `compare` for
+    arrays worth judging."""
 
     def __init__(self, properties: list[tuple[str, object]], seed: int) -> None:
         self._properties = properties
         self.seed = seed
-        """For the test's random data: that of `gonogo_seed`; under a worker the job's seed, or the number of the iteration."""
+        """For the test's random data: that of `gonogo_seed`; under a worker the job's seed, or the
+        number of the iteration."""
 
     def measure(self, name: str, value: float) -> None:
-        """Keep a number with the outcome of this test. Raises TypeError or ValueError for what is no number."""
+        """Keep a number with the outcome of this test. Raises TypeError or ValueError for what is
+        no number."""
         self._properties.append((str(name), float(value)))
 
     def compare(self, *given: Any, **named: Any) -> Any:

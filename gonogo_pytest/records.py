@@ -20,7 +20,8 @@ MOST_WORDS = 1000
 
 @dataclass
 class Record:
-    """What became of a test. `outcome` is its own: one that is red only because of --gonogo-strict is `passed`."""
+    """What became of a test. `outcome` is its own: one that is red only because of --gonogo-strict
+    is `passed`."""
 
     name: str
     """The node id without the seed."""
@@ -48,7 +49,10 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """As a line of format "gonogo"; what a server would refuse for its size is cut."""
         finite = {name: value for name, value in self.measurements.items() if math.isfinite(value)}
-        failures = [{**each, "message": str(each.get("message", ""))[:MOST_WORDS]} for each in self.failures[:MOST_FAILURES]]
+        failures = [
+            {**each, "message": str(each.get("message", ""))[:MOST_WORDS]}
+            for each in self.failures[:MOST_FAILURES]
+        ]
         told = {
             "name": self.name,
             "outcome": self.outcome,
@@ -74,6 +78,8 @@ def encoded(document: object) -> bytes:
 def new_id() -> str:
     """A UUIDv7 (RFC 9562): sortable by time."""
     milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
-    value = milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    value = (
+        milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    )
     text = f"{value:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

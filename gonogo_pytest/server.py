@@ -1,4 +1,5 @@
-"""Tell a run to a GoNoGo server: POST /imports, format "gonogo". urllib only: it runs in the interpreter of a user's tests."""
+"""Tell a run to a GoNoGo server: POST /imports, format "gonogo". urllib only: it runs in the
+interpreter of a user's tests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ REFUSALS = (400, 413, 415, 422)
 
 
 class Unsent(Exception):
-    """The server can't be reached, or doesn't take the run: says which address, and why. `refused`: it won't ever."""
+    """The server can't be reached, or doesn't take the run: says which address, and why. `refused`:
+    it won't ever."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -35,11 +37,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def send(url: str, run: str, header: bytes, lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Store the run; the server's answers, one for each part. The same run sent again is stored once: each part has its Idempotency-Key.
+    """Store the run; the server's answers, one for each part. The same run sent again is stored
+    once: each part has its Idempotency-Key.
 
     header, lines: JSON without line breaks. Raises Unsent; parts that arrived before stay.
     """
-    return [_post(url, f"{run}-{number}", body) for number, body in enumerate(_bodies(header, lines))]
+    return [
+        _post(url, f"{run}-{number}", body) for number, body in enumerate(_bodies(header, lines))
+    ]
 
 
 def _bodies(header: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -65,8 +70,13 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             found = json.loads(answer.read())
     except urllib.error.HTTPError as problem:
-        raise Unsent(f"{url} answers {problem.code}: {_said(problem)}", refused=problem.code in REFUSALS) from None
-    except (OSError, ValueError) as problem:  # URLError is an OSError; ValueError: no JSON, or an address that is none
+        raise Unsent(
+            f"{url} answers {problem.code}: {_said(problem)}", refused=problem.code in REFUSALS
+        ) from None
+    except (
+        OSError,
+        ValueError,
+    ) as problem:  # URLError is an OSError; ValueError: no JSON, or an address that is none
         raise Unsent(f"{url} can't be reached: {getattr(problem, 'reason', problem)}") from None
     if not isinstance(found, dict) or "id" not in found:
         raise Unsent(f"{url} is no GoNoGo server")

@@ -1,8 +1,10 @@
-"""A run on disk as it happens: a line for everything that is worth keeping, so that neither kill -9 nor a server that is away loses it.
+"""A run on disk as it happens: a line for everything that is worth keeping, so that neither kill -9
+nor a server that is away loses it.
 
-One file for each run in the root folder, `.gonogo-unsent-RUN.jsonl`, deleted once the run is delivered. Who runs or delivers it holds a
-lock of the file (fcntl's, which ends with the process, however that ends, and which a process that a test forks doesn't inherit):
-what is there without a lock was left over by a run that died, or that nobody took.
+One file for each run in the root folder, `.gonogo-unsent-RUN.jsonl`, deleted once the run is
+delivered. Who runs or delivers it holds a lock of the file (fcntl's, which ends with the process,
+however that ends, and which a process that a test forks doesn't inherit): what is there without a
+lock was left over by a run that died, or that nobody took.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from gonogo_pytest.records import Record
 VERSION = 1
 PREFIX, SUFFIX = ".gonogo-unsent-", ".jsonl"
 REFUSED = ".refused"
-"""At the end of the name of one that its server won't take: later runs leave it alone, `python -m gonogo_pytest` tries again."""
+"""At the end of the name of one that its server won't take: later runs leave it alone, `python -m
+gonogo_pytest` tries again."""
 KILLED = "the run was killed before the end of this test was heard of"
 
 
@@ -45,10 +48,13 @@ class Spool:
     """The file of the run that goes on here. A child that a test forked writes nothing."""
 
     def __init__(self, folder: Path, run: str, to: str, header: dict[str, Any]) -> None:
-        """Makes it. Raises OSError, also where the file system has no locks: others could take a run that goes on for a dead one."""
+        """Makes it. Raises OSError, also where the file system has no locks: others could take a
+        run that goes on for a dead one."""
         self.path = folder / f"{PREFIX}{run}{SUFFIX}"
         self._pid = os.getpid()
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write({"version": VERSION, "run": run, "to": to, "header": header})
@@ -80,7 +86,8 @@ class Spool:
         os.close(self._file)
 
     def _write(self, line: dict[str, Any]) -> None:
-        """In one write: a crash cuts no line. Raises OSError, also where the disk was full in the middle of it: then it is the last."""
+        """In one write: a crash cuts no line. Raises OSError, also where the disk was full in the
+        middle of it: then it is the last."""
         if os.getpid() == self._pid:
             data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
             if os.write(self._file, data) < len(data):
@@ -94,13 +101,16 @@ class Left:
         self.path, self._file = path, file
 
     def read(self) -> Run:
-        """The run; tests that weren't over are crashes. Raises ValueError for a file that is none, or a later version's."""
+        """The run; tests that weren't over are crashes. Raises ValueError for a file that is none,
+        or a later version's."""
         lines = [line for line in self._file.read().split(b"\n") if line]
         try:
             first, *rest = [json.loads(line) for line in lines[:-1]] + _last(lines)
             if first["version"] != VERSION:
                 raise ValueError(f"it is of version {first['version']}, known: {VERSION}")
-            return _folded(Run(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest)
+            return _folded(
+                Run(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest
+            )
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not what a run of pytest leaves: {problem!r}") from problem
 
@@ -115,12 +125,15 @@ class Left:
 
 
 def left_over(folder: Path, *, but: str | None = None, refused: bool = False) -> Iterator[Left]:
-    """What runs in this folder left over, oldest first, one locked at a time; runs that go on, and `but`, are left alone.
+    """What runs in this folder left over, oldest first, one locked at a time; runs that go on, and
+    `but`, are left alone.
 
     refused: those as well that their server did not take.
     """
     for path in sorted(folder.glob(f"{PREFIX}*{SUFFIX}*" if refused else f"{PREFIX}*{SUFFIX}")):
-        if but is not None and path.name.startswith(f"{PREFIX}{but}"):  # a lock ends with any file of this process that is closed
+        if but is not None and path.name.startswith(
+            f"{PREFIX}{but}"
+        ):  # a lock ends with any file of this process that is closed
             continue
         try:
             file = path.open("r+b")
@@ -158,6 +171,10 @@ def _folded(run: Run, lines: list[dict[str, Any]]) -> Run:
             open_[line["node"]] = Record.of(line["record"])
     seen = Counter((record.name, record.seed) for record in run.records)
     for record in open_.values():
-        record.outcome, record.message, record.repeat = "crash", KILLED, seen[record.name, record.seed]
+        record.outcome, record.message, record.repeat = (
+            "crash",
+            KILLED,
+            seen[record.name, record.seed],
+        )
         run.records.append(record)
     return Run(run.id, run.to, run.header, run.records, ended.get("exit_status"), ended.get("at"))

@@ -1,4 +1,5 @@
-"""The words at the end of a run of pytest: which passes are hollow, which reds are right, how loose the other tolerances are."""
+"""The words at the end of a run of pytest: which passes are hollow, which reds are right, how loose
+the other tolerances are."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from gonogo_pytest.records import Record
 
 MOST_SHOWN = 20
 LOOSE = 8.0
-"""Half ulps: a right kernel's last rounding needs one, and its budget a few; what is above is worth a line."""
+"""Half ulps: a right kernel's last rounding needs one, and its budget a few; what is above is worth
+a line."""
 
 Group = tuple[str, str | None]
 
@@ -23,21 +25,34 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     if not pairs and not lines:
         return
     hollow = _groups((record, each) for record, each in pairs if each.hollow)
-    terminal.write_sep("=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow))
+    terminal.write_sep(
+        "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
+    )
     _titled(terminal, "HOLLOW", hollow, yellow=True)
-    _titled(terminal, "RED BUT RIGHT", _groups(pair for pair in pairs if pair[1].verdict == RED_BUT_RIGHT), cyan=True)
+    _titled(
+        terminal,
+        "RED BUT RIGHT",
+        _groups(pair for pair in pairs if pair[1].verdict == RED_BUT_RIGHT),
+        cyan=True,
+    )
     _titled(terminal, "NOT JUDGED", _groups(pair for pair in pairs if pair[1].problem), red=True)
-    _unjudged(terminal, [pair for pair in pairs if pair[1].verdict == "unjudged" and not pair[1].problem])
+    _unjudged(
+        terminal, [pair for pair in pairs if pair[1].verdict == "unjudged" and not pair[1].problem]
+    )
     if pairs:
         counts = Counter(each.verdict for _, each in pairs)
         told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
         tests = len({record.name for record, _ in pairs})
-        terminal.write_line(f"{len(pairs)} comparison{'s' * (len(pairs) != 1)} of {tests} test{'s' * (tests != 1)}: {told}")
+        terminal.write_line(
+            f"{len(pairs)} comparison{'s' * (len(pairs) != 1)} of {tests} test{'s' * (tests != 1)}: {told}"
+        )
     for line in lines:
         terminal.write_line(line)
 
 
-def _groups(pairs: Iterable[tuple[Record, Comparison]]) -> dict[Group, list[tuple[Record, Comparison]]]:
+def _groups(
+    pairs: Iterable[tuple[Record, Comparison]],
+) -> dict[Group, list[tuple[Record, Comparison]]]:
     """The seeds of a test side by side."""
     found: dict[Group, list[tuple[Record, Comparison]]] = {}
     for record, each in pairs:
@@ -45,7 +60,9 @@ def _groups(pairs: Iterable[tuple[Record, Comparison]]) -> dict[Group, list[tupl
     return found
 
 
-def _titled(terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Comparison]]], **colour: bool) -> None:
+def _titled(
+    terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Comparison]]], **colour: bool
+) -> None:
     """A line for each test, with its seeds, and below it the words of the first."""
     for shown, ((test, name), pairs) in enumerate(groups.items()):
         if shown == MOST_SHOWN:
@@ -59,23 +76,46 @@ def _titled(terminal: Any, title: str, groups: dict[Group, list[tuple[Record, Co
 
 
 def _unjudged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
-    """How many times the output format's own rounding the tolerance is, of those where it is many times, or less than once."""
+    """How many times the output format's own rounding the tolerance is, of those where it is many
+    times, or less than once."""
     lines = []
     for (test, name), group in _groups(pairs).items():
         for output in group[0][1].outputs:
             found = [each.outputs[output] for _, each in group if output in each.outputs]
-            times = [each["tolerance_roundings"] for each in found if each.get("tolerance_roundings") is not None]
-            least = [each["tolerance_roundings_least"] for each in found if each.get("tolerance_roundings_least") is not None]
+            times = [
+                each["tolerance_roundings"]
+                for each in found
+                if each.get("tolerance_roundings") is not None
+            ]
+            least = [
+                each["tolerance_roundings_least"]
+                for each in found
+                if each.get("tolerance_roundings_least") is not None
+            ]
             tight = bool(least) and min(least) < 1
             if not times or not (tight or min(times) > LOOSE):
                 continue
-            where = f"{test}{_seeds(group)}" + (f" ({name})" if name else "") + (f" {output}" if output != "actual" else "")
+            where = (
+                f"{test}{_seeds(group)}"
+                + (f" ({name})" if name else "")
+                + (f" {output}" if output != "actual" else "")
+            )
             words = f"{_span(times)} times {found[0]['format']}'s own rounding"
-            used = [each["tolerance_ratio"] for each in found if each.get("tolerance_ratio") is not None]
+            used = [
+                each["tolerance_ratio"] for each in found if each.get("tolerance_ratio") is not None
+            ]
             if used:
                 most = max(used)
-                words += f", of which {most:.2g} was used" if most <= 1 else f", and the error {factor(most)} times the tolerance"
-            words += f"; at some values only {min(least):.2g} times: a right kernel can fail" if tight else ""
+                words += (
+                    f", of which {most:.2g} was used"
+                    if most <= 1
+                    else f", and the error {factor(most)} times the tolerance"
+                )
+            words += (
+                f"; at some values only {min(least):.2g} times: a right kernel can fail"
+                if tight
+                else ""
+            )
             lines.append((not tight, -max(times), f"unjudged: {where}: the tolerance is {words}"))
     for _, _, line in sorted(lines)[:MOST_SHOWN]:
         terminal.write_line(line)
@@ -90,7 +130,11 @@ def _seeds(pairs: Sequence[tuple[Record, Comparison]]) -> str:
     if len(seeds) == 1:
         return f" seed {seeds[0]}"
     whole = seeds == list(range(seeds[0], seeds[-1] + 1))
-    return f" seeds {seeds[0]}-{seeds[-1]}" if whole else f" seeds {', '.join(map(str, seeds[:8]))}{', ...' * (len(seeds) > 8)}"
+    return (
+        f" seeds {seeds[0]}-{seeds[-1]}"
+        if whole
+        else f" seeds {', '.join(map(str, seeds[:8]))}{', ...' * (len(seeds) > 8)}"
+    )
 
 
 def _span(values: Sequence[float]) -> str:

@@ -1,4 +1,5 @@
-"""What is known of a run beside its tests: suite, build, commit; from the options, else from the CI's environment, else from git."""
+"""What is known of a run beside its tests: suite, build, commit; from the options, else from the
+CI's environment, else from git."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ REPOSITORY = r"[A-Za-z0-9._/-]{1,200}"
 SHA = r"[0-9a-fA-F]{7,64}"
 
 
-def header(root: Path, suite: str | None, build: str | None, labels: Mapping[str, str]) -> dict[str, Any]:
+def header(
+    root: Path, suite: str | None, build: str | None, labels: Mapping[str, str]
+) -> dict[str, Any]:
     """The first line of format "gonogo" for a run of these tests, without its time."""
     commit = commit_of(os.environ)
     sha = commit["sha"] if commit else git_head(root)
@@ -38,27 +41,40 @@ def header(root: Path, suite: str | None, build: str | None, labels: Mapping[str
 def commit_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """{"repository", "sha", "pull_request"} as GitHub Actions or GitLab CI say it; None elsewhere.
 
-    For a pull request GitHub's GITHUB_SHA is a merge that nobody pushed; the commit that was pushed stands in the event's file.
+    For a pull request GitHub's GITHUB_SHA is a merge that nobody pushed; the commit that was pushed
+    stands in the event's file.
     """
     if environment.get("GITHUB_SHA"):
-        repository, sha, number = environment.get("GITHUB_REPOSITORY", ""), environment["GITHUB_SHA"], None
+        repository, sha, number = (
+            environment.get("GITHUB_REPOSITORY", ""),
+            environment["GITHUB_SHA"],
+            None,
+        )
         pull = _event(environment.get("GITHUB_EVENT_PATH")).get("pull_request")
         if isinstance(pull, dict):
             number, sha = pull.get("number"), (pull.get("head") or {}).get("sha") or sha
     elif environment.get("CI_COMMIT_SHA"):
         repository, sha = environment.get("CI_PROJECT_PATH", ""), environment["CI_COMMIT_SHA"]
-        number = int(iid) if (iid := environment.get("CI_MERGE_REQUEST_IID", "")).isdecimal() else None
+        number = (
+            int(iid) if (iid := environment.get("CI_MERGE_REQUEST_IID", "")).isdecimal() else None
+        )
     else:
         return None
     if not re.fullmatch(REPOSITORY, repository) or not re.fullmatch(SHA, str(sha)):
         return None
-    return {"repository": repository, "sha": sha, "pull_request": number if isinstance(number, int) and number > 0 else None}
+    return {
+        "repository": repository,
+        "sha": sha,
+        "pull_request": number if isinstance(number, int) and number > 0 else None,
+    }
 
 
 def git_head(root: Path) -> str | None:
     """The checked-out commit; None outside of a repository."""
     try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_S)
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=GIT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = done.stdout.strip()

@@ -1,7 +1,7 @@
 """Every setting of the project in one typed place, read from GONOGO_* variables.
 
-Imported by storage, workers, service, dashboards and cli; imports nothing of ours. docs/settings.md holds the same table, and a test
-compares the two: a setting without a documented meaning fails it.
+Imported by storage, workers, service, dashboards and cli; imports nothing of ours. docs/settings.md
+holds the same table, and a test compares the two: a setting without a documented meaning fails it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,22 @@ from ipaddress import ip_network
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "GONOGO_"
 
-# Read by tests and by kernels' processes only, never by a running service; documented beside the settings.
+# Read by tests and by kernels' processes only, never by a running service; documented beside the
+# settings.
 OUTSIDE_VARIABLES = {
     "GONOGO_BUILD": "set by a worker for the process that runs kernels: command, options and suites of its build, as JSON",
     "GONOGO_DUMP_DIR": "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over",
@@ -34,102 +44,199 @@ OUTSIDE_VARIABLES = {
 
 
 class Settings(BaseSettings):
-    """Typed settings; a field `x` is read from GONOGO_X. Frozen: a process reads its settings once, at its start."""
+    """Typed settings; a field `x` is read from GONOGO_X. Frozen: a process reads its settings once,
+    at its start."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True
+    )
 
-    embedded: bool = Field(False, description="set by `gonogo up` for its children: SQLite, private Redis, no login on loopback")
-    database_url: str | None = Field(None, description="SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`")
-    broker_url: str | None = Field(None, description="Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`")
+    embedded: bool = Field(
+        False,
+        description="set by `gonogo up` for its children: SQLite, private Redis, no login on loopback",
+    )
+    database_url: str | None = Field(
+        None,
+        description="SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`",
+    )
+    broker_url: str | None = Field(
+        None,
+        description="Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`",
+    )
     secret_key: SecretStr | None = Field(
-        None, description="key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters"
+        None,
+        description="key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters",
     )
     worker_key: SecretStr | None = Field(
-        None, description="key that signs the messages between service and workers; at least 32 characters"
+        None,
+        description="key that signs the messages between service and workers; at least 32 characters",
     )
     url: str | None = Field(
-        None, description="the service's own address, for links and for the command line, such as `https://gonogo.example.org`"
+        None,
+        description="the service's own address, for links and for the command line, such as `https://gonogo.example.org`",
     )
-    token: SecretStr | None = Field(None, description="command line: bearer token sent to the server")
+    token: SecretStr | None = Field(
+        None, description="command line: bearer token sent to the server"
+    )
     webhook_secret: SecretStr | None = Field(
-        None, description="command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`"
+        None,
+        description="command line: the subscription's secret (`whsec_...`) for `gonogo webhook verify`",
     )
     host: str = Field("127.0.0.1", description="address that the API binds")
-    port: int = Field(8717, ge=0, le=65535, description="port that the API binds; 0 takes any free one")
+    port: int = Field(
+        8717, ge=0, le=65535, description="port that the API binds; 0 takes any free one"
+    )
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("localhost", "127.0.0.1", "[::1]"), description="comma-separated Host names that the API answers to"
+        ("localhost", "127.0.0.1", "[::1]"),
+        description="comma-separated Host names that the API answers to",
     )
     proxies: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="comma-separated addresses of reverse proxies whose X-Forwarded-* headers are believed"
+        (),
+        description="comma-separated addresses of reverse proxies whose X-Forwarded-* headers are believed",
     )
-    var_dir: str = Field("var", description="folder of the embedded service: database, keys, logs, `up.json`")
-    spool_dir: str | None = Field(None, description="folder where a worker keeps results that it can't send; default `spool` in `var_dir`")
+    var_dir: str = Field(
+        "var", description="folder of the embedded service: database, keys, logs, `up.json`"
+    )
+    spool_dir: str | None = Field(
+        None,
+        description="folder where a worker keeps results that it can't send; default `spool` in `var_dir`",
+    )
     numba_cache_dir: str | None = Field(
-        None, description="folder of compiled code; default beside the source, else in the user's cache folder"
+        None,
+        description="folder of compiled code; default beside the source, else in the user's cache folder",
     )
-    builds: str | None = Field(None, description="worker: the TOML file that says what a build's name means on this host")
-    executors: str = Field("", description="worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`")
-    arch: str = Field("wormhole", description="worker: architecture of its device, part of the queue's name")
+    builds: str | None = Field(
+        None, description="worker: the TOML file that says what a build's name means on this host"
+    )
+    executors: str = Field(
+        "",
+        description="worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`",
+    )
+    arch: str = Field(
+        "wormhole", description="worker: architecture of its device, part of the queue's name"
+    )
     board: str = Field("n150", description="worker: board of its device, part of the queue's name")
-    lock_dir: str | None = Field(None, description="worker: folder of the devices' lock files; default `locks` in `var_dir`")
-    tt_smi: str = Field("tt-smi", description="worker: the program that tells and resets this host's chips")
+    lock_dir: str | None = Field(
+        None, description="worker: folder of the devices' lock files; default `locks` in `var_dir`"
+    )
+    tt_smi: str = Field(
+        "tt-smi", description="worker: the program that tells and resets this host's chips"
+    )
     tt_triage: str | None = Field(
-        None, description="worker: command run on a hang, before the process is killed; default `$TT_METAL_HOME/tools/tt-triage.py`"
+        None,
+        description="worker: command run on a hang, before the process is killed; default `$TT_METAL_HOME/tools/tt-triage.py`",
     )
     reset_device: str | None = Field(
-        None, description="worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); for a chip `tt-smi -r {index}`"
+        None,
+        description="worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); for a chip `tt-smi -r {index}`",
     )
-    reset_device_deadline_s: PositiveFloat = Field(120.0, description="worker: a reset that takes longer has failed")
-    reload_driver: str | None = Field(None, description="worker: command tried next, such as one that reloads the kernel driver")
+    reset_device_deadline_s: PositiveFloat = Field(
+        120.0, description="worker: a reset that takes longer has failed"
+    )
+    reload_driver: str | None = Field(
+        None, description="worker: command tried next, such as one that reloads the kernel driver"
+    )
     reload_driver_deadline_s: PositiveFloat = Field(300.0, description="worker: its deadline")
-    reset_host: str | None = Field(None, description="worker: command tried last, such as one that asks the power switch")
+    reset_host: str | None = Field(
+        None, description="worker: command tried last, such as one that asks the power switch"
+    )
     reset_host_deadline_s: PositiveFloat = Field(900.0, description="worker: its deadline")
-    canary_deadline_s: PositiveFloat = Field(120.0, description="worker: a canary that takes longer has failed")
+    canary_deadline_s: PositiveFloat = Field(
+        120.0, description="worker: a canary that takes longer has failed"
+    )
     canary_every_s: NonNegativeFloat = Field(
-        21600.0, description="worker: the canary runs before a chunk when the last one was this long ago; 0: never"
+        21600.0,
+        description="worker: the canary runs before a chunk when the last one was this long ago; 0: never",
     )
-    canary_every_jobs: NonNegativeInt = Field(0, description="worker: or this many chunks ago; 0: never")
+    canary_every_jobs: NonNegativeInt = Field(
+        0, description="worker: or this many chunks ago; 0: never"
+    )
     retest_s: PositiveFloat = Field(
-        60.0, description="worker: a bad device tests itself again after this long, then after twice as long, up to an hour"
+        60.0,
+        description="worker: a bad device tests itself again after this long, then after twice as long, up to an hour",
     )
-    chunk_deadline_s: PositiveFloat = Field(7200.0, description="an attempt that runs longer is stopped; what is missing is tried again")
+    chunk_deadline_s: PositiveFloat = Field(
+        7200.0, description="an attempt that runs longer is stopped; what is missing is tried again"
+    )
     child_memory_bytes: PositiveInt | None = Field(
-        None, description="worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit of ours"
+        None,
+        description="worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit of ours",
     )
-    max_elements: PositiveInt = Field(64 * 2**20, description="largest number of elements of a test's shape")
-    max_seeds: PositiveInt = Field(100_000, description="largest number of (seed, repeat) pairs of a job")
-    max_gauge_runs: PositiveInt = Field(2000, description="largest number of (seed, part) pairs of a gauge")
-    override_days: PositiveInt = Field(90, le=3650, description="an override lasts this many days from now at the most; it can be renewed")
+    max_elements: PositiveInt = Field(
+        64 * 2**20, description="largest number of elements of a test's shape"
+    )
+    max_seeds: PositiveInt = Field(
+        100_000, description="largest number of (seed, repeat) pairs of a job"
+    )
+    max_gauge_runs: PositiveInt = Field(
+        2000, description="largest number of (seed, part) pairs of a gauge"
+    )
+    override_days: PositiveInt = Field(
+        90,
+        le=3650,
+        description="an override lasts this many days from now at the most; it can be renewed",
+    )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
-    max_import_bytes: PositiveInt = Field(32 * 2**20, description="largest file of `POST /imports`, in bytes")
-    per_seed_deadline_s: PositiveFloat = Field(600.0, description="a seed that takes longer is a `hang`")
+    max_import_bytes: PositiveInt = Field(
+        32 * 2**20, description="largest file of `POST /imports`, in bytes"
+    )
+    per_seed_deadline_s: PositiveFloat = Field(
+        600.0, description="a seed that takes longer is a `hang`"
+    )
     heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")
-    heartbeat_timeout_s: PositiveFloat = Field(30.0, description="an attempt without a heartbeat for this long is lost")
-    poll_s: PositiveFloat = Field(1.0, description="the dispatcher looks into the database at least this often, doorbell or not")
-    chunk_seconds: PositiveFloat = Field(20.0, description="estimated device time of one chunk of a job")
+    heartbeat_timeout_s: PositiveFloat = Field(
+        30.0, description="an attempt without a heartbeat for this long is lost"
+    )
+    poll_s: PositiveFloat = Field(
+        1.0,
+        description="the dispatcher looks into the database at least this often, doorbell or not",
+    )
+    chunk_seconds: PositiveFloat = Field(
+        20.0, description="estimated device time of one chunk of a job"
+    )
     webhook_private: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="comma-separated networks that are not public and that webhooks may be sent to nevertheless, such as `10.1.0.0/16`"
+        (),
+        description="comma-separated networks that are not public and that webhooks may be sent to nevertheless, such as `10.1.0.0/16`",
     )
     smtp_url: SecretStr | None = Field(
-        None, description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`"
+        None,
+        description="mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or `smtps://user:password@host:port`",
     )
     mail_from: str | None = Field(None, description="sender of e-mail messages")
-    github_token: SecretStr | None = Field(None, description="token that sets commit statuses and writes comments on GitHub")
-    github_app_id: str | None = Field(None, description="GitHub App in whose name it is done where it is installed, with check runs")
-    github_app_key: SecretStr | None = Field(None, description="the App's private key: PEM text, or the path of a file with it")
-    github_url: str = Field("https://api.github.com", description="GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`")
+    github_token: SecretStr | None = Field(
+        None, description="token that sets commit statuses and writes comments on GitHub"
+    )
+    github_app_id: str | None = Field(
+        None,
+        description="GitHub App in whose name it is done where it is installed, with check runs",
+    )
+    github_app_key: SecretStr | None = Field(
+        None, description="the App's private key: PEM text, or the path of a file with it"
+    )
+    github_url: str = Field(
+        "https://api.github.com",
+        description="GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`",
+    )
     github_webhook_secret: SecretStr | None = Field(
-        None, description="secret of GitHub's webhooks; several, comma-separated, while one replaces the other; without one none is taken"
+        None,
+        description="secret of GitHub's webhooks; several, comma-separated, while one replaces the other; without one none is taken",
     )
     ci_webhook_secret: SecretStr | None = Field(
-        None, description="`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, comma-separated"
+        None,
+        description="`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, comma-separated",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level that is logged"
+    )
 
     @field_validator("hosts", "proxies", "webhook_private", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
 
     @field_validator("broker_url")
     @classmethod
@@ -137,7 +244,9 @@ class Settings(BaseSettings):
         if value is None:
             return None
         if value.startswith("redis+socket://"):
-            value = "unix://" + value.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+            value = "unix://" + value.removeprefix("redis+socket://").replace(
+                "virtual_host=", "db="
+            )
         if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
             raise ValueError("must be a redis://, rediss:// or unix:// URL")
         return value
@@ -161,14 +270,21 @@ class Settings(BaseSettings):
     @classmethod
     def _github(cls, value: str) -> str:
         parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        if (
+            parts.scheme not in {"http", "https"}
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+        ):
             raise ValueError("must be an http:// or https:// URL with a host")
         return value.rstrip("/")
 
     @field_validator("github_webhook_secret")
     @classmethod
     def _guessed_by_nobody(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and any(len(part.strip()) < 16 for part in value.get_secret_value().split(",")):
+        if value is not None and any(
+            len(part.strip()) < 16 for part in value.get_secret_value().split(",")
+        ):
             raise ValueError("each secret must have at least 16 characters")
         return value
 
@@ -194,11 +310,14 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _beats(self) -> Settings:
         if self.heartbeat_timeout_s < 2 * self.heartbeat_s:
-            raise ValueError("heartbeat_timeout_s must be at least twice heartbeat_s: one late message would lose an attempt")
+            raise ValueError(
+                "heartbeat_timeout_s must be at least twice heartbeat_s: one late message would lose an attempt"
+            )
         return self
 
 
 @lru_cache(maxsize=1)
 def load() -> Settings:
-    """The settings of this process (cached; tests call `load.cache_clear()`). Raises pydantic.ValidationError on a wrong value."""
+    """The settings of this process (cached; tests call `load.cache_clear()`). Raises
+    pydantic.ValidationError on a wrong value."""
     return Settings()  # pyright: ignore[reportCallIssue]

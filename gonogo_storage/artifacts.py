@@ -1,4 +1,5 @@
-"""Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and its worst seeds."""
+"""Artifacts of a job: diagnoses, error maps, coefficients and logs of its first and its worst
+seeds."""
 
 from __future__ import annotations
 
@@ -15,8 +16,16 @@ from gonogo_storage.ids import is_id, new_id
 from gonogo_storage.tables import ArtifactRow
 
 
-def add(session: Session, job_id: str, attempt_id: str, items: Iterable[Mapping[str, Any]], *, now: datetime) -> None:
-    """Store the artifacts of a results message; of two with one (kind, seed, repeat, output) the first stays."""
+def add(
+    session: Session,
+    job_id: str,
+    attempt_id: str,
+    items: Iterable[Mapping[str, Any]],
+    *,
+    now: datetime,
+) -> None:
+    """Store the artifacts of a results message; of two with one (kind, seed, repeat, output) the
+    first stays."""
     insert_once(
         session,
         ArtifactRow,
@@ -39,7 +48,8 @@ def add(session: Session, job_id: str, attempt_id: str, items: Iterable[Mapping[
 
 
 def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dict[str, Any]]:
-    """What there is, without the content: [{"id", "kind", "seed", "repeat", "output", "size", "created_at"}]."""
+    """What there is, without the content: [{"id", "kind", "seed", "repeat", "output", "size",
+    "created_at"}]."""
     if not is_id(job_id):
         return []
     keys = ("id", "kind", "seed", "repeat", "output", "size", "created_at")
@@ -48,7 +58,9 @@ def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[dic
     query = query.order_by(table.kind, table.seed, table.repeat, table.output)
     if kind is not None:
         query = query.where(ArtifactRow.kind == kind)
-    found: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in session.execute(query)]
+    found: list[dict[str, Any]] = [
+        dict(zip(keys, row, strict=True)) for row in session.execute(query)
+    ]
     return [{**item, "created_at": timestamp(item["created_at"])} for item in found]
 
 
@@ -56,7 +68,9 @@ def get(session: Session, job_id: str, artifact_id: str) -> dict[str, Any] | Non
     """One artifact with its content, or None when the job has none of that id."""
     if not (is_id(job_id) and is_id(artifact_id)):
         return None
-    row = session.scalar(select(ArtifactRow).where(ArtifactRow.job_id == job_id, ArtifactRow.id == artifact_id))
+    row = session.scalar(
+        select(ArtifactRow).where(ArtifactRow.job_id == job_id, ArtifactRow.id == artifact_id)
+    )
     if row is None:
         return None
     return {

@@ -1,6 +1,8 @@
-"""What the stored numbers say of a full variant, computed when one of its jobs is over: why it flickers, its grade, what changed.
+"""What the stored numbers say of a full variant, computed when one of its jobs is over: why it
+flickers, its grade, what changed.
 
-Reads and statistics only; `gonogo_storage.assessments` stores the answer. It loads numpy: not for the API process.
+Reads and statistics only; `gonogo_storage.assessments` stores the answer. It loads numpy: not for
+the API process.
 """
 
 from __future__ import annotations
@@ -31,13 +33,16 @@ Missed = Callable[[Session, Variant], Mapping[str, Rate]]
 
 def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
     """What the newest gauge of a variant found; {} where none has measured it."""
-    found = gauges.sharpness_of(session, variant.test_key, variant.build_line, variant.arch, variant.board)
+    found = gauges.sharpness_of(
+        session, variant.test_key, variant.build_line, variant.arch, variant.board
+    )
     return {name: rate(each.count, each.of) for name, each in found.items()}
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Of one build of a variant: that of the job that is over. `changes`, `builds` are of the whole line."""
+    """Of one build of a variant: that of the job that is over. `changes`, `builds` are of the whole
+    line."""
 
     variant: Variant
     job: JobFacts
@@ -47,7 +52,8 @@ class Assessment:
     """Against the nearest earlier build with judged seeds; None: there is none."""
     changes: Mapping[str, Any]
     builds: tuple[Mapping[str, Any], ...]
-    """Newest first: {"build", "sequence", "jobs", "seeds", "counts", "failures", "runs", "last_job"}."""
+    """Newest first: {"build", "sequence", "jobs", "seeds", "counts", "failures", "runs",
+    "last_job"}."""
     era: tuple[str, ...]
     """Earlier builds whose errors look the same, and whose seeds the tail was fitted to as well."""
     looked: Looked
@@ -59,7 +65,8 @@ class Assessment:
     """Of the whole line, newest first."""
     policy: FlakinessPolicy
     trends: tuple[Kept, ...] = ()
-    """What the pages of the variant, and of its subject's other tests, show over builds and days: stored beside it, not in it."""
+    """What the pages of the variant, and of its subject's other tests, show over builds and days:
+    stored beside it, not in it."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -73,21 +80,30 @@ class Assessment:
 
 
 def assess(
-    session: Session, job_id: str, *, missed: Missed = gauged, suspicions: Mapping[str, Suspicion] | None = None,
+    session: Session,
+    job_id: str,
+    *,
+    missed: Missed = gauged,
+    suspicions: Mapping[str, Suspicion] | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Assessment | None:
-    """Assess the variant of a job that is over; None where there is nothing to say (not over, no seed, compares two builds).
+    """Assess the variant of a job that is over; None where there is nothing to say (not over, no
+    seed, compares two builds).
 
-    suspicions: devices that are suspected at this moment; what ran while a device was suspect or bad is left out anyway.
-    Stability, attribution and the comparison are of the job's build. Where all its seeds are green, the tail takes in those of the builds
-    before it whose errors look the same (`era`); a seed that gives the same again is the same observation (`samples.distinct`, `tail_of`).
+    suspicions: devices that are suspected at this moment; what ran while a device was suspect or
+    bad is left out anyway. Stability, attribution and the comparison are of the job's build. Where
+    all its seeds are green, the tail takes in those of the builds before it whose errors look the
+    same (`era`); a seed that gives the same again is the same observation (`samples.distinct`,
+    `tail_of`).
     """
     job = job_of(session, job_id)
     if job is None or not job.done:
         return None
     variant = job.variant
     line = jobs_of(session, variant)
-    others = tuple(each for each in line if each.id != job.id)  # a clock that went back may have put it behind: it is looked at anyway
+    others = tuple(
+        each for each in line if each.id != job.id
+    )  # a clock that went back may have put it behind: it is looked at anyway
     own = (job, *(each for each in others if each.build == job.build))
     change, era = eras.compared(session, job, own, others, policy)
     pooled = (*own, *(each for each in others if each.build in era))
@@ -100,7 +116,9 @@ def assess(
     else:
         attribution = attribute(samples.of_runs(mine), policy)
     read_all = history.looked.seeds == history.looked.of_seeds
-    own_failures = attribution.failures if read_all or left_out or job.selection else samples.failures_of(own)
+    own_failures = (
+        attribution.failures if read_all or left_out or job.selection else samples.failures_of(own)
+    )
     failures, pool = own_failures, mine
     if own_failures.known and not own_failures.failures:
         era = eras.alike(kept, job.build, era, policy)
@@ -110,10 +128,13 @@ def assess(
     distinct = samples.distinct(pool)
     if read_all or left_out or job.selection:
         failures = _failures(distinct, policy) if own_failures.known else own_failures
-    # the build's own last: of a seed that stands for itself however often it runs the newest number counts
+    # the build's own last: of a seed that stands for itself however often it runs the newest number
+    # counts
     fitted = samples.tail_of(sorted(pool, key=lambda run: run.job.build == job.build), policy)
     green = _green(own if not left_out else None, mine, policy)
-    given = grade(failures, fitted if not job.selection else None, missed(session, variant), green, policy)
+    given = grade(
+        failures, fitted if not job.selection else None, missed(session, variant), green, policy
+    )
     return Assessment(
         variant, job, attribution, given, change, _changes(session, variant, policy), _builds((job, *others)), era, history.looked,
         left_out, mine, tuple(sorted((job, *others), key=lambda each: each.id, reverse=True)), policy,
@@ -123,7 +144,8 @@ def assess(
 def _without_sick(
     session: Session, runs: Sequence[Run], suspicions: Mapping[str, Suspicion]
 ) -> tuple[list[Run], dict[str, dict[str, Any]], dict[str, Suspicion]]:
-    """(runs on devices that were well, what was left out by device, the devices as attribution takes them)."""
+    """(runs on devices that were well, what was left out by device, the devices as attribution
+    takes them)."""
     spells = sick_devices.spells(session, {run.device for run in runs if run.device})
     sick = dict(suspicions)
     left: dict[str, dict[str, Any]] = {}
@@ -140,7 +162,11 @@ def _without_sick(
     return kept, left, sick
 
 
-def _sick(run: Run, spells: Mapping[str, Sequence[sick_devices.Spell]], suspicions: Mapping[str, Suspicion]) -> str | None:
+def _sick(
+    run: Run,
+    spells: Mapping[str, Sequence[sick_devices.Spell]],
+    suspicions: Mapping[str, Suspicion],
+) -> str | None:
     if run.device is None:
         return None
     ended = run.job.finished_at or run.job.created_at
@@ -158,7 +184,8 @@ def _failures(runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
 
 
 def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
-    """Unexplained among the green seeds of a build: over whole jobs, or, where sick devices were left out, over the runs."""
+    """Unexplained among the green seeds of a build: over whole jobs, or, where sick devices were
+    left out, over the runs."""
     wanted = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     if jobs is None:
         counts = {verdict: sum(run.verdict == verdict for run in runs) for verdict in wanted}
@@ -170,7 +197,15 @@ def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: Flakine
 def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
     found: dict[str, dict[str, Any]] = {}
     for job in jobs:
-        empty = {"build": job.build, "sequence": job.sequence, "jobs": 0, "seeds": 0, "counts": {}, "failures": 0, "runs": 0}
+        empty = {
+            "build": job.build,
+            "sequence": job.sequence,
+            "jobs": 0,
+            "seeds": 0,
+            "counts": {},
+            "failures": 0,
+            "runs": 0,
+        }
         empty["last_job"] = job.id
         entry = found.setdefault(job.build, empty)
         entry["jobs"] += 1
@@ -181,27 +216,40 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
         outcomes = samples.outcomes_of(job)
         entry["failures"] += outcomes[Outcome.failed]
         entry["runs"] += outcomes[Outcome.failed] + outcomes[Outcome.passed]
-    newest = sorted(found.values(), key=lambda entry: (entry["sequence"], entry["build"]), reverse=True)
+    newest = sorted(
+        found.values(), key=lambda entry: (entry["sequence"], entry["build"]), reverse=True
+    )
     return tuple(newest[: build_series.MOST_BUILDS])
 
 
 def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
-    """{"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}: where the error or the rate moved."""
+    """{"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}: where
+    the error or the rate moved."""
     found: dict[str, Any] = {}
     for by in ("build", "day"):
         points = build_series.points(session, variant, by="build" if by == "build" else "day")
         at = [point.at for point in points]
         outputs = sorted({output for point in points for output in point.numbers})
         numbers = {
-            output: _named(number_changes([point.numbers.get(output, ()) for point in points], policy, at), points) for output in outputs
+            output: _named(
+                number_changes([point.numbers.get(output, ()) for point in points], policy, at),
+                points,
+            )
+            for output in outputs
         }
         rates = rate_changes([(point.failures, point.runs) for point in points], policy, at)
-        found[by] = {"points": [point.name for point in points], "metric": "rms", "rates": _named(rates, points), "numbers": numbers}
+        found[by] = {
+            "points": [point.name for point in points],
+            "metric": "rms",
+            "rates": _named(rates, points),
+            "numbers": numbers,
+        }
     return found
 
 
 def _named(changes: Changes, points: Sequence[Point]) -> dict[str, Any]:
-    """The changes with the names of the build or day at their place and at the ends of its interval."""
+    """The changes with the names of the build or day at their place and at the ends of its
+    interval."""
     told = changes.to_json()
     told["changes"] = [
         {

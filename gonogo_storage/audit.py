@@ -14,9 +14,16 @@ from gonogo_storage.paging import BadCursor, Page
 from gonogo_storage.tables import AuditRow
 
 
-def record(session: Session, *, actor: str, action: str, subject: str, detail: dict[str, Any] | None = None) -> None:
-    """Add an entry: `action` is noun.verb ("token.revoked"), `subject` the id or name of what it was done to."""
-    session.add(AuditRow(id=new_id(), at=utcnow(), actor=actor, action=action, subject=subject, detail=detail))
+def record(
+    session: Session, *, actor: str, action: str, subject: str, detail: dict[str, Any] | None = None
+) -> None:
+    """Add an entry: `action` is noun.verb ("token.revoked"), `subject` the id or name of what it
+    was done to."""
+    session.add(
+        AuditRow(
+            id=new_id(), at=utcnow(), actor=actor, action=action, subject=subject, detail=detail
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,21 @@ class AuditFilter:
     subject: str | None = None
 
 
-def list_(session: Session, wanted: AuditFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[dict[str, Any]]:
+def list_(
+    session: Session,
+    wanted: AuditFilter | None = None,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[dict[str, Any]]:
     """Entries as plain JSON, newest first. Raises BadCursor."""
     wanted = wanted or AuditFilter()
     query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit + 1)
-    for column, value in ((AuditRow.action, wanted.action), (AuditRow.actor, wanted.actor), (AuditRow.subject, wanted.subject)):
+    for column, value in (
+        (AuditRow.action, wanted.action),
+        (AuditRow.actor, wanted.actor),
+        (AuditRow.subject, wanted.subject),
+    ):
         if value is not None:
             query = query.where(column == value)
     if cursor is not None:
@@ -40,7 +57,14 @@ def list_(session: Session, wanted: AuditFilter | None = None, *, limit: int = 5
             raise BadCursor(cursor)
         query = query.where(AuditRow.id < cursor)
     entries = [
-        {"id": row.id, "at": timestamp(row.at), "actor": row.actor, "action": row.action, "subject": row.subject, "detail": row.detail}
+        {
+            "id": row.id,
+            "at": timestamp(row.at),
+            "actor": row.actor,
+            "action": row.action,
+            "subject": row.subject,
+            "detail": row.detail,
+        }
         for row in session.scalars(query)
     ]
     return Page.cut(entries, limit, lambda entry: str(entry["id"]))

@@ -1,5 +1,5 @@
-"""What the runs of two neighbouring builds of a bisection look like, for "fixed, or only masked?". Apart from gonogo_storage.bisections: the API
-loads no statistics."""
+"""What the runs of two neighbouring builds of a bisection look like, for "fixed, or only masked?".
+Apart from gonogo_storage.bisections: the API loads no statistics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from gonogo_storage.variants import job_of
 
 
 def record(session: Session, bisection: Bisection, probes: Iterable[Probe], place: int) -> Record:
-    """The runs of the build at one place of the series: its seeds, and the terms that its diagnosis could tell."""
+    """The runs of the build at one place of the series: its seeds, and the terms that its diagnosis
+    could tell."""
     facts = [job_of(session, probe.job) for probe in probes if probe.ended and probe.place == place]
-    found = build_series.records(session, sorted((each for each in facts if each is not None), key=lambda each: each.id, reverse=True))
+    found = build_series.records(
+        session,
+        sorted(
+            (each for each in facts if each is not None), key=lambda each: each.id, reverse=True
+        ),
+    )
     name = bisection.builds[place]
     return Record(name, found[-1].seeds, found[-1].terms) if found else Record(name, {})

@@ -1,4 +1,5 @@
-"""The tests ever submitted as people look for them: newest first, each with where it has run and what came out last. Reads only."""
+"""The tests ever submitted as people look for them: newest first, each with where it has run and
+what came out last. Reads only."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
     return dict(session.execute(query).all())
 
 
-def list_(session: Session, *, kernel: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[TestRecord]:
+def list_(
+    session: Session, *, kernel: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[TestRecord]:
     """Tests, those submitted first last; the cursor is a key. Raises BadCursor."""
     table = TestSpecRow
     query = select(table).order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
@@ -67,25 +70,44 @@ def list_(session: Session, *, kernel: str | None = None, limit: int = 50, curso
         query = query.where(or_(table.created_at < after.created_at, older))
     rows = list(session.scalars(query))
     keys = [row.key for row in rows]
-    flagged, graded, last = _open_flags(session, keys), _grades(session, keys), _last_jobs(session, keys)
+    flagged, graded, last = (
+        _open_flags(session, keys),
+        _grades(session, keys),
+        _last_jobs(session, keys),
+    )
     ran = variants_of_all(session, keys)
     found = []
     for row in rows:
         variants = ran.get(row.key, ())
         grades = {each: graded[each] for each in variants if each in graded}
         job = last.get(row.key, (None,) * 5)
-        found.append(TestRecord(row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job))
+        found.append(
+            TestRecord(
+                row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job
+            )
+        )
     return Page.cut(found, limit, lambda item: item.key)
 
 
 def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
-    query = select(FlagRow.test_key, func.count()).where(FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"]))
+    query = select(FlagRow.test_key, func.count()).where(
+        FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
+    )
     return dict(session.execute(query.group_by(FlagRow.test_key)).all())
 
 
 def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecord]:
     table = AssessmentRow
-    columns = (table.test_key, table.build_line, table.arch, table.board, table.stability, table.sharpness, table.hollow, table.build)
+    columns = (
+        table.test_key,
+        table.build_line,
+        table.arch,
+        table.board,
+        table.stability,
+        table.sharpness,
+        table.hollow,
+        table.build,
+    )
     query = select(*columns).where(table.test_key.in_(keys))
     return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
 
@@ -93,7 +115,18 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """Of each test its newest job: id, build, state, verdict, created_at."""
     table, newest = JobRow, aliased(JobRow)
-    last = select(newest.id).where(newest.test_key == TestSpecRow.key, newest.kind.in_(TOLD_KINDS)).order_by(newest.id.desc()).limit(1)
-    query = select(table.test_key, table.id, table.build, table.state, table.verdict, table.created_at)
-    query = query.select_from(TestSpecRow).join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
-    return {row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))}
+    last = (
+        select(newest.id)
+        .where(newest.test_key == TestSpecRow.key, newest.kind.in_(TOLD_KINDS))
+        .order_by(newest.id.desc())
+        .limit(1)
+    )
+    query = select(
+        table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
+    )
+    query = query.select_from(TestSpecRow).join(
+        table, table.id == last.correlate(TestSpecRow).scalar_subquery()
+    )
+    return {
+        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
+    }

@@ -1,4 +1,5 @@
-"""What runs that a delivery started are for: repository, commits, pull request; so that whoever asked can be answered."""
+"""What runs that a delivery started are for: repository, commits, pull request; so that whoever
+asked can be answered."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class CiSubject:
     suite_key: str | None
     """Hash of the suite's content."""
     repository: str
-    """"owner/name"; of a pull request the repository that it is made to, where statuses and comments go."""
+    """"owner/name"; of a pull request the repository that it is made to, where statuses and
+    comments go."""
     installation: int | None
     """Of the GitHub App that was told; null: a plain webhook of the repository."""
     branch: str | None
@@ -45,22 +47,35 @@ class CiSubject:
     base_run_id: str | None
     gauges: tuple[str, ...]
     error: str | None
-    """Why the head's run (run_id null) or the base's run (base_run_id null) could not be started; null: nothing went wrong."""
+    """Why the head's run (run_id null) or the base's run (base_run_id null) could not be started;
+    null: nothing went wrong."""
     occurred_at: datetime
     created_at: datetime
 
     def to_json(self) -> dict[str, Any]:
         """The subject as the API shows it."""
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
-        shown["delivery"], shown["run"], shown["base_run"] = (shown.pop(name) for name in ("delivery_id", "run_id", "base_run_id"))
-        return {**shown, "gauges": list(self.gauges), "occurred_at": timestamp(self.occurred_at), "created_at": timestamp(self.created_at)}
+        shown["delivery"], shown["run"], shown["base_run"] = (
+            shown.pop(name) for name in ("delivery_id", "run_id", "base_run_id")
+        )
+        return {
+            **shown,
+            "gauges": list(self.gauges),
+            "occurred_at": timestamp(self.occurred_at),
+            "created_at": timestamp(self.created_at),
+        }
 
 
 def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CiSubject:
-    """Store a subject: CiSubject's fields without id and created_at. What an earlier try of its delivery could not start is replaced."""
+    """Store a subject: CiSubject's fields without id and created_at. What an earlier try of its
+    delivery could not start is replaced."""
     values = {**values, "gauges": list(values.get("gauges", ()))}
-    query = select(CiSubjectRow).where(CiSubjectRow.delivery_id == values["delivery_id"], CiSubjectRow.rule == values["rule"])
-    row = session.scalars(query.where(CiSubjectRow.suite.is_not_distinct_from(values["suite"]))).first()
+    query = select(CiSubjectRow).where(
+        CiSubjectRow.delivery_id == values["delivery_id"], CiSubjectRow.rule == values["rule"]
+    )
+    row = session.scalars(
+        query.where(CiSubjectRow.suite.is_not_distinct_from(values["suite"]))
+    ).first()
     if row is None:
         row = CiSubjectRow(id=new_id(), created_at=now or utcnow(), **values)
         session.add(row)
@@ -77,14 +92,23 @@ def get(session: Session, subject_id: str) -> CiSubject | None:
 
 
 def of_run(session: Session, run_id: str, *, limit: int | None = None) -> list[CiSubject]:
-    """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve several)."""
-    query = select(CiSubjectRow).where(or_(CiSubjectRow.run_id == run_id, CiSubjectRow.base_run_id == run_id)).order_by(CiSubjectRow.id)
+    """Whom a run is for, oldest first: as the run of the head or of the base (a run may serve
+    several)."""
+    query = (
+        select(CiSubjectRow)
+        .where(or_(CiSubjectRow.run_id == run_id, CiSubjectRow.base_run_id == run_id))
+        .order_by(CiSubjectRow.id)
+    )
     return [_subject(row) for row in session.scalars(query.limit(limit))]
 
 
 def run_of_job(session: Session, job_id: str) -> str | None:
     """The run that a job belongs to, or None."""
-    return session.scalar(select(RunJobRow.run_id).where(RunJobRow.job_id == job_id)) if is_id(job_id) else None
+    return (
+        session.scalar(select(RunJobRow.run_id).where(RunJobRow.job_id == job_id))
+        if is_id(job_id)
+        else None
+    )
 
 
 def standings(session: Session, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
@@ -95,18 +119,34 @@ def standings(session: Session, run_ids: Collection[str]) -> dict[str, tuple[Run
 
 def of_head(session: Session, repository: str, head_sha: str) -> list[CiSubject]:
     """What was started for a commit, oldest first."""
-    query = select(CiSubjectRow).where(CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha).order_by(CiSubjectRow.id)
+    query = (
+        select(CiSubjectRow)
+        .where(CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha)
+        .order_by(CiSubjectRow.id)
+    )
     return [_subject(row) for row in session.scalars(query)]
 
 
-def for_pull_request(session: Session, repository: str, head_sha: str, pull_request: int, rule: str) -> bool:
+def for_pull_request(
+    session: Session, repository: str, head_sha: str, pull_request: int, rule: str
+) -> bool:
     """Whether a rule has taken a commit for a pull request."""
-    mine = (CiSubjectRow.repository == repository, CiSubjectRow.head_sha == head_sha, CiSubjectRow.rule == rule)
-    return session.scalar(select(CiSubjectRow.id).where(*mine, CiSubjectRow.pull_request == pull_request).limit(1)) is not None
+    mine = (
+        CiSubjectRow.repository == repository,
+        CiSubjectRow.head_sha == head_sha,
+        CiSubjectRow.rule == rule,
+    )
+    return (
+        session.scalar(
+            select(CiSubjectRow.id).where(*mine, CiSubjectRow.pull_request == pull_request).limit(1)
+        )
+        is not None
+    )
 
 
 def newest_of(session: Session, repository: str, pull_request: int) -> list[CiSubject]:
-    """The subjects of a pull request's newest head (by the sender's clock, then by arrival): those that its one comment tells of."""
+    """The subjects of a pull request's newest head (by the sender's clock, then by arrival): those
+    that its one comment tells of."""
     query = (
         select(CiSubjectRow)
         .where(CiSubjectRow.repository == repository, CiSubjectRow.pull_request == pull_request)
@@ -124,7 +164,11 @@ def newest_of(session: Session, repository: str, pull_request: int) -> list[CiSu
 
 def of_delivery(session: Session, delivery_id: str) -> list[CiSubject]:
     """What a delivery started."""
-    query = select(CiSubjectRow).where(CiSubjectRow.delivery_id == delivery_id).order_by(CiSubjectRow.id)
+    query = (
+        select(CiSubjectRow)
+        .where(CiSubjectRow.delivery_id == delivery_id)
+        .order_by(CiSubjectRow.id)
+    )
     return [_subject(row) for row in session.scalars(query)]
 
 
@@ -154,31 +198,48 @@ def list_(
     return Page.cut([_subject(row) for row in session.scalars(query)], limit, lambda item: item.id)
 
 
-def started(session: Session, repository: str, sha: str, *, rule: str, suite_key: str, build: str) -> str | None:
-    """The newest run of a rule's suite on a commit's build, whatever delivery it was started for; None when there is none.
+def started(
+    session: Session, repository: str, sha: str, *, rule: str, suite_key: str, build: str
+) -> str | None:
+    """The newest run of a rule's suite on a commit's build, whatever delivery it was started for;
+    None when there is none.
 
     One that was cancelled is none: it says nothing of its commit.
     """
-    mine = (CiSubjectRow.repository == repository, CiSubjectRow.rule == rule, CiSubjectRow.suite_key == suite_key)
+    mine = (
+        CiSubjectRow.repository == repository,
+        CiSubjectRow.rule == rule,
+        CiSubjectRow.suite_key == suite_key,
+    )
     ways = (
         (CiSubjectRow.run_id, CiSubjectRow.head_sha, CiSubjectRow.head_build),
         (CiSubjectRow.base_run_id, CiSubjectRow.base_sha, CiSubjectRow.base_build),
     )
     found: list[str] = []
     for run, commit, named in ways:
-        query = select(run).join(RunRow, RunRow.id == run).where(*mine, commit == sha, named == build)
+        query = (
+            select(run).join(RunRow, RunRow.id == run).where(*mine, commit == sha, named == build)
+        )
         cancelled = (RunState.cancelling.value, RunState.cancelled.value)
-        newest = session.scalar(query.where(RunRow.state.not_in(cancelled)).order_by(run.desc()).limit(1))
+        newest = session.scalar(
+            query.where(RunRow.state.not_in(cancelled)).order_by(run.desc()).limit(1)
+        )
         if newest is not None:
             found.append(newest)
     return max(found, default=None)
 
 
-def newest_head(session: Session, repository: str, pull_request: int, rule: str) -> CiSubject | None:
+def newest_head(
+    session: Session, repository: str, pull_request: int, rule: str
+) -> CiSubject | None:
     """What a rule started last for a pull request, by the sender's clock."""
     query = (
         select(CiSubjectRow)
-        .where(CiSubjectRow.repository == repository, CiSubjectRow.pull_request == pull_request, CiSubjectRow.rule == rule)
+        .where(
+            CiSubjectRow.repository == repository,
+            CiSubjectRow.pull_request == pull_request,
+            CiSubjectRow.rule == rule,
+        )
         .order_by(CiSubjectRow.occurred_at.desc(), CiSubjectRow.id.desc())
         .limit(1)
     )

@@ -17,7 +17,8 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The value to store. Raises ValueError for a naive datetime: nobody could say which hour it means."""
+        """The value to store. Raises ValueError for a naive datetime: nobody could say which hour
+        it means."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -33,26 +34,35 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class _Id(Uuid[str]):
-    """A UUID as text. Where the database has none of its own (SQLite), its 32 digits are not parsed on the way out, only parted: a page
-    reads thousands of them."""
+    """A UUID as text. Where the database has none of its own (SQLite), its 32 digits are not parsed
+    on the way out, only parted: a page reads thousands of them."""
 
     cache_ok = True
 
     def __init__(self) -> None:
         super().__init__(as_uuid=False)
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None] | None:
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[Any], str | None] | None:
         """From what the driver gives to text with its dashes."""
         if self.native_uuid and dialect.supports_native_uuid:
-            processor: Callable[[Any], str | None] | None = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]
+            processor: Callable[[Any], str | None] | None = super().result_processor(
+                dialect, coltype
+            )  # type: ignore[no-untyped-call]
             return processor
         return _parted
 
 
 def _parted(digits: str | None) -> str | None:
-    return None if digits is None else f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return (
+        None
+        if digits is None
+        else f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    )
 
 
 IdType = _Id()
-# json rather than jsonb: it keeps the order of the keys, as SQLite does, and is cheaper to write; nothing here searches inside.
+# json rather than jsonb: it keeps the order of the keys, as SQLite does, and is cheaper to write;
+# nothing here searches inside.
 JsonType = JSON(none_as_null=True)

@@ -1,4 +1,5 @@
-"""A commit against its base: every test that ran on either side, classified, with the evidence. Reads only."""
+"""A commit against its base: every test that ran on either side, classified, with the evidence.
+Reads only."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from gonogo_storage.variants import ISOLATED
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
 _AT_ONCE = 500
 MOST_SEEDS, LEAST_SEEDS = 512, 16
-"""Of all tests of a side together, and of each test at least: seeds whose errors are compared. The counts are of all seeds."""
+"""Of all tests of a side together, and of each test at least: seeds whose errors are compared. The
+counts are of all seeds."""
 _FLAG = (
     "id", "test_key", "build_line", "arch", "board", "kind", "state", "first_job", "build", "owner", "reason", "expires_at", "evidence",
 )  # fmt: skip
@@ -85,7 +87,10 @@ class Comparison:
     @property
     def words(self) -> str:
         """One phrase, "1 new hollow pass, 3 passed"."""
-        return ", ".join(Class(kind).counted(number) for kind, number in self.counts.items()) or "no test ran"
+        return (
+            ", ".join(Class(kind).counted(number) for kind, number in self.counts.items())
+            or "no test ran"
+        )
 
     def of(self, *kinds: Class) -> tuple[Compared, ...]:
         """The tests of these classes."""
@@ -104,18 +109,30 @@ class Comparison:
 
 
 def compare(
-    session: Session, base: str | Side, head: str | Side, *, now: datetime | None = None, policy: FlakinessPolicy = POLICY
+    session: Session,
+    base: str | Side,
+    head: str | Side,
+    *,
+    now: datetime | None = None,
+    policy: FlakinessPolicy = POLICY,
 ) -> Comparison:
-    """Classify every test that ran on head or on base (4-flakiness.md, "Classifying a commit's failures for CI").
+    """Classify every test that ran on head or on base (4-flakiness.md, "Classifying a commit's
+    failures for CI").
 
-    base, head: a build, a run's id, `build@run`, or the commit of a registered build (gonogo_storage.sides.find). A base that never ran makes what
-    is bad on head unknown. Raises FieldError for a run that isn't there, and for a head on which nothing was submitted.
+    base, head: a build, a run's id, `build@run`, or the commit of a registered build
+    (gonogo_storage.sides.find). A base that never ran makes what is bad on head unknown. Raises
+    FieldError for a run that isn't there, and for a head on which nothing was submitted.
     """
     first = sides.find(session, base, "base") if isinstance(base, str) else base
     second = sides.find(session, head, "head") if isinstance(head, str) else head
     told = sides.read(session, first), sides.read(session, second)
     if not told[1].jobs:
-        raise FieldError("head", second.text, "nothing was submitted for it", limit="a build that has jobs, or a run's id")
+        raise FieldError(
+            "head",
+            second.text,
+            "nothing was submitted for it",
+            limit="a build that has jobs, or a run's id",
+        )
     ran_before = {place for place, ran in told[0].tests.items() if ran.counts}
     places = sorted(ran_before | told[1].tests.keys())
     now = now or utcnow()
@@ -130,37 +147,61 @@ def compare(
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
         lines = {side.lines[place] for side in told if place in side.lines}
-        known = [each for line in sorted(lines) for each in flags.get((place.test_key, line, place.arch, place.board), ())]
+        known = [
+            each
+            for line in sorted(lines)
+            for each in flags.get((place.test_key, line, place.arch, place.board), ())
+        ]
         said = classify(before, after, known, policy)
         subject, kernel, canonical = specs[place.test_key]
         name = called[place]
-        if twice[name, place.arch, place.board] > 1:  # told apart by what tests of the same shape mostly differ in
+        if (
+            twice[name, place.arch, place.board] > 1
+        ):  # told apart by what tests of the same shape mostly differ in
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
         if after is not None and touches(said):
-            said = suppressed(said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build))
+            said = suppressed(
+                said, held.of(place.test_key, {name, called[place]}, after.jobs, after.build)
+            )
         found.append(Compared(place, name, subject, kernel, canonical, said, before, after, None))
     wanted = (Wanted(each.place, each.canonical, each.head, each.classification) for each in found)
     checks = check_lines.lines(session, told[1], wanted)
-    found = [replace(each, check=checks[each.place]) if each.place in checks else each for each in found]
+    found = [
+        replace(each, check=checks[each.place]) if each.place in checks else each for each in found
+    ]
     found.sort(key=lambda each: (each.classification.kind.rank, each.name, each.place))
     return Comparison(*told, tuple(found), policy.version)
 
 
-def _recorded(session: Session, told: tuple[Told, Told], places: Iterable[Place]) -> list[dict[Place, Ran]]:
-    """What tests did on base and on head, with their seeds and terms where the errors have to be compared: some seed is unexplained."""
+def _recorded(
+    session: Session, told: tuple[Told, Told], places: Iterable[Place]
+) -> list[dict[Place, Ran]]:
+    """What tests did on base and on head, with their seeds and terms where the errors have to be
+    compared: some seed is unexplained."""
     base, head = (side.tests for side in told)
-    compared = [place for place in places if place in base and place in head and _comparable(base[place], head[place])]
+    compared = [
+        place
+        for place in places
+        if place in base and place in head and _comparable(base[place], head[place])
+    ]
     seeds = min(build_series.SEEDS_PER_BUILD, max(LEAST_SEEDS, MOST_SEEDS // max(1, len(compared))))
     found = []
     for side in told:
-        made = build_series.records_of(session, {place: side.facts.get(place, ()) for place in compared}, seeds=seeds)
-        recorded = {place: replace(side.tests[place], record=each[-1] if each else None) for place, each in made.items()}
+        made = build_series.records_of(
+            session, {place: side.facts.get(place, ()) for place in compared}, seeds=seeds
+        )
+        recorded = {
+            place: replace(side.tests[place], record=each[-1] if each else None)
+            for place, each in made.items()
+        }
         found.append({**side.tests, **recorded})
     return found
 
 
 def _comparable(before: Ran, after: Ran) -> bool:
-    return bool(before.judged and after.judged and (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED)))
+    return bool(
+        before.judged and after.judged and (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED))
+    )
 
 
 def _flags(
@@ -169,14 +210,18 @@ def _flags(
     """The flags of these tests that are not resolved, by full variant."""
     rows: list[Any] = []
     for part in _parts(sorted(keys)):
-        query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(FlagRow.test_key.in_(part), FlagRow.state != FlagState.resolved)
+        query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(
+            FlagRow.test_key.in_(part), FlagRow.state != FlagState.resolved
+        )
         rows += session.execute(query.order_by(FlagRow.kind)).all()
     openings = _openings(session, [row.id for row in rows])
     found: dict[tuple[str, str, str, str], list[Known]] = {}
     for row in rows:
         job, build = openings.get(row.id, (row.first_job, row.build))
         own = job in head.ids or (build in head.builds and build not in base.builds)
-        taken_on = row.state == FlagState.acknowledged and (row.expires_at is None or row.expires_at > now)
+        taken_on = row.state == FlagState.acknowledged and (
+            row.expires_at is None or row.expires_at > now
+        )
         known = Known(
             row.id, row.kind, taken_on, own, row.owner, row.reason, timestamp(row.expires_at),
             str(row.evidence.get("words") or row.evidence.get("sentence") or ""),
@@ -190,7 +235,9 @@ def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str,
     found: dict[str, tuple[str, str]] = {}
     table = FlagChangeRow
     for part in _parts(flag_ids):
-        query = select(table.flag_id, table.detail).where(table.flag_id.in_(part), table.what.in_(("opened", "reopened")))
+        query = select(table.flag_id, table.detail).where(
+            table.flag_id.in_(part), table.what.in_(("opened", "reopened"))
+        )
         for flag_id, detail in session.execute(query.order_by(table.flag_id, table.version)):
             if detail and detail.get("job"):
                 found[flag_id] = str(detail["job"]), str(detail.get("build"))
@@ -201,18 +248,27 @@ def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, M
     found = {}
     for part in _parts(sorted(keys)):
         table = TestSpecRow
-        for row in session.execute(select(table.key, table.subject_key, table.kernel, table.canonical).where(table.key.in_(part))):
+        for row in session.execute(
+            select(table.key, table.subject_key, table.kernel, table.canonical).where(
+                table.key.in_(part)
+            )
+        ):
             found[row.key] = (row.subject_key, row.kernel, row.canonical)
     return found
 
 
 def _names(session: Session, told: Iterable[Told]) -> dict[str, str]:
-    """Test -> the name that its suite gives it, head's before base's; none for what has several, or was submitted by itself."""
+    """Test -> the name that its suite gives it, head's before base's; none for what has several, or
+    was submitted by itself."""
     found: dict[str, str] = {}
     for side in told:
         named: dict[str, set[str]] = {}
         for part in _parts(sorted(side.ids)):
-            query = select(JobRow.test_key, RunJobRow.name).join(RunJobRow, RunJobRow.job_id == JobRow.id).where(JobRow.id.in_(part))
+            query = (
+                select(JobRow.test_key, RunJobRow.name)
+                .join(RunJobRow, RunJobRow.job_id == JobRow.id)
+                .where(JobRow.id.in_(part))
+            )
             for key, name in session.execute(query.distinct()):
                 named.setdefault(key, set()).add(name)
         found |= {key: min(each) for key, each in named.items() if len(each) == 1}
@@ -228,7 +284,10 @@ def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mappin
 
 def _tolerance(found: Mapping[str, Any]) -> str:
     """ "rtol 0.001, atol 0.5", "dx: rtol 0.001"."""
-    parts = [f"{name}: {_tolerance(each)}" if isinstance(each, Mapping) else f"{name} {each:g}" for name, each in found.items()]
+    parts = [
+        f"{name}: {_tolerance(each)}" if isinstance(each, Mapping) else f"{name} {each:g}"
+        for name, each in found.items()
+    ]
     return ", ".join(parts)
 
 

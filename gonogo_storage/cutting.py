@@ -1,4 +1,5 @@
-"""How a job's work is cut into chunks: parts of about 20 s; of sequential seeds small ones first, so that stopping saves something."""
+"""How a job's work is cut into chunks: parts of about 20 s; of sequential seeds small ones first,
+so that stopping saves something."""
 
 from __future__ import annotations
 
@@ -16,9 +17,13 @@ from gonogo_storage.tables import ChunkRow
 Work = list[list[int]]  # [[seed, repeat], ...]
 
 MAX_WORK = 2000  # a message stays below some 64 KiB, and a lost attempt costs no more than this
-FIRST_SEEDS = 2  # of sequential seeds: a logic bug shows in one, and the chunk that shows it runs to its end for its diagnosis
+# of sequential seeds: a logic bug shows in one, and the chunk that shows it runs to its end for its
+# diagnosis
+FIRST_SEEDS = 2
 USUAL_SEEDS = 8  # a decision is 49 seeds away at the least: about six starts of a child process
-LATER_SHARE = 4  # beyond that a chunk is a quarter of what came before, so that stopping in it wastes a fifth at most
+# beyond that a chunk is a quarter of what came before, so that stopping in it wastes a fifth at
+# most
+LATER_SHARE = 4
 
 
 def pairs(seeds: Sequence[int], repeats: int) -> Work:
@@ -26,8 +31,11 @@ def pairs(seeds: Sequence[int], repeats: int) -> Work:
     return [[seed, repeat] for seed in seeds for repeat in range(repeats)]
 
 
-def cut(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK) -> list[Work]:
-    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal size, at most `most` each."""
+def cut(
+    seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, most: int = MAX_WORK
+) -> list[Work]:
+    """The work of a job, seed by seed and the repeats of a seed together, in parts of nearly equal
+    size, at most `most` each."""
     work = pairs(seeds, repeats)
     size = min(MAX_WORK, most, max(1, int(chunk_s / seed_s)))
     count = math.ceil(len(work) / size)
@@ -36,7 +44,8 @@ def cut(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float, *, mo
 
 
 def grow(seeds: Sequence[int], repeats: int, seed_s: float, chunk_s: float) -> list[Work]:
-    """The same for sequential seeds: 2, 2, 4, 8, 8, ... seeds, then a quarter of those before; never more than `cut` would take.
+    """The same for sequential seeds: 2, 2, 4, 8, 8, ... seeds, then a quarter of those before;
+    never more than `cut` would take.
 
     Parts hold whole seeds, and one ends where the earliest decision without a failure falls.
     """
@@ -49,16 +58,36 @@ def _sizes(count: int, most: int) -> Iterator[int]:
     earliest = sequential.decide(0, 0, count).needed
     before = 0
     while before < count:
-        size = min(most, max(FIRST_SEEDS, min(before, max(USUAL_SEEDS, before // LATER_SHARE))), count - before)
+        size = min(
+            most,
+            max(FIRST_SEEDS, min(before, max(USUAL_SEEDS, before // LATER_SHARE))),
+            count - before,
+        )
         if before < earliest < before + size:
             size = earliest - before
         yield size
         before += size
 
 
-def add(session: Session, job_id: str, queue: str, parts: Sequence[Work], seed_s: float, *, first: int = 0) -> None:
+def add(
+    session: Session,
+    job_id: str,
+    queue: str,
+    parts: Sequence[Work],
+    seed_s: float,
+    *,
+    first: int = 0,
+) -> None:
     """Store chunks of a job, the next numbers from `first`."""
     session.add_all(
-        ChunkRow(id=new_id(), job_id=job_id, number=n, state=ChunkState.waiting, queue=queue, work=part, estimate_s=seed_s * len(part))
+        ChunkRow(
+            id=new_id(),
+            job_id=job_id,
+            number=n,
+            state=ChunkState.waiting,
+            queue=queue,
+            work=part,
+            estimate_s=seed_s * len(part),
+        )
         for n, part in enumerate(parts, first)
     )

@@ -1,4 +1,5 @@
-"""Seeds by day and verdict over all tests, from the roll-ups. Days that are over are summed up once and remembered."""
+"""Seeds by day and verdict over all tests, from the roll-ups. Days that are over are summed up once
+and remembered."""
 
 from __future__ import annotations
 
@@ -15,21 +16,27 @@ from gonogo_storage.tables import DayRollupRow
 from gonogo_storage.tallies import WHOLE
 
 RECOUNT = timedelta(hours=1)
-"""A day that is over changes only when roll-ups are made anew or caught up with; that is noticed after so long."""
+"""A day that is over changes only when roll-ups are made anew or caught up with; that is noticed
+after so long."""
 GRACE = timedelta(hours=1)
-"""So long after midnight yesterday's last transactions may still commit: until then it is read each time."""
+"""So long after midnight yesterday's last transactions may still commit: until then it is read each
+time."""
 
 
 @dataclass
 class Memory:
-    """The days that are over, as one process has summed them up. A new one reads all of them once."""
+    """The days that are over, as one process has summed them up. A new one reads all of them
+    once."""
 
     counted_at: datetime | None = None
     days: dict[date, Counter[str]] = field(default_factory=dict)
 
 
-def read(session: Session, memory: Memory, *, days: int, now: datetime) -> list[tuple[date, Mapping[str, int]]]:
-    """The last `days` UTC days in order, today last, each with its seeds by verdict. Brings `memory` up to date."""
+def read(
+    session: Session, memory: Memory, *, days: int, now: datetime
+) -> list[tuple[date, Mapping[str, int]]]:
+    """The last `days` UTC days in order, today last, each with its seeds by verdict. Brings
+    `memory` up to date."""
     today = now.astimezone(UTC).date()
     wanted = [today - timedelta(days=back) for back in reversed(range(days))]
     if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
@@ -45,9 +52,17 @@ def read(session: Session, memory: Memory, *, days: int, now: datetime) -> list[
 def _counted(session: Session, since: date) -> dict[date, Counter[str]]:
     table = DayRollupRow
     # postgresql: json_each_text(json), sqlite: json_each(text); both give the columns key and value
-    each = (func.json_each_text if is_postgres(session) else func.json_each)(table.counts).table_valued("key", "value")
-    query = select(table.day, each.c.key, func.sum(cast(each.c.value, Integer))).select_from(table).join(each, true())
-    query = query.where(table.day >= since, table.output == WHOLE, table.shadow.is_(False)).group_by(table.day, each.c.key)
+    each = (func.json_each_text if is_postgres(session) else func.json_each)(
+        table.counts
+    ).table_valued("key", "value")
+    query = (
+        select(table.day, each.c.key, func.sum(cast(each.c.value, Integer)))
+        .select_from(table)
+        .join(each, true())
+    )
+    query = query.where(
+        table.day >= since, table.output == WHOLE, table.shadow.is_(False)
+    ).group_by(table.day, each.c.key)
     found: dict[date, Counter[str]] = {}
     for day, verdict, seeds in session.execute(query):
         found.setdefault(day, Counter())[str(verdict)] = int(seeds)

@@ -1,4 +1,5 @@
-"""Messages to subscriptions: stored once per event and subscription, tried until they are taken, with a log of every try."""
+"""Messages to subscriptions: stored once per event and subscription, tried until they are taken,
+with a log of every try."""
 
 from __future__ import annotations
 
@@ -44,7 +45,13 @@ class Try:
 
 
 def add(
-    session: Session, webhook_ids: Iterable[str], event: str, type_: str, payload: dict[str, Any], *, now: datetime | None = None
+    session: Session,
+    webhook_ids: Iterable[str],
+    event: str,
+    type_: str,
+    payload: dict[str, Any],
+    *,
+    now: datetime | None = None,
 ) -> None:
     """Store a message for each subscription; one that has this event already gets no second one."""
     now = now or utcnow()
@@ -66,15 +73,37 @@ def add(
         insert_once(session, DeliveryRow, rows)
 
 
-def due(session: Session, *, without: Collection[str] = (), now: datetime | None = None, limit: int = 200) -> list[Delivery]:
-    """What is to be sent now, the longest due first; not to the subscriptions `without`, whose messages may be more than all others."""
-    query = select(DeliveryRow).where(DeliveryRow.due_at <= (now or utcnow())).order_by(DeliveryRow.due_at, DeliveryRow.id).limit(limit)
+def due(
+    session: Session,
+    *,
+    without: Collection[str] = (),
+    now: datetime | None = None,
+    limit: int = 200,
+) -> list[Delivery]:
+    """What is to be sent now, the longest due first; not to the subscriptions `without`, whose
+    messages may be more than all others."""
+    query = (
+        select(DeliveryRow)
+        .where(DeliveryRow.due_at <= (now or utcnow()))
+        .order_by(DeliveryRow.due_at, DeliveryRow.id)
+        .limit(limit)
+    )
     if without:
         query = query.where(DeliveryRow.webhook_id.not_in(without))
-    return [Delivery(row.id, row.webhook_id, row.type, row.payload, row.tries) for row in session.scalars(query)]
+    return [
+        Delivery(row.id, row.webhook_id, row.type, row.payload, row.tries)
+        for row in session.scalars(query)
+    ]
 
 
-def tried(session: Session, delivery_id: str, outcome: Try, *, state: DeliveryState, again_at: datetime | None) -> None:
+def tried(
+    session: Session,
+    delivery_id: str,
+    outcome: Try,
+    *,
+    state: DeliveryState,
+    again_at: datetime | None,
+) -> None:
     """Log a try and what it means: delivered, failed for good, or waiting until `again_at`."""
     row = session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
     if row is None:  # its subscription was deleted meanwhile
@@ -98,22 +127,38 @@ def tried(session: Session, delivery_id: str, outcome: Try, *, state: DeliverySt
 
 
 def list_(
-    session: Session, webhook_id: str, *, state: str | None = None, limit: int = 50, cursor: str | None = None
+    session: Session,
+    webhook_id: str,
+    *,
+    state: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """The deliveries of a subscription, newest first, without their tries. Raises BadCursor."""
-    query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id).order_by(DeliveryRow.id.desc()).limit(limit + 1)
+    query = (
+        select(DeliveryRow)
+        .where(DeliveryRow.webhook_id == webhook_id)
+        .order_by(DeliveryRow.id.desc())
+        .limit(limit + 1)
+    )
     if state is not None:
         query = query.where(DeliveryRow.state == state)
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(DeliveryRow.id < cursor)
-    return Page.cut([_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"]))
+    return Page.cut(
+        [_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
+    )
 
 
 def waiting(session: Session) -> dict[str, int]:
     """How many messages wait for each subscription that has any."""
-    query = select(DeliveryRow.webhook_id, func.count()).where(DeliveryRow.due_at.is_not(None)).group_by(DeliveryRow.webhook_id)
+    query = (
+        select(DeliveryRow.webhook_id, func.count())
+        .where(DeliveryRow.due_at.is_not(None))
+        .group_by(DeliveryRow.webhook_id)
+    )
     return {str(webhook_id): int(number) for webhook_id, number in session.execute(query)}
 
 
@@ -122,7 +167,11 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] 
     row = session.get(DeliveryRow, delivery_id) if is_id(delivery_id) else None
     if row is None or row.webhook_id != webhook_id:
         return None
-    query = select(DeliveryTryRow).where(DeliveryTryRow.delivery_id == row.id).order_by(DeliveryTryRow.number)
+    query = (
+        select(DeliveryTryRow)
+        .where(DeliveryTryRow.delivery_id == row.id)
+        .order_by(DeliveryTryRow.number)
+    )
     tries = [
         {
             "number": each.number,
@@ -137,9 +186,15 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> dict[str, Any] 
     return {**_json(row), "payload": row.payload, "log": tries}
 
 
-def replay(session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None) -> dict[str, Any] | None:
+def replay(
+    session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None
+) -> dict[str, Any] | None:
     """Send it again now, under the same id; None if the subscription has no such one."""
-    row = session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True) if is_id(delivery_id) else None
+    row = (
+        session.get(DeliveryRow, delivery_id, with_for_update=True, populate_existing=True)
+        if is_id(delivery_id)
+        else None
+    )
     if row is None or row.webhook_id != webhook_id:
         return None
     row.state, row.due_at, row.ended_at = DeliveryState.waiting.value, now or utcnow(), None
@@ -154,7 +209,11 @@ def purge(session: Session, *, now: datetime | None = None) -> int:
 
 def forget(session: Session, which: ColumnElement[bool]) -> int:
     """Delete deliveries and their tries (SQLite has no cascade here); the number of deliveries."""
-    session.execute(delete(DeliveryTryRow).where(DeliveryTryRow.delivery_id.in_(select(DeliveryRow.id).where(which))))
+    session.execute(
+        delete(DeliveryTryRow).where(
+            DeliveryTryRow.delivery_id.in_(select(DeliveryRow.id).where(which))
+        )
+    )
     gone = session.execute(delete(DeliveryRow).where(which))
     return int(getattr(gone, "rowcount", 0))
 

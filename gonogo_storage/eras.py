@@ -1,4 +1,5 @@
-"""A build of a variant against the ones before it: fixed, masked or unchanged, and how far back its errors are the same."""
+"""A build of a variant against the ones before it: fixed, masked or unchanged, and how far back its
+errors are the same."""
 
 from __future__ import annotations
 
@@ -21,13 +22,20 @@ _SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wr
 
 
 def compared(
-    session: Session, job: JobFacts, own: Sequence[JobFacts], others: Sequence[JobFacts], policy: FlakinessPolicy
+    session: Session,
+    job: JobFacts,
+    own: Sequence[JobFacts],
+    others: Sequence[JobFacts],
+    policy: FlakinessPolicy,
 ) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
-    """(what became of the kernel since the build before, the builds before that are the same and all green, back from the job's)."""
+    """(what became of the kernel since the build before, the builds before that are the same and
+    all green, back from the job's)."""
     before = [each for each in others if (each.sequence, each.build) < (job.sequence, job.build)]
     if job.selection or not before:
         return None, ()
-    records = build_series.records(session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS)
+    records = build_series.records(
+        session, (*own, *before), most=MOST_COMPARED, seeds=COMPARED_SEEDS
+    )
     seeds: dict[str, int] = {}
     red = set()
     for each in (*own, *before):
@@ -38,12 +46,18 @@ def compared(
     era: list[str] = []
     after = records[-1]
     total = seeds[job.build]
-    for earlier in reversed(records[:-1]):  # as masking.series, but back from the newest, and no further than anything is asked of
+    for earlier in reversed(
+        records[:-1]
+    ):  # as masking.series, but back from the newest, and no further than anything is asked of
         if not masking.judged(earlier):
             continue
         step = masking.compare_builds(earlier, after, policy)
         last = last or step
-        if step.change not in _SAME or red & {earlier.build, job.build} or total >= policy.tail_most:
+        if (
+            step.change not in _SAME
+            or red & {earlier.build, job.build}
+            or total >= policy.tail_most
+        ):
             break
         era.append(earlier.build)
         total += seeds[earlier.build]
@@ -51,9 +65,12 @@ def compared(
     return last, tuple(era)
 
 
-def alike(runs: Sequence[Run], build: str, era: Sequence[str], policy: FlakinessPolicy) -> tuple[str, ...]:
-    """The builds of an era, newest first, back to the first whose tolerance_ratios differ from those of the newer ones (Welch's test):
-    seeds of a build whose errors were larger, though explained, would make a tail that is none of this build's."""
+def alike(
+    runs: Sequence[Run], build: str, era: Sequence[str], policy: FlakinessPolicy
+) -> tuple[str, ...]:
+    """The builds of an era, newest first, back to the first whose tolerance_ratios differ from
+    those of the newer ones (Welch's test): seeds of a build whose errors were larger, though
+    explained, would make a tail that is none of this build's."""
     ratios: dict[str, list[float]] = {}
     for run in samples.distinct(runs):
         if run.ratio is not None:

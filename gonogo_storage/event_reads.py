@@ -21,6 +21,9 @@ class Position:
 
 
 def positions(session: Session, job_ids: Collection[str]) -> dict[str, Position]:
-    """The position of each of these jobs, in one query whatever their number; a job that doesn't exist is missing."""
-    rows = session.execute(select(JobRow.id, JobRow.last_event, JobRow.state).where(JobRow.id.in_(job_ids)))
+    """The position of each of these jobs, in one query whatever their number; a job that doesn't
+    exist is missing."""
+    rows = session.execute(
+        select(JobRow.id, JobRow.last_event, JobRow.state).where(JobRow.id.in_(job_ids))
+    )
     return {job_id: Position(last, JobState(state).final) for job_id, last, state in rows}

@@ -1,4 +1,5 @@
-"""Events of a job, numbered per job under its lock, so that a stream can resume after any number."""
+"""Events of a job, numbered per job under its lock, so that a stream can resume after any
+number."""
 
 from __future__ import annotations
 
@@ -23,5 +24,13 @@ def after(session: Session, job_id: str, number: int, *, limit: int = 500) -> li
     """The events of a job later than a number, in order: {"number", "type", "data", "at"}."""
     if not is_id(job_id):
         return []
-    query = select(EventRow).where(EventRow.job_id == job_id, EventRow.number > number).order_by(EventRow.number).limit(limit)
-    return [{"number": row.number, "type": row.type, "data": row.data, "at": timestamp(row.at)} for row in session.scalars(query)]
+    query = (
+        select(EventRow)
+        .where(EventRow.job_id == job_id, EventRow.number > number)
+        .order_by(EventRow.number)
+        .limit(limit)
+    )
+    return [
+        {"number": row.number, "type": row.type, "data": row.data, "at": timestamp(row.at)}
+        for row in session.scalars(query)
+    ]

@@ -1,4 +1,5 @@
-"""Which flags of a variant are over by themselves: quiet long enough, and looked for. It loads numpy: not for the API process."""
+"""Which flags of a variant are over by themselves: quiet long enough, and looked for. It loads
+numpy: not for the API process."""
 
 from __future__ import annotations
 
@@ -20,11 +21,15 @@ _CAUSES = {
 }
 
 
-def faded(session: Session, found: Assessment, raised: Container[FlagKind]) -> list[tuple[str, int, Quiet]]:
-    """(id, version, what was quiet) of each flag of the variant that is over; none of the kinds that this assessment raised.
+def faded(
+    session: Session, found: Assessment, raised: Container[FlagKind]
+) -> list[tuple[str, int, Quiet]]:
+    """(id, version, what was quiet) of each flag of the variant that is over; none of the kinds
+    that this assessment raised.
 
-    Beside the quiet period (gonogo_storage.quiet) a factor must have been looked for: seeds that each ran once say nothing of nondeterminism, so
-    `few_pairs` seeds or more were compared since the evidence, and none differs. A latent flake needs a tail that stays clear.
+    Beside the quiet period (gonogo_storage.quiet) a factor must have been looked for: seeds that
+    each ran once say nothing of nondeterminism, so `few_pairs` seeds or more were compared since
+    the evidence, and none differs. A latent flake needs a tail that stays clear.
     """
     over = []
     for flag in flags.active(session, found.variant):
@@ -54,5 +59,7 @@ def _absent(told: Attribution, cause: Cause, least: int) -> bool:
         return False
     if factor.compared.runs >= least:
         return True
-    rows = {Cause.context_dependent: told.contexts, Cause.device_dependent: told.devices}.get(cause, ())
+    rows = {Cause.context_dependent: told.contexts, Cause.device_dependent: told.devices}.get(
+        cause, ()
+    )
     return len(rows) > 1 and min(row.rate.runs for row in rows) >= least

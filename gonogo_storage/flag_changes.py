@@ -1,4 +1,5 @@
-"""What happens to flags beside new evidence: people take them on, close and open them; acknowledgements expire; quiet ones are resolved."""
+"""What happens to flags beside new evidence: people take them on, close and open them;
+acknowledgements expire; quiet ones are resolved."""
 
 from __future__ import annotations
 
@@ -37,18 +38,31 @@ class Outdated(ValueError):
 
 
 def change(
-    session: Session, flag_id: str, fields: dict[str, Any], *, actor: str, version: int | None = None, now: datetime | None = None
+    session: Session,
+    flag_id: str,
+    fields: dict[str, Any],
+    *,
+    actor: str,
+    version: int | None = None,
+    now: datetime | None = None,
 ) -> dict[str, Any] | None:
-    """Set any of state, owner, reason and expires; the flag with its history, or None when there is none.
+    """Set any of state, owner, reason and expires; the flag with its history, or None when there is
+    none.
 
-    The row is locked, so that a job that closes at the same moment neither loses the change nor is lost by it. What is equal already makes
-    no new version and no entry. Every change is in the flag's history and in the audit. Raises FieldError for a state that the present one
-    does not lead to, an expiry that is past or without an acknowledgement; Outdated when `version` is given and not the present one.
+    The row is locked, so that a job that closes at the same moment neither loses the change nor is
+    lost by it. What is equal already makes no new version and no entry. Every change is in the
+    flag's history and in the audit. Raises FieldError for a state that the present one does not
+    lead to, an expiry that is past or without an acknowledgement; Outdated when `version` is given
+    and not the present one.
     """
     unknown = fields.keys() - set(FIELDS)
     if unknown:
         raise ValueError(f"a flag has no {sorted(unknown)} to change")
-    row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True) if is_id(flag_id) else None
+    row = (
+        session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
+        if is_id(flag_id)
+        else None
+    )
     if row is None:
         return None
     if version is not None and version != row.version:
@@ -71,22 +85,45 @@ class Outcome:
 
 
 def change_many(
-    session: Session, flag_ids: Sequence[str], fields: Mapping[str, Any], *, actor: str, now: datetime | None = None
+    session: Session,
+    flag_ids: Sequence[str],
+    fields: Mapping[str, Any],
+    *,
+    actor: str,
+    now: datetime | None = None,
 ) -> list[Outcome]:
-    """`change` for several flags in the caller's transaction, in their order, each id once: one that can't be changed holds up no other.
+    """`change` for several flags in the caller's transaction, in their order, each id once: one
+    that can't be changed holds up no other.
 
-    The same again changes nothing. Raises FieldError for what no flag can become: an expiry that is past.
+    The same again changes nothing. Raises FieldError for what no flag can become: an expiry that is
+    past.
     """
     now = now or utcnow()
     if (expires := fields.get("expires")) is not None:
         check_end(expires, now)
     known = sorted({each for each in flag_ids if is_id(each)})
-    query = select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)  # in one order: two such requests never wait for each other
-    rows = {row.id: row for row in session.scalars(query.with_for_update().execution_options(populate_existing=True))}
-    return [_one(session, rows.get(each), each, fields, actor, now) for each in dict.fromkeys(flag_ids)]
+    query = (
+        select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id)
+    )  # in one order: two such requests never wait for each other
+    rows = {
+        row.id: row
+        for row in session.scalars(
+            query.with_for_update().execution_options(populate_existing=True)
+        )
+    }
+    return [
+        _one(session, rows.get(each), each, fields, actor, now) for each in dict.fromkeys(flag_ids)
+    ]
 
 
-def _one(session: Session, row: FlagRow | None, flag_id: str, fields: Mapping[str, Any], actor: str, now: datetime) -> Outcome:
+def _one(
+    session: Session,
+    row: FlagRow | None,
+    flag_id: str,
+    fields: Mapping[str, Any],
+    actor: str,
+    now: datetime,
+) -> Outcome:
     if row is None:
         return Outcome(flag_id, "missing", None, None)
     before = flags.as_json(row)
@@ -97,8 +134,11 @@ def _one(session: Session, row: FlagRow | None, flag_id: str, fields: Mapping[st
     return Outcome(flag_id, "changed" if changed else "same", before, flags.as_json(row))
 
 
-def _apply(session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime) -> bool:
-    """Change a flag that is locked; whether anything is another one than before. Raises FieldError before anything is written."""
+def _apply(
+    session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime
+) -> bool:
+    """Change a flag that is locked; whether anything is another one than before. Raises FieldError
+    before anything is written."""
     wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     before = FlagState(row.state)
     after = FlagState(wanted.get("state", before))
@@ -115,9 +155,21 @@ def _apply(session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: 
         setattr(row, name, value)
     row.version += 1
     row.updated_at = now
-    detail = {name: timestamp(value) if isinstance(value, datetime) else value for name, value in fields.items()}
+    detail = {
+        name: timestamp(value) if isinstance(value, datetime) else value
+        for name, value in fields.items()
+    }
     what = "resolved" if after is not before and after is FlagState.resolved else "changed"
-    flag_history.note(session, row, what, before.value, actor=actor, now=now, reason=fields.get("reason"), detail=detail)
+    flag_history.note(
+        session,
+        row,
+        what,
+        before.value,
+        actor=actor,
+        now=now,
+        reason=fields.get("reason"),
+        detail=detail,
+    )
     audit.record(session, actor=actor, action="flag.changed", subject=row.id, detail=detail)
     if what == "resolved":
         flag_history.tell(session, row, "flag.resolved", now=now)
@@ -128,12 +180,22 @@ def _apply(session: Session, row: FlagRow, fields: Mapping[str, Any], *, actor: 
 def _check(before: FlagState, after: FlagState, wanted: Mapping[str, Any], now: datetime) -> None:
     if after is not before and after not in BY_HAND[before]:
         limit = ", ".join((before.value, *BY_HAND[before]))
-        raise FieldError("state", after.value, f"a flag that is {before.value} does not become {after.value} by hand", limit=limit)
+        raise FieldError(
+            "state",
+            after.value,
+            f"a flag that is {before.value} does not become {after.value} by hand",
+            limit=limit,
+        )
     expires = wanted.get("expires_at")
     if expires is None:
         return
     if after is not FlagState.acknowledged:
-        raise FieldError("expires", timestamp(expires), "only an acknowledgement expires", limit='"state": "acknowledged"')
+        raise FieldError(
+            "expires",
+            timestamp(expires),
+            "only an acknowledgement expires",
+            limit='"state": "acknowledged"',
+        )
     check_end(expires, now)
 
 
@@ -143,8 +205,11 @@ def check_end(expires: datetime, now: datetime) -> None:
         raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
 
 
-def resolve(session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime) -> bool:
-    """Resolve a flag that was quiet long enough; False, and nothing done, when it changed since `version` or is resolved already."""
+def resolve(
+    session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime
+) -> bool:
+    """Resolve a flag that was quiet long enough; False, and nothing done, when it changed since
+    `version` or is resolved already."""
     row = session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
     if row is None or row.version != version or row.state == FlagState.resolved:
         return False
@@ -155,8 +220,11 @@ def resolve(session: Session, flag_id: str, *, version: int, why: str, detail: d
 
 
 def expire(session: Session, *, now: datetime) -> int:
-    """Open again what was acknowledged until a time that has come, a hundred at a time; how many."""
-    query = select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)
+    """Open again what was acknowledged until a time that has come, a hundred at a time; how
+    many."""
+    query = select(FlagRow).where(
+        FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now
+    )
     rows = list(session.scalars(query.limit(MOST_EXPIRED).with_for_update(skip_locked=True)))
     for row in rows:
         why = f"acknowledged until {timestamp(row.expires_at)}"
@@ -167,15 +235,39 @@ def expire(session: Session, *, now: datetime) -> int:
 
 
 def expired(session: Session, *, now: datetime) -> bool:
-    """Whether there is anything for `expire` to do (a read, so that the write lock is taken only then)."""
-    query = select(FlagRow.id).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now).limit(1)
+    """Whether there is anything for `expire` to do (a read, so that the write lock is taken only
+    then)."""
+    query = (
+        select(FlagRow.id)
+        .where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)
+        .limit(1)
+    )
     return session.scalar(query) is not None
 
 
-def _by_itself(session: Session, row: FlagRow, after: FlagState, what: str, why: str, detail: dict[str, Any], now: datetime) -> None:
+def _by_itself(
+    session: Session,
+    row: FlagRow,
+    after: FlagState,
+    what: str,
+    why: str,
+    detail: dict[str, Any],
+    now: datetime,
+) -> None:
     before, row.state = row.state, after.value
     row.expires_at, row.updated_at = None, now
     row.version += 1
-    flag_history.note(session, row, what, before, actor=flag_history.BACKGROUND, now=now, reason=why, detail=detail)
+    flag_history.note(
+        session,
+        row,
+        what,
+        before,
+        actor=flag_history.BACKGROUND,
+        now=now,
+        reason=why,
+        detail=detail,
+    )
     told = {"reason": why, **detail}
-    audit.record(session, actor=flag_history.BACKGROUND, action=f"flag.{what}", subject=row.id, detail=told)
+    audit.record(
+        session, actor=flag_history.BACKGROUND, action=f"flag.{what}", subject=row.id, detail=told
+    )

@@ -1,4 +1,5 @@
-"""The life of a flag, as it is told: one row per change that people care for, and the letter of those that others are told of."""
+"""The life of a flag, as it is told: one row per change that people care for, and the letter of
+those that others are told of."""
 
 from __future__ import annotations
 
@@ -18,13 +19,28 @@ MOST = 200
 
 
 def note(
-    session: Session, row: FlagRow, what: str, before: str | None, *, actor: str, now: datetime, reason: str | None = None,
+    session: Session,
+    row: FlagRow,
+    what: str,
+    before: str | None,
+    *,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
     detail: dict[str, Any] | None = None,
 ) -> None:
-    """Add a change that was just made; the flag's version is already the new one, and makes the row unique."""
+    """Add a change that was just made; the flag's version is already the new one, and makes the row
+    unique."""
     session.add(
         FlagChangeRow(
-            flag_id=row.id, version=row.version, at=now, actor=actor, what=what, before=before, after=row.state, reason=reason,
+            flag_id=row.id,
+            version=row.version,
+            at=now,
+            actor=actor,
+            what=what,
+            before=before,
+            after=row.state,
+            reason=reason,
             detail=detail,
         )
     )
@@ -32,12 +48,24 @@ def note(
 
 def tell(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
     """The letter `flag.opened` or `flag.resolved`; once per version of the flag."""
-    outbox.add(session, topic, f"{topic}:{row.id}:{row.version}", {"flag": row.id, "version": row.version}, now=now)
+    outbox.add(
+        session,
+        topic,
+        f"{topic}:{row.id}:{row.version}",
+        {"flag": row.id, "version": row.version},
+        now=now,
+    )
 
 
 def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
-    """The newest changes of a flag, newest first: [{"version", "at", "actor", "what", "before", "after", "reason", "detail"}]."""
-    query = select(FlagChangeRow).where(FlagChangeRow.flag_id == flag_id).order_by(FlagChangeRow.version.desc()).limit(MOST)
+    """The newest changes of a flag, newest first: [{"version", "at", "actor", "what", "before",
+    "after", "reason", "detail"}]."""
+    query = (
+        select(FlagChangeRow)
+        .where(FlagChangeRow.flag_id == flag_id)
+        .order_by(FlagChangeRow.version.desc())
+        .limit(MOST)
+    )
     return [
         {
             "version": row.version, "at": timestamp(row.at), "actor": row.actor, "what": row.what, "before": row.before,

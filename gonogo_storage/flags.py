@@ -1,4 +1,5 @@
-"""Flags: open findings about a test, one per kind, test, build line and board, with their evidence."""
+"""Flags: open findings about a test, one per kind, test, build line and board, with their
+evidence."""
 
 from __future__ import annotations
 
@@ -52,10 +53,12 @@ class Finding:
 
 
 def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
-    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was opened or reopened just now.
+    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was
+    opened or reopened just now.
 
-    An opening is noted in the flag's history, and `flag.opened` written to the outbox. The same job again (it was judged or assessed anew)
-    is no new evidence: it counts once, and does not reopen what was resolved since.
+    An opening is noted in the flag's history, and `flag.opened` written to the outbox. The same job
+    again (it was judged or assessed anew) is no new evidence: it counts once, and does not reopen
+    what was resolved since.
     """
     fresh = {
         "id": new_id(),
@@ -79,8 +82,12 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
     insert_once(session, FlagRow, [fresh])
     identity = (FlagRow.kind, FlagRow.test_key, FlagRow.build_line, FlagRow.arch, FlagRow.board)
     values = (finding.kind.value, finding.test_key, finding.build_line, finding.arch, finding.board)
-    query = select(FlagRow).where(*(column == value for column, value in zip(identity, values, strict=True)))
-    row = session.execute(query.with_for_update().execution_options(populate_existing=True)).scalar_one()
+    query = select(FlagRow).where(
+        *(column == value for column, value in zip(identity, values, strict=True))
+    )
+    row = session.execute(
+        query.with_for_update().execution_options(populate_existing=True)
+    ).scalar_one()
     again = row.version > 0 and row.last_job == finding.job
     if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
         return as_json(row), False
@@ -88,23 +95,47 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[s
     opened = before in (None, FlagState.resolved)
     if before == FlagState.resolved:
         row.state, row.opened_at = FlagState.reopened, now
-    row.evidence, row.build, row.last_job, row.updated_at = finding.evidence, finding.build, finding.job, now
+    row.evidence, row.build, row.last_job, row.updated_at = (
+        finding.evidence,
+        finding.build,
+        finding.job,
+        now,
+    )
     row.quiet_after = _newest_job(session, finding)
     row.jobs += not again
     row.version += 1
     if opened:
-        what, words = "opened" if before is None else "reopened", finding.evidence.get("words") or finding.evidence.get("sentence")
-        detail = {"job": finding.job, "build": finding.build, "check": finding.evidence.get("check")}
-        flag_history.note(session, row, what, before, actor=flag_history.BACKGROUND, now=now, reason=words, detail=detail)
+        what, words = (
+            "opened" if before is None else "reopened",
+            finding.evidence.get("words") or finding.evidence.get("sentence"),
+        )
+        detail = {
+            "job": finding.job,
+            "build": finding.build,
+            "check": finding.evidence.get("check"),
+        }
+        flag_history.note(
+            session,
+            row,
+            what,
+            before,
+            actor=flag_history.BACKGROUND,
+            now=now,
+            reason=words,
+            detail=detail,
+        )
         flag_history.tell(session, row, "flag.opened", now=now)
     session.flush()
     return as_json(row), opened
 
 
 def _newest_job(session: Session, finding: Finding) -> str:
-    """The newest job of the variant by its id, or this one: a clock that went back must not make jobs before the evidence look later."""
+    """The newest job of the variant by its id, or this one: a clock that went back must not make
+    jobs before the evidence look later."""
     table = JobRow
-    query = select(table.id).where(table.test_key == finding.test_key, table.build_line == finding.build_line)
+    query = select(table.id).where(
+        table.test_key == finding.test_key, table.build_line == finding.build_line
+    )
     query = query.where(table.arch == finding.arch, table.board == finding.board)
     query = query.where(table.state.in_((JobState.finished, JobState.cancelled)))
     return max(finding.job, session.scalar(query.order_by(table.id.desc()).limit(1)) or finding.job)
@@ -122,7 +153,8 @@ def list_(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
-    """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest evidence. Raises BadCursor."""
+    """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest
+    evidence. Raises BadCursor."""
     query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
     if kind is not None:
         query = query.where(FlagRow.kind == kind)
@@ -140,7 +172,9 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(FlagRow.id < cursor)
-    return Page.cut([as_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"]))
+    return Page.cut(
+        [as_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
+    )
 
 
 def get(session: Session, flag_id: str) -> dict[str, Any] | None:
@@ -156,15 +190,32 @@ def look(session: Session, flag_id: str) -> dict[str, Any] | None:
 
 
 def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
-    """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the time of the last evidence."""
-    query = select(FlagRow).where(FlagRow.test_key == variant.test_key, FlagRow.build_line == variant.build_line)
-    query = query.where(FlagRow.arch == variant.arch, FlagRow.board == variant.board, FlagRow.state != FlagState.resolved)
-    return [{**as_json(row), "quiet_after": row.quiet_after or row.last_job} for row in session.scalars(query.order_by(FlagRow.kind))]
+    """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the
+    time of the last evidence."""
+    query = select(FlagRow).where(
+        FlagRow.test_key == variant.test_key, FlagRow.build_line == variant.build_line
+    )
+    query = query.where(
+        FlagRow.arch == variant.arch,
+        FlagRow.board == variant.board,
+        FlagRow.state != FlagState.resolved,
+    )
+    return [
+        {**as_json(row), "quiet_after": row.quiet_after or row.last_job}
+        for row in session.scalars(query.order_by(FlagRow.kind))
+    ]
 
 
 def count_open(session: Session) -> int:
     """How many findings wait for someone."""
-    return session.scalar(select(func.count()).select_from(FlagRow).where(FlagRow.state.in_((FlagState.open, FlagState.reopened)))) or 0
+    return (
+        session.scalar(
+            select(func.count())
+            .select_from(FlagRow)
+            .where(FlagRow.state.in_((FlagState.open, FlagState.reopened)))
+        )
+        or 0
+    )
 
 
 def as_json(row: FlagRow) -> dict[str, Any]:

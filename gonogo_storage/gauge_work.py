@@ -18,13 +18,21 @@ from gonogo_storage.tables import BuildRow, ChunkRow, GaugeRow, JobRow
 
 MAX_WORK = 2000
 RUN_FACTOR = 2.0
-"""A run is also judged, asked whether its fault can show, and its seed is drawn: about as long again as the kernel takes."""
+"""A run is also judged, asked whether its fault can show, and its seed is drawn: about as long
+again as the kernel takes."""
 
 
-def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], first: int, seeds: Sequence[int]) -> None:
+def add(
+    session: Session,
+    job: JobRow,
+    parts: Sequence[Mapping[str, Any]],
+    first: int,
+    seeds: Sequence[int],
+) -> None:
     """Store the chunks of parts (numbered from `first`) on seeds, and count them.
 
-    The emulator's parts go together, seed by seed; a build of somebody's has chunks of its own, in the queue of its executor.
+    The emulator's parts go together, seed by seed; a build of somebody's has chunks of its own, in
+    the queue of its executor.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for number, part in enumerate(parts, first):
@@ -54,15 +62,24 @@ def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], first
     session.flush()
 
 
-def aim(session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """What the message of an attempt at some of the work says: {"test", "build", "executor", "profile", "outputs", "gauge"}."""
+def aim(
+    session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]
+) -> dict[str, Any]:
+    """What the message of an attempt at some of the work says: {"test", "build", "executor",
+    "profile", "outputs", "gauge"}."""
     gauge = session.get_one(GaugeRow, gauge_id)
     numbers = sorted({int(number) for _, number in work})
     head = gauge.parts[numbers[0]]
     where = head["where"]
-    registered = session.scalars(select(BuildRow).where(BuildRow.name == head["build"], BuildRow.executor == head["executor"])).first()
+    registered = session.scalars(
+        select(BuildRow).where(
+            BuildRow.name == head["build"], BuildRow.executor == head["executor"]
+        )
+    ).first()
     return {
-        "test": dict(canonical) if where is None else {**canonical, "inputs": gauge.elsewhere[where]["inputs"]},
+        "test": dict(canonical)
+        if where is None
+        else {**canonical, "inputs": gauge.elsewhere[where]["inputs"]},
         "build": head["build"],
         "executor": head["executor"],
         "profile": None if registered is None else registered.profile,

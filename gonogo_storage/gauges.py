@@ -1,4 +1,5 @@
-"""Gauges as the API sees them: create, get, list, cancel; and what the last one says of a test's sharpness."""
+"""Gauges as the API sees them: create, get, list, cancel; and what the last one says of a test's
+sharpness."""
 
 from __future__ import annotations
 
@@ -45,12 +46,28 @@ class NewGauge:
 
 
 def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> dict[str, Any]:
-    """Store the gauge with its hidden job and chunks in the caller's transaction; ring the doorbell after the commit."""
-    if not new.seeds or not new.parts or list(new.seeds) != list(range(new.seeds[0], new.seeds[0] + len(new.seeds))):
-        raise ValueError("a gauge needs at least one part, and at least one seed, each the next of the one before")
+    """Store the gauge with its hidden job and chunks in the caller's transaction; ring the doorbell
+    after the commit."""
+    if (
+        not new.seeds
+        or not new.parts
+        or list(new.seeds) != list(range(new.seeds[0], new.seeds[0] + len(new.seeds)))
+    ):
+        raise ValueError(
+            "a gauge needs at least one part, and at least one seed, each the next of the one before"
+        )
     now = now or utcnow()
-    test_specs.ensure(session, key=new.test_key, subject_key=new.subject_key, kernel=new.kernel, canonical=dict(new.canonical), now=now)
-    seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(session, new.subject_key, EMULATOR, new.elements)
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
+    seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
+        session, new.subject_key, EMULATOR, new.elements
+    )
     needed = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
     gauge_id = new_id()
     job = JobRow(
@@ -115,7 +132,12 @@ def get(session: Session, gauge_id: str) -> dict[str, Any] | None:
     if row is None:
         return None
     gauge, job, canonical = row
-    return {**_summary(gauge, job, canonical), "elsewhere": gauge.elsewhere, "parts": gauge.parts, "report": gauge.report}
+    return {
+        **_summary(gauge, job, canonical),
+        "elsewhere": gauge.elsewhere,
+        "parts": gauge.parts,
+        "report": gauge.report,
+    }
 
 
 def list_(
@@ -128,8 +150,14 @@ def list_(
     cursor: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Gauges without their reports, newest first. Raises BadCursor."""
-    query = _joined().options(defer(GaugeRow.report), defer(GaugeRow.parts), defer(GaugeRow.elsewhere))
-    for column, value in ((GaugeRow.test_key, test), (JobRow.state, state), (GaugeRow.sharpness, sharpness)):
+    query = _joined().options(
+        defer(GaugeRow.report), defer(GaugeRow.parts), defer(GaugeRow.elsewhere)
+    )
+    for column, value in (
+        (GaugeRow.test_key, test),
+        (JobRow.state, state),
+        (GaugeRow.sharpness, sharpness),
+    ):
         if value is not None:
             query = query.where(column == value)
     if cursor is not None:
@@ -140,33 +168,57 @@ def list_(
     return Page.cut([_summary(*row) for row in rows], limit, lambda item: str(item["id"]))
 
 
-def cancel(session: Session, gauge_id: str, *, now: datetime | None = None) -> dict[str, Any] | None:
-    """Ask for its end, as of a job; None when there is no such gauge. Ring the doorbell after the commit."""
+def cancel(
+    session: Session, gauge_id: str, *, now: datetime | None = None
+) -> dict[str, Any] | None:
+    """Ask for its end, as of a job; None when there is no such gauge. Ring the doorbell after the
+    commit."""
     if get(session, gauge_id) is None:
         return None
     jobs.cancel(session, gauge_id, now=now)
     return get(session, gauge_id)
 
 
-def last(session: Session, test_key: str, build_line: str, arch: str, board: str) -> dict[str, Any] | None:
-    """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as `sharpness_of` does; None when there is none."""
-    query = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report).join(JobRow, JobRow.id == GaugeRow.id)
-    query = query.where(GaugeRow.test_key == test_key, GaugeRow.arch == arch, GaugeRow.board == board)
+def last(
+    session: Session, test_key: str, build_line: str, arch: str, board: str
+) -> dict[str, Any] | None:
+    """{"id", "finished_at", "report"} of the last finished gauge of a variant, chosen as
+    `sharpness_of` does; None when there is none."""
+    query = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report).join(
+        JobRow, JobRow.id == GaugeRow.id
+    )
+    query = query.where(
+        GaugeRow.test_key == test_key, GaugeRow.arch == arch, GaugeRow.board == board
+    )
     query = query.where(JobRow.state == JobState.finished, GaugeRow.report.is_not(None))
-    row = session.execute(query.order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc()).limit(1)).one_or_none()
-    return None if row is None else {"id": row.id, "finished_at": timestamp(row.finished_at), "report": row.report}
+    row = session.execute(
+        query.order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc()).limit(1)
+    ).one_or_none()
+    return (
+        None
+        if row is None
+        else {"id": row.id, "finished_at": timestamp(row.finished_at), "report": row.report}
+    )
 
 
-def sharpness_of(session: Session, test_key: str, build_line: str, arch: str, board: str) -> dict[str, Rate]:
-    """Known-wrong kernel -> how often it passed the test, by the last finished gauge; {} when none has measured it.
+def sharpness_of(
+    session: Session, test_key: str, build_line: str, arch: str, board: str
+) -> dict[str, Rate]:
+    """Known-wrong kernel -> how often it passed the test, by the last finished gauge; {} when none
+    has measured it.
 
-    A gauge of this line of builds counts before a newer one of another line: it is the test that is measured, and a line may have been
-    given kernels of its own.
+    A gauge of this line of builds counts before a newer one of another line: it is the test that is
+    measured, and a line may have been given kernels of its own.
     """
     query = (
         select(GaugeRow.misses)
         .join(JobRow, JobRow.id == GaugeRow.id)
-        .where(GaugeRow.test_key == test_key, GaugeRow.arch == arch, GaugeRow.board == board, JobRow.state == JobState.finished)
+        .where(
+            GaugeRow.test_key == test_key,
+            GaugeRow.arch == arch,
+            GaugeRow.board == board,
+            JobRow.state == JobState.finished,
+        )
         .order_by((GaugeRow.build_line == build_line).desc(), GaugeRow.id.desc())
         .limit(1)
     )

@@ -1,4 +1,5 @@
-"""Runs that happened elsewhere, as jobs of kind `import`: stored whole in one transaction, finished from the start."""
+"""Runs that happened elsewhere, as jobs of kind `import`: stored whole in one transaction, finished
+from the start."""
 
 from __future__ import annotations
 
@@ -34,19 +35,30 @@ class NewImport:
     rows: Sequence[Mapping[str, Any]]
     """As a worker sends them, one for each (iteration, repeat), at least one."""
     source: Mapping[str, Any]
-    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}: what the pages say of it."""
+    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}: what the pages say
+    of it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None
     owner: str = "local"
 
 
 def create(session: Session, new: NewImport, *, now: datetime | None = None) -> jobs.Job:
-    """Store the job with its rows, and conclude from them what is concluded from any job's: verdict, roll-ups, flags, webhooks."""
+    """Store the job with its rows, and conclude from them what is concluded from any job's:
+    verdict, roll-ups, flags, webhooks."""
     now = now or utcnow()
-    test_specs.ensure(session, key=new.test_key, subject_key=new.subject_key, kernel=new.kernel, canonical=dict(new.canonical), now=now)
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
     job_id = new_id()
     seeds = sorted({int(row["seed"]) for row in new.rows})
-    shown: Any = seeds if len(seeds) <= MOST_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
+    shown: Any = (
+        seeds if len(seeds) <= MOST_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
+    )
     repeats = 1 + max(int(row["repeat"]) for row in new.rows)
     session.add(
         JobRow(
@@ -79,7 +91,10 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
         )
     )
     session.flush()
-    session.add_all(JobLabelRow(job_id=job_id, name=name, value=str(value)) for name, value in new.labels.items())
+    session.add_all(
+        JobLabelRow(job_id=job_id, name=name, value=str(value))
+        for name, value in new.labels.items()
+    )
     row = closing.lock(session, job_id)
     assert row is not None
     closing.record(session, row, job_id, [dict(each) for each in new.rows], now=now)

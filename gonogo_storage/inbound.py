@@ -1,4 +1,5 @@
-"""Deliveries that came in: kept as they came, once per sender's id, until the background has worked them off."""
+"""Deliveries that came in: kept as they came, once per sender's id, until the background has worked
+them off."""
 
 from __future__ import annotations
 
@@ -36,8 +37,17 @@ class Inbound:
     received_at: datetime
 
 
-def store(session: Session, source: HookSource, delivery: str, event: str, body: bytes, *, now: datetime | None = None) -> tuple[str, bool]:
-    """Keep a delivery to be worked off; its id here, and whether it is new: of the same sender's id the first one stays."""
+def store(
+    session: Session,
+    source: HookSource,
+    delivery: str,
+    event: str,
+    body: bytes,
+    *,
+    now: datetime | None = None,
+) -> tuple[str, bool]:
+    """Keep a delivery to be worked off; its id here, and whether it is new: of the same sender's id
+    the first one stays."""
     now = now or utcnow()
     fresh: dict[str, Any] = {
         "id": new_id(),
@@ -53,21 +63,36 @@ def store(session: Session, source: HookSource, delivery: str, event: str, body:
         "received_at": now,
     }
     insert_once(session, InboundRow, [fresh])
-    found = session.scalar(select(InboundRow.id).where(InboundRow.source == source.value, InboundRow.delivery == delivery))
+    found = session.scalar(
+        select(InboundRow.id).where(
+            InboundRow.source == source.value, InboundRow.delivery == delivery
+        )
+    )
     return str(found), found == fresh["id"]
 
 
 def known(session: Session, source: HookSource, deliveries: Collection[str]) -> set[str]:
     """Those of the sender's ids that came in before."""
-    query = select(InboundRow.delivery).where(InboundRow.source == source.value, InboundRow.delivery.in_(deliveries))
+    query = select(InboundRow.delivery).where(
+        InboundRow.source == source.value, InboundRow.delivery.in_(deliveries)
+    )
     return set(session.scalars(query))
 
 
-def same_before(session: Session, waiting: Inbound, repository: str, *, most: int = 20) -> str | None:
-    """An earlier delivery of the same event with the very same body that started something; None when none is known any more."""
-    alike = (InboundRow.event == waiting.event, InboundRow.size == len(waiting.body), InboundRow.state == InboundState.started.value)
+def same_before(
+    session: Session, waiting: Inbound, repository: str, *, most: int = 20
+) -> str | None:
+    """An earlier delivery of the same event with the very same body that started something; None
+    when none is known any more."""
+    alike = (
+        InboundRow.event == waiting.event,
+        InboundRow.size == len(waiting.body),
+        InboundRow.state == InboundState.started.value,
+    )
     young = InboundRow.id >= floor(waiting.received_at - KEEP_BODIES)  # older ones have no body
-    query = select(InboundRow.id, InboundRow.body).where(InboundRow.repository == repository, young, InboundRow.id != waiting.id, *alike)
+    query = select(InboundRow.id, InboundRow.body).where(
+        InboundRow.repository == repository, young, InboundRow.id != waiting.id, *alike
+    )
     for inbound_id, body in session.execute(query.order_by(InboundRow.id.desc()).limit(most)):
         if body is not None and zlib.decompress(body) == waiting.body:
             return str(inbound_id)
@@ -76,7 +101,12 @@ def same_before(session: Session, waiting: Inbound, repository: str, *, most: in
 
 def due(session: Session, *, now: datetime | None = None, limit: int = 100) -> list[str]:
     """Ids of what is to be worked off now, in the order of arrival."""
-    query = select(InboundRow.id).where(InboundRow.due_at <= (now or utcnow())).order_by(InboundRow.due_at, InboundRow.id).limit(limit)
+    query = (
+        select(InboundRow.id)
+        .where(InboundRow.due_at <= (now or utcnow()))
+        .order_by(InboundRow.due_at, InboundRow.id)
+        .limit(limit)
+    )
     return list(session.scalars(query))
 
 
@@ -86,8 +116,11 @@ def read(session: Session, inbound_id: str) -> Inbound | None:
 
 
 def lock(session: Session, inbound_id: str) -> Inbound | None:
-    """The same, its row locked and freshly read: whoever has it says `ended` or `postponed` in the same transaction."""
-    return _waiting(session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True))
+    """The same, its row locked and freshly read: whoever has it says `ended` or `postponed` in the
+    same transaction."""
+    return _waiting(
+        session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
+    )
 
 
 def ended(
@@ -102,7 +135,12 @@ def ended(
 ) -> None:
     """What became of a delivery that the caller has locked."""
     row = session.get_one(InboundRow, inbound_id)
-    row.state, row.reason, row.repository, row.outcome = state.value, storable(reason), repository, list(outcome)
+    row.state, row.reason, row.repository, row.outcome = (
+        state.value,
+        storable(reason),
+        repository,
+        list(outcome),
+    )
     row.due_at, row.ended_at = None, now or utcnow()
     row.tries += 1
     session.flush()
@@ -117,13 +155,25 @@ def postponed(session: Session, inbound_id: str, reason: str, until: datetime) -
         session.flush()
 
 
-def again(session: Session, inbound_id: str, *, now: datetime | None = None) -> dict[str, Any] | None:
-    """Work a delivery off once more; None if there is none, or its body is forgotten. One that started something stays as it is."""
-    row = session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True) if is_id(inbound_id) else None
+def again(
+    session: Session, inbound_id: str, *, now: datetime | None = None
+) -> dict[str, Any] | None:
+    """Work a delivery off once more; None if there is none, or its body is forgotten. One that
+    started something stays as it is."""
+    row = (
+        session.get(InboundRow, inbound_id, with_for_update=True, populate_existing=True)
+        if is_id(inbound_id)
+        else None
+    )
     if row is None or row.body is None:
         return None
     if row.state in (InboundState.ignored, InboundState.failed):
-        row.state, row.reason, row.ended_at, row.due_at = InboundState.waiting.value, None, None, now or utcnow()
+        row.state, row.reason, row.ended_at, row.due_at = (
+            InboundState.waiting.value,
+            None,
+            None,
+            now or utcnow(),
+        )
         session.flush()
     return _json(row)
 
@@ -141,7 +191,12 @@ def list_(
     """Deliveries without their bodies, newest first. Raises BadCursor."""
     columns = [each for each in InboundRow.__table__.columns if each.name != "body"]
     query = select(*columns).order_by(InboundRow.id.desc()).limit(limit + 1)
-    wanted = ((InboundRow.source, source), (InboundRow.state, state), (InboundRow.event, event), (InboundRow.repository, repository))
+    wanted = (
+        (InboundRow.source, source),
+        (InboundRow.state, state),
+        (InboundRow.event, event),
+        (InboundRow.repository, repository),
+    )
     for column, value in wanted:
         if value is not None:
             query = query.where(column == value)
@@ -149,17 +204,24 @@ def list_(
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(InboundRow.id < cursor)
-    return Page.cut([_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"]))
+    return Page.cut(
+        [_json(row) for row in session.execute(query)], limit, lambda item: str(item["id"])
+    )
 
 
 def look(session: Session, inbound_id: str) -> tuple[dict[str, Any], bytes | None] | None:
     """A delivery and its body (None: forgotten), or None."""
     row = session.get(InboundRow, inbound_id) if is_id(inbound_id) else None
-    return None if row is None else (_json(row), None if row.body is None else zlib.decompress(row.body))
+    return (
+        None
+        if row is None
+        else (_json(row), None if row.body is None else zlib.decompress(row.body))
+    )
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
-    """Forget the bodies of old deliveries; that they came is remembered, so that a redelivery starts nothing. The number of bodies."""
+    """Forget the bodies of old deliveries; that they came is remembered, so that a redelivery
+    starts nothing. The number of bodies."""
     old = (InboundRow.ended_at < (now or utcnow()) - KEEP_BODIES, InboundRow.body.is_not(None))
     gone = session.execute(update(InboundRow).where(*old).values(body=None))
     return int(getattr(gone, "rowcount", 0))
@@ -167,7 +229,12 @@ def purge(session: Session, *, now: datetime | None = None) -> int:
 
 def newest(session: Session, source: HookSource) -> datetime | None:
     """When the last delivery came in."""
-    query = select(InboundRow.received_at).where(InboundRow.source == source.value).order_by(InboundRow.id.desc()).limit(1)
+    query = (
+        select(InboundRow.received_at)
+        .where(InboundRow.source == source.value)
+        .order_by(InboundRow.id.desc())
+        .limit(1)
+    )
     return session.scalar(query)
 
 
@@ -175,10 +242,26 @@ def _waiting(row: InboundRow | None) -> Inbound | None:
     if row is None or row.state != InboundState.waiting or row.body is None:
         return None
     body = zlib.decompress(row.body)
-    return Inbound(row.id, HookSource(row.source), row.delivery, row.event, body, row.tries, row.received_at)
+    return Inbound(
+        row.id, HookSource(row.source), row.delivery, row.event, body, row.tries, row.received_at
+    )
 
 
 def _json(row: Any) -> dict[str, Any]:
-    same = ("id", "source", "delivery", "event", "repository", "size", "state", "reason", "outcome", "tries")
+    same = (
+        "id",
+        "source",
+        "delivery",
+        "event",
+        "repository",
+        "size",
+        "state",
+        "reason",
+        "outcome",
+        "tries",
+    )
     times = ("due_at", "received_at", "ended_at")
-    return {**{name: getattr(row, name) for name in same}, **{name: timestamp(getattr(row, name)) for name in times}}
+    return {
+        **{name: getattr(row, name) for name in same},
+        **{name: timestamp(getattr(row, name)) for name in times},
+    }

@@ -1,7 +1,9 @@
-"""What a job's page reads of its seeds: its outputs, the seeds that are marks of its plot, and the worst. Reads only.
+"""What a job's page reads of its seeds: its outputs, the seeds that are marks of its plot, and the
+worst. Reads only.
 
-Few seeds are read whole. Of many the worst of each verdict are, by an index, so that what is read is what is shown, however many there are.
-What all of them came to, the job's roll-up knows (gonogo_storage.rollups.of_job, which every function here is given).
+Few seeds are read whole. Of many the worst of each verdict are, by an index, so that what is read
+is what is shown, however many there are. What all of them came to, the job's roll-up knows
+(gonogo_storage.rollups.of_job, which every function here is given).
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ MOST_WHOLE = 1_000
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
 _LOOKED_AT = 100
-"""Of more than MOST_WHOLE seeds so many of each output and verdict, those with the largest errors, are looked at to find the worst."""
+"""Of more than MOST_WHOLE seeds so many of each output and verdict, those with the largest errors,
+are looked at to find the worst."""
 _MORE = ("output", "CAST(statistics AS TEXT)", *COLUMNS)
 """Of a mark. As text: of the rows that are read some are left out, and need not be parsed."""
 
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """One output of a job: how many seeds got which verdict for it, and its largest budget ratio."""
+    """One output of a job: how many seeds got which verdict for it, and its largest budget
+    ratio."""
 
     output: str
     counts: Mapping[str, int]
@@ -59,7 +63,8 @@ class MarkRecord:
 
 @dataclass(frozen=True)
 class SeedRecord:
-    """One (seed, repeat) with all its outputs; `message` says what happened where there are no numbers."""
+    """One (seed, repeat) with all its outputs; `message` says what happened where there are no
+    numbers."""
 
     seed: int
     repeat: int
@@ -73,12 +78,22 @@ class SeedRecord:
 
 
 def outputs(session: Session, job_id: str, told: Told) -> list[OutputRecord]:
-    """The outputs that a job has numbers for, by name, each with its verdict counts; from its roll-up, which has no entries of tests that
-    exist already. A job that isn't counted yet is read seed by seed."""
+    """The outputs that a job has numbers for, by name, each with its verdict counts; from its
+    roll-up, which has no entries of tests that exist already. A job that isn't counted yet is read
+    seed by seed."""
     if told is not None:
-        return [OutputRecord(name, each.counts, each.sketch("budget_ratio").largest) for name, each in told.items() if name]
+        return [
+            OutputRecord(name, each.counts, each.sketch("budget_ratio").largest)
+            for name, each in told.items()
+            if name
+        ]
     query = (
-        select(SeedResultRow.output, SeedResultRow.verdict, func.count(), func.max(SeedResultRow.budget_ratio))
+        select(
+            SeedResultRow.output,
+            SeedResultRow.verdict,
+            func.count(),
+            func.max(SeedResultRow.budget_ratio),
+        )
         .where(SeedResultRow.job_id == job_id, SeedResultRow.output != "")
         .group_by(SeedResultRow.output, SeedResultRow.verdict)
         .order_by(SeedResultRow.output)
@@ -100,10 +115,19 @@ def mark_count(session: Session, job_id: str, output: str, told: Told) -> int:
     return session.scalar(select(func.count()).select_from(SeedResultRow).where(*of_output)) or 0
 
 
-def marks(session: Session, job: strips.Counted, output: str, metric: str, told: Told, limit: int | None = None) -> list[MarkRecord]:
-    """The (seed, repeat) of a job for an output, in order of seed, with every statistic; those without numbers have output ''.
+def marks(
+    session: Session,
+    job: strips.Counted,
+    output: str,
+    metric: str,
+    told: Told,
+    limit: int | None = None,
+) -> list[MarkRecord]:
+    """The (seed, repeat) of a job for an output, in order of seed, with every statistic; those
+    without numbers have output ''.
 
-    limit: about so many, the worst by `metric` (strips.METRICS): each verdict has its share. None: all.
+    limit: about so many, the worst by `metric` (strips.METRICS): each verdict has its share. None:
+    all.
     """
     if limit is None:
         rows = strips.marks(session, [job], output, metric, _MORE)
@@ -115,22 +139,33 @@ def marks(session: Session, job: strips.Counted, output: str, metric: str, told:
 
 
 def worst_seeds(session: Session, job_id: str, limit: int, told: Told) -> list[SeedRecord]:
-    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by how far its worst output is beyond rounding, then by
-    seed. Only the outputs that have the seed's verdict count: those are the ones that a reader sees.
+    """The worst (seed, repeat) of a job, worst first: by the seed's verdict, then by how far its
+    worst output is beyond rounding, then by seed. Only the outputs that have the seed's verdict
+    count: those are the ones that a reader sees.
 
-    Of more than MOST_WHOLE seeds those are looked at whose errors are the largest, by the number that is the axis of their test.
+    Of more than MOST_WHOLE seeds those are looked at whose errors are the largest, by the number
+    that is the axis of their test.
     """
-    keys = _worst_by_index(session, job_id, limit, told) if told and told[WHOLE].seeds > MOST_WHOLE else []
+    keys = (
+        _worst_by_index(session, job_id, limit, told)
+        if told and told[WHOLE].seeds > MOST_WHOLE
+        else []
+    )
     if not keys:
         keys = _worst_of_all(session, job_id, limit, told)
     if not keys:
         return []
     table = SeedResultRow
-    # each by its key: for a list of pairs SQLite would read the whole job. In the key's order: PostgreSQL, which thinks that a new job has
-    # a few rows until it has counted, then takes the index of the key and no other
-    of_job = select(table).where(table.job_id == job_id).order_by(table.seed, table.repeat, table.output)
+    # each by its key: for a list of pairs SQLite would read the whole job. In the key's order:
+    # PostgreSQL, which thinks that a new job has a few rows until it has counted, then takes the
+    # index of the key and no other
+    of_job = (
+        select(table).where(table.job_id == job_id).order_by(table.seed, table.repeat, table.output)
+    )
     named = [of_job.where(table.seed == seed, table.repeat == repeat) for seed, repeat in keys]
-    rows = session.scalars(select(table).from_statement(union_all(*(select(each.subquery()) for each in named))))
+    rows = session.scalars(
+        select(table).from_statement(union_all(*(select(each.subquery()) for each in named)))
+    )
     found: dict[tuple[int, int], list[SeedResultRow]] = {}
     for row in rows:
         found.setdefault((row.seed, row.repeat), []).append(row)
@@ -139,7 +174,9 @@ def worst_seeds(session: Session, job_id: str, limit: int, told: Told) -> list[S
 
 def _worst_of_all(session: Session, job_id: str, limit: int, told: Told) -> list[tuple[int, int]]:
     rank = case(_RANK, value=SeedResultRow.seed_verdict, else_=len(_RANK))
-    beyond = func.max(case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0))
+    beyond = func.max(
+        case((SeedResultRow.verdict == SeedResultRow.seed_verdict, _severity()), else_=0.0)
+    )
     of_job = [SeedResultRow.job_id == job_id]
     if told:
         of_job.append(SeedResultRow.seed_verdict.in_(_enough(told[WHOLE].counts, limit)))
@@ -153,9 +190,16 @@ def _worst_of_all(session: Session, job_id: str, limit: int, told: Told) -> list
     return [(seed, repeat) for seed, repeat in rows]
 
 
-def _worst_by_index(session: Session, job_id: str, limit: int, told: Mapping[str, Sums]) -> list[tuple[int, int]]:
-    """The same of the seeds with the largest errors. Empty where no output has the verdict of its seed: all must be read then."""
-    parts = [part for verdict in _enough(told[WHOLE].counts, limit) for part in _largest(job_id, verdict, told)]
+def _worst_by_index(
+    session: Session, job_id: str, limit: int, told: Mapping[str, Sums]
+) -> list[tuple[int, int]]:
+    """The same of the seeds with the largest errors. Empty where no output has the verdict of its
+    seed: all must be read then."""
+    parts = [
+        part
+        for verdict in _enough(told[WHOLE].counts, limit)
+        for part in _largest(job_id, verdict, told)
+    ]
     if not parts:
         return []
     beyond: dict[tuple[int, int], tuple[int, float]] = {}
@@ -166,7 +210,8 @@ def _worst_by_index(session: Session, job_id: str, limit: int, told: Mapping[str
 
 
 def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Select[Any]]:
-    """Of each output that has the verdict: the rows without numbers, and those with the largest, each by its index."""
+    """Of each output that has the verdict: the rows without numbers, and those with the largest,
+    each by its index."""
     table = SeedResultRow
     ungated = table.tolerance_ratio.is_(None)
     orders: tuple[tuple[Any, ...], ...] = (
@@ -175,13 +220,24 @@ def _largest(job_id: str, verdict: str, told: Mapping[str, Sums]) -> Iterable[Se
         (table.tolerance_ratio.is_not(None), table.tolerance_ratio.desc()),
     )
     rank: ColumnElement[int] = literal_column(str(_RANK.get(verdict, len(_RANK))))
-    columns: tuple[Any, ...] = (table.seed, table.repeat, rank.label("rank"), _severity().label("severity"))
+    columns: tuple[Any, ...] = (
+        table.seed,
+        table.repeat,
+        rank.label("rank"),
+        _severity().label("severity"),
+    )
     for output, sums in told.items():
-        # a whole seed has the verdict of one of its outputs, so its row without an output is one of those without any
+        # a whole seed has the verdict of one of its outputs, so its row without an output is one of
+        # those without any
         if not sums.counts.get(verdict) or (output == WHOLE and not sums.empty):
             continue
         # what is worse than a verdict is fewer than are asked for: to leave it out costs no more
-        of_output = (table.job_id == job_id, table.output == output, table.verdict == verdict, table.seed_verdict == verdict)
+        of_output = (
+            table.job_id == job_id,
+            table.output == output,
+            table.verdict == verdict,
+            table.seed_verdict == verdict,
+        )
         gated = sums.sketch("tolerance_ratio")
         all_gated = gated.count == sums.seeds and not gated.inf
         for where, order in orders[:1] if output == WHOLE else orders[2:] if all_gated else orders:
@@ -202,9 +258,15 @@ def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
 
 
 def _severity() -> ColumnElement[float]:
-    """How far an output is beyond what rounding explains, from the statistics that have a column (gonogo.verdicts.evidence has all)."""
-    limits = {"chi": POLICY.chi, **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")}}
-    largest: ColumnElement[float] = func.coalesce(SeedResultRow.budget_ratio / POLICY.budget_ratio, _NO_BUDGET)
+    """How far an output is beyond what rounding explains, from the statistics that have a column
+    (gonogo.verdicts.evidence has all)."""
+    limits = {
+        "chi": POLICY.chi,
+        **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},
+    }
+    largest: ColumnElement[float] = func.coalesce(
+        SeedResultRow.budget_ratio / POLICY.budget_ratio, _NO_BUDGET
+    )
     for name, limit in limits.items():
         each = getattr(SeedResultRow, name) / limit
         largest = case((each > largest, each), else_=largest)  # a null is larger than nothing
@@ -220,7 +282,16 @@ def _of_strip(row: StripSeed) -> MarkRecord:
 
 def _mark(row: SeedResultRow) -> MarkRecord:
     statistics = {**(row.statistics or {}), **{name: getattr(row, name) for name in COLUMNS}}
-    return MarkRecord(row.seed, row.repeat, row.output, row.verdict, row.explanation, row.device, statistics, dict(row.nonfinite or {}))
+    return MarkRecord(
+        row.seed,
+        row.repeat,
+        row.output,
+        row.verdict,
+        row.explanation,
+        row.device,
+        statistics,
+        dict(row.nonfinite or {}),
+    )
 
 
 def _seed(rows: list[SeedResultRow]) -> SeedRecord:

@@ -41,13 +41,16 @@ class NewJob:
     labels: Mapping[str, str] = field(default_factory=dict)
     commit: Mapping[str, Any] | None = None
     owner: str = "local"
-    request: Mapping[str, Any] = field(default_factory=dict)  # the body as it was posted, for display and for resubmission
+    request: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the body as it was posted, for display and for resubmission
     chunk_seconds: float = 20.0
     resubmit_of: str | None = None
     reference: str | None = None
     """The build that this one is compared with."""
     stop_on_finding: bool | None = None
-    """Of sequential seeds, which follow each other without a gap and end when decided: whether one unexplained seed decides."""
+    """Of sequential seeds, which follow each other without a gap and end when decided: whether one
+    unexplained seed decides."""
 
     @property
     def queue(self) -> str:
@@ -85,10 +88,12 @@ class Job:
     resubmit_of: str | None
     reference: str | None
     sequential: dict[str, Any] | None
-    """Of sequential seeds: what was asked, and how far the decision has read; below the decision (gonogo_storage/sequential.py)."""
+    """Of sequential seeds: what was asked, and how far the decision has read; below the decision
+    (gonogo_storage/sequential.py)."""
     stop: dict[str, Any] | None
     suspects: dict[str, Any] | None
-    """Of suspect seeds: which, what was added, and what all say together (gonogo_storage/suspects.py)."""
+    """Of suspect seeds: which, what was added, and what all say together
+    (gonogo_storage/suspects.py)."""
     total: int
     done: int
     chunks: int
@@ -163,18 +168,32 @@ class JobFilter:
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
-    """Store the job, its chunks and its outbox row in the caller's transaction; ring the doorbell after the commit.
+    """Store the job, its chunks and its outbox row in the caller's transaction; ring the doorbell
+    after the commit.
 
     Raises ValueError when there is no work, or a seed twice: the API checks both before.
     """
     if not new.seeds or new.repeats < 1 or len(set(new.seeds)) != len(new.seeds):
         raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
     now = now or utcnow()
-    test_specs.ensure(session, key=new.test_key, subject_key=new.subject_key, kernel=new.kernel, canonical=dict(new.canonical), now=now)
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
     seconds = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
     plan = None
     if new.stop_on_finding is None:
-        parts = chunks.cut(new.seeds, new.repeats, seconds, new.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference))
+        parts = chunks.cut(
+            new.seeds,
+            new.repeats,
+            seconds,
+            new.chunk_seconds,
+            most=chunks.most_seeds(new.elements, new.reference),
+        )
     else:
         parts = chunks.grow(new.seeds, new.repeats, seconds, new.chunk_seconds)
         plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
@@ -196,7 +215,12 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
             queue=new.queue,
             context=new.context if isinstance(new.context, str) else dict(new.context),
             priority=new.priority,
-            request={**new.request, "seeds": new.request.get("seeds", list(new.seeds)), "repeats": new.repeats, "elements": new.elements},
+            request={
+                **new.request,
+                "seeds": new.request.get("seeds", list(new.seeds)),
+                "repeats": new.repeats,
+                "elements": new.elements,
+            },
             labels=dict(new.labels),
             commit=None if new.commit is None else dict(new.commit),
             resubmit_of=new.resubmit_of,
@@ -211,9 +235,18 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         )
     )
     session.flush()
-    session.add_all(JobLabelRow(job_id=job_id, name=name, value=str(value)) for name, value in new.labels.items())
+    session.add_all(
+        JobLabelRow(job_id=job_id, name=name, value=str(value))
+        for name, value in new.labels.items()
+    )
     chunks.add(session, job_id, new.queue, parts, seconds)
-    outbox.add(session, "job.created", f"job.created:{job_id}", {"job": job_id, "queue": new.queue}, now=now)
+    outbox.add(
+        session,
+        "job.created",
+        f"job.created:{job_id}",
+        {"job": job_id, "queue": new.queue},
+        now=now,
+    )
     job = session.get_one(JobRow, job_id)
     if plan is not None:
         session.flush()
@@ -227,22 +260,36 @@ def get(session: Session, job_id: str) -> Job | None:
     """The job, or None when there is none of that id."""
     if not is_id(job_id):
         return None
-    query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    row = session.execute(query.where(JobRow.id == job_id, JobRow.kind.in_(TOLD_KINDS))).one_or_none()
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
+    row = session.execute(
+        query.where(JobRow.id == job_id, JobRow.kind.in_(TOLD_KINDS))
+    ).one_or_none()
     return None if row is None else _job(row[0], row[1])
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
     """The same of several jobs, in one statement; those that there are."""
-    query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    rows = session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(TOLD_KINDS))) if job_ids else ()
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
+    rows = (
+        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(TOLD_KINDS)))
+        if job_ids
+        else ()
+    )
     return {row.id: _job(row, canonical) for row, canonical in rows}
 
 
-def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+def list_(
+    session: Session, wanted: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[Job]:
     """Jobs, newest first. Raises BadCursor."""
     wanted = wanted or JobFilter()
-    query = select(JobRow, TestSpecRow.canonical).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
     query = query.where(JobRow.kind.in_(TOLD_KINDS))
     columns = {
         JobRow.state: wanted.state,
@@ -259,7 +306,9 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
     if wanted.label is not None:
         name, equals, value = wanted.label.partition("=")
         labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
-        query = query.where(JobRow.id.in_(labelled.where(JobLabelRow.value == value) if equals else labelled))
+        query = query.where(
+            JobRow.id.in_(labelled.where(JobLabelRow.value == value) if equals else labelled)
+        )
     if cursor is not None:
         if not is_id(cursor):
             raise BadCursor(cursor)
@@ -269,11 +318,14 @@ def list_(session: Session, wanted: JobFilter | None = None, *, limit: int = 50,
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
-    """Ask for the end of a job: what no worker has started ends here and now, running attempts are told through the outbox.
+    """Ask for the end of a job: what no worker has started ends here and now, running attempts are
+    told through the outbox.
 
-    So it ends cancelled, even when its seeds had decided before and its attempts were about to stop for that.
+    So it ends cancelled, even when its seeds had decided before and its attempts were about to stop
+    for that.
 
-    A job in a final state stays as it is. None when there is no such job. Ring the doorbell after the commit.
+    A job in a final state stays as it is. None when there is no such job. Ring the doorbell after
+    the commit.
     """
     now = now or utcnow()
     job = closing.lock(session, job_id) if is_id(job_id) else None
@@ -287,23 +339,40 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
         if job.open_chunks == 0:
             closing.close(session, job, now=now)
         else:
-            events.add(session, job, "state", {"state": JobState.cancelling.value, "verdict": None}, now=now)
+            events.add(
+                session,
+                job,
+                "state",
+                {"state": JobState.cancelling.value, "verdict": None},
+                now=now,
+            )
         session.flush()
     return get(session, job_id)
 
 
-def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float = 20.0, now: datetime | None = None) -> Job | None:
+def resubmit(
+    session: Session,
+    job_id: str,
+    *,
+    owner: str,
+    chunk_seconds: float = 20.0,
+    now: datetime | None = None,
+) -> Job | None:
     """A new job that asks for the same; None when there is no such job, or none of seeds."""
     old = session.get(JobRow, job_id) if is_id(job_id) else None
     if old is None or old.kind != JobKind.seeds:
         return None
-    parts = session.scalars(select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number))
+    parts = session.scalars(
+        select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number)
+    )
     work = [pair for part in parts for pair in part]
     repeats = 1 + max(int(repeat) for _, repeat in work)
     added = set((old.suspects or {}).get("added", ()))
     seeds = tuple(dict.fromkeys(int(seed) for seed, _ in work if seed not in added))
     if old.sequential is not None:  # what was added may be seeds that the decision had spared
-        seeds = tuple(range(old.sequential["start"], old.sequential["start"] + old.sequential["max"]))
+        seeds = tuple(
+            range(old.sequential["start"], old.sequential["start"] + old.sequential["max"])
+        )
     return create(
         session,
         NewJob(
@@ -330,14 +399,17 @@ def resubmit(session: Session, job_id: str, *, owner: str, chunk_seconds: float 
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
             reference=old.reference,
-            stop_on_finding=None if old.sequential is None else bool(old.sequential["stop_on_finding"]),
+            stop_on_finding=None
+            if old.sequential is None
+            else bool(old.sequential["stop_on_finding"]),
         ),
         now=now,
     )
 
 
 def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
-    """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page reads gonogo_storage.job_attempts, bounded."""
+    """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page
+    reads gonogo_storage.job_attempts, bounded."""
     if not is_id(job_id):
         return []
     query = select(AttemptRow, ChunkRow.number).join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
@@ -372,5 +444,10 @@ _OWN = {"kind", "state", "canonical", "chunks", "sequential", "stop"}
 def _job(row: JobRow, canonical: dict[str, Any]) -> Job:
     same = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in _OWN}
     shown, stop = sequential.shown(row), sequential.told(row)
-    own: dict[str, Any] = {"kind": JobKind(row.kind), "state": JobState(row.state), "canonical": canonical, "chunks": row.chunk_count}
+    own: dict[str, Any] = {
+        "kind": JobKind(row.kind),
+        "state": JobState(row.state),
+        "canonical": canonical,
+        "chunks": row.chunk_count,
+    }
     return Job(sequential=shown, stop=stop, **own, **same)

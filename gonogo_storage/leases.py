@@ -16,7 +16,11 @@ def acquire(session: Session, name: str, holder: str, seconds: float) -> bool:
     now = database_time(session)
     insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": 0.0}])
     free = (LeaseRow.holder == holder) | (LeaseRow.until < now)
-    taken = session.execute(update(LeaseRow).where(LeaseRow.name == name, free).values(holder=holder, until=now + seconds))
+    taken = session.execute(
+        update(LeaseRow)
+        .where(LeaseRow.name == name, free)
+        .values(holder=holder, until=now + seconds)
+    )
     return bool(getattr(taken, "rowcount", 0))
 
 

@@ -1,4 +1,5 @@
-"""What the build matrix reads: which builds of a line ran last, which tests ran on them, and what came out. Roll-ups and indexes only."""
+"""What the build matrix reads: which builds of a line ran last, which tests ran on them, and what
+came out. Roll-ups and indexes only."""
 
 from __future__ import annotations
 
@@ -13,12 +14,21 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo_storage.paging import BadCursor, Page
 from gonogo_storage.states import JobKind
-from gonogo_storage.tables import AssessmentRow, DayRollupRow, JobLabelRow, JobRow, RunJobRow, RunRow, TestSpecRow
+from gonogo_storage.tables import (
+    AssessmentRow,
+    DayRollupRow,
+    JobLabelRow,
+    JobRow,
+    RunJobRow,
+    RunRow,
+    TestSpecRow,
+)
 from gonogo_storage.tallies import WHOLE
 
 HOLLOW = "hollow"
 GRADES = (*(each.value for each in (*Stability, *Sharpness)), HOLLOW)
-"""What tests may be asked for by: a word of either axis, or that the newest build assessed is green and unexplained."""
+"""What tests may be asked for by: a word of either axis, or that the newest build assessed is green
+and unexplained."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,8 @@ class CellPlace(NamedTuple):
 
 
 def builds(session: Session) -> list[BuildRecord]:
-    """Every build that jobs were submitted for, in the order of line, sequence and name; one step into the index of jobs each."""
+    """Every build that jobs were submitted for, in the order of line, sequence and name; one step
+    into the index of jobs each."""
     found = [BuildRecord(*row) for row in session.execute(_builds())]
     return sorted(found, key=lambda each: (each.line, each.sequence, each.name))
 
@@ -61,8 +72,15 @@ def _builds() -> Select[str, str, int, str]:
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
     ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
-    newest = select(after.id).where(after.build == ran.c.name, after.kind == JobKind.seeds).order_by(after.id.desc()).limit(1)
-    return select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(ran, JobRow.id == newest.scalar_subquery())
+    newest = (
+        select(after.id)
+        .where(after.build == ran.c.name, after.kind == JobKind.seeds)
+        .order_by(after.id.desc())
+        .limit(1)
+    )
+    return select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(
+        ran, JobRow.id == newest.scalar_subquery()
+    )
 
 
 def rows(
@@ -80,10 +98,11 @@ def rows(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[RowRecord]:
-    """The tests that have a seed on any of the builds (with that verdict, if one is named), those submitted first last; the cursor is a
-    key. Raises BadCursor.
+    """The tests that have a seed on any of the builds (with that verdict, if one is named), those
+    submitted first last; the cursor is a key. Raises BadCursor.
 
-    label: "name" or "name=value", of a job of the test on one of the builds; suite: that such a job was submitted with; grade: GRADES.
+    label: "name" or "name=value", of a job of the test on one of the builds; suite: that such a job
+    was submitted with; grade: GRADES.
     """
     table = TestSpecRow
     seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, line, arch, board)]
@@ -99,29 +118,58 @@ def rows(
             raise BadCursor(cursor)
         older = and_(table.created_at == after.created_at, table.key < after.key)
         query = query.where(or_(table.created_at < after.created_at, older))
-    found = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1))
+    found = session.execute(
+        query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
+    )
     return Page.cut([RowRecord(*row) for row in found], limit, lambda item: item.key)
 
 
 def _asked(
-    build_names: Sequence[str], line: str, arch: str | None, board: str | None, label: str | None, suite: str | None, grade: str | None
+    build_names: Sequence[str],
+    line: str,
+    arch: str | None,
+    board: str | None,
+    label: str | None,
+    suite: str | None,
+    grade: str | None,
 ) -> list[ColumnElement[bool]]:
     """What a test's jobs, and what its assessment must say."""
     found: list[ColumnElement[bool]] = []
     kinds = (("arch", arch), ("board", board))
-    of_test = [JobRow.test_key == TestSpecRow.key, JobRow.build.in_(list(build_names)), JobRow.build_line == line]
+    of_test = [
+        JobRow.test_key == TestSpecRow.key,
+        JobRow.build.in_(list(build_names)),
+        JobRow.build_line == line,
+    ]
     of_test += [getattr(JobRow, name) == value for name, value in kinds if value is not None]
     if label is not None:
         name, equals, value = label.partition("=")
         labelled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
-        found.append(exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else [])))
+        found.append(
+            exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else []))
+        )
     if suite is not None:
-        found.append(exists().where(*of_test, RunJobRow.job_id == JobRow.id, RunRow.id == RunJobRow.run_id, RunRow.name == suite))
+        found.append(
+            exists().where(
+                *of_test,
+                RunJobRow.job_id == JobRow.id,
+                RunRow.id == RunJobRow.run_id,
+                RunRow.name == suite,
+            )
+        )
     if grade is not None:
         table = AssessmentRow
-        said = table.hollow if grade == HOLLOW else or_(table.stability == grade, table.sharpness == grade)
+        said = (
+            table.hollow
+            if grade == HOLLOW
+            else or_(table.stability == grade, table.sharpness == grade)
+        )
         of_variant = [getattr(table, name) == value for name, value in kinds if value is not None]
-        found.append(exists().where(table.test_key == TestSpecRow.key, table.build_line == line, *of_variant, said))
+        found.append(
+            exists().where(
+                table.test_key == TestSpecRow.key, table.build_line == line, *of_variant, said
+            )
+        )
     return found
 
 
@@ -134,7 +182,11 @@ def suites(session: Session, limit: int = 100) -> list[str]:
 def _suites(limit: int) -> Select[str]:
     runs = aliased(RunRow)
     ran = select(func.min(RunRow.name).label("name")).cte("suite_names", recursive=True)
-    ran = ran.union_all(select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(ran.c.name.is_not(None)))
+    ran = ran.union_all(
+        select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(
+            ran.c.name.is_not(None)
+        )
+    )
     return select(ran.c.name).where(ran.c.name.is_not(None)).limit(limit)
 
 
@@ -147,7 +199,8 @@ def cells(
     arch: str | None = None,
     board: str | None = None,
 ) -> dict[CellPlace, dict[str, int]]:
-    """Seeds by verdict of each test on each kind of board and build, over all devices, contexts and days."""
+    """Seeds by verdict of each test on each kind of board and build, over all devices, contexts and
+    days."""
     table = DayRollupRow
     query = select(table.test_key, table.arch, table.board, table.build, table.counts)
     found: dict[CellPlace, dict[str, int]] = {}
@@ -159,9 +212,19 @@ def cells(
     return found
 
 
-def _cells(build_names: Sequence[str], line: str, arch: str | None, board: str | None) -> list[ColumnElement[bool]]:
+def _cells(
+    build_names: Sequence[str], line: str, arch: str | None, board: str | None
+) -> list[ColumnElement[bool]]:
     table = DayRollupRow
-    where: list[ColumnElement[bool]] = [table.build.in_(list(build_names)), table.output == WHOLE, table.shadow.is_(False)]
+    where: list[ColumnElement[bool]] = [
+        table.build.in_(list(build_names)),
+        table.output == WHOLE,
+        table.shadow.is_(False),
+    ]
     where.append(table.build_line == line)
-    where += [column == value for column, value in ((table.arch, arch), (table.board, board)) if value is not None]
+    where += [
+        column == value
+        for column, value in ((table.arch, arch), (table.board, board))
+        if value is not None
+    ]
     return where

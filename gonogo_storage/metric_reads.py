@@ -1,4 +1,5 @@
-"""The numbers behind /metrics, aggregated by the database; cheap enough for a scrape every few seconds."""
+"""The numbers behind /metrics, aggregated by the database; cheap enough for a scrape every few
+seconds."""
 
 from __future__ import annotations
 
@@ -25,15 +26,26 @@ from gonogo_storage.states import (
     WebhookState,
     WorkerState,
 )
-from gonogo_storage.tables import AttemptRow, ChunkRow, DeliveryRow, DeviceRow, FlagRow, OutboxRow, WebhookRow, WorkerRow
+from gonogo_storage.tables import (
+    AttemptRow,
+    ChunkRow,
+    DeliveryRow,
+    DeviceRow,
+    FlagRow,
+    OutboxRow,
+    WebhookRow,
+    WorkerRow,
+)
 
 PRESENCE = "presence/"
-"""Leases of this name are held by one background process each; the others by whichever does that duty."""
+"""Leases of this name are held by one background process each; the others by whichever does that
+duty."""
 
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """One device: "host/name", how it is, and its temperature in degrees Celsius where its worker tells one."""
+    """One device: "host/name", how it is, and its temperature in degrees Celsius where its worker
+    tells one."""
 
     device: str
     board: str
@@ -50,14 +62,20 @@ class Numbers:
     jobs: dict[str, int]  # by state
     seeds: dict[str, int]  # by verdict
     chunks: dict[tuple[str, str], int]  # open ones, by (queue, state)
-    queue_age_s: dict[str, float]  # oldest waiting chunk, by queue; 0 for a queue that is served and empty
-    queue_workers: dict[str, int]  # live workers whose device takes work, by queue; 0 for one with chunks that nobody serves
+    queue_age_s: dict[
+        str, float
+    ]  # oldest waiting chunk, by queue; 0 for a queue that is served and empty
+    queue_workers: dict[
+        str, int
+    ]  # live workers whose device takes work, by queue; 0 for one with chunks that nobody serves
     workers: dict[str, int]  # by state
     devices: tuple[DeviceNumbers, ...]
     flags: dict[str, int]  # unresolved ones, by kind
     outbox: int
     outbox_age_s: float
-    ingest_lag_s: float  # oldest attempt whose worker has finished while results of it are still on their way
+    ingest_lag_s: (
+        float  # oldest attempt whose worker has finished while results of it are still on their way
+    )
     webhooks: dict[str, int]  # subscriptions by state
     deliveries: int  # messages that will be tried, or tried again
     delivery_age_s: float  # oldest of them
@@ -66,8 +84,15 @@ class Numbers:
     duties: tuple[str, ...]  # leases in force, without those of presence
 
 
-def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | None = None, now: datetime | None = None) -> Numbers:
-    """Take one look. `memory` is kept by the caller from look to look; without one all jobs are counted."""
+def numbers(
+    session: Session,
+    *,
+    heartbeat_timeout_s: float,
+    memory: Memory | None = None,
+    now: datetime | None = None,
+) -> Numbers:
+    """Take one look. `memory` is kept by the caller from look to look; without one all jobs are
+    counted."""
     now = now or utcnow()
     jobs, seeds = settled.count(session, memory or Memory(), now=now)
     opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
@@ -83,15 +108,27 @@ def numbers(session: Session, *, heartbeat_timeout_s: float, memory: Memory | No
     states: Counter[str] = Counter()
     for heard_at, attempt in session.execute(select(WorkerRow.heard_at, WorkerRow.attempt_id)):
         late = now - heard_at > timedelta(seconds=heartbeat_timeout_s)
-        states[WorkerState.offline if late else WorkerState.busy if attempt else WorkerState.idle] += 1
+        states[
+            WorkerState.offline if late else WorkerState.busy if attempt else WorkerState.idle
+        ] += 1
     unresolved = tuple(state for state in FlagState if state is not FlagState.resolved)
-    flags = session.execute(select(FlagRow.kind, func.count()).where(FlagRow.state.in_(unresolved)).group_by(FlagRow.kind))
+    flags = session.execute(
+        select(FlagRow.kind, func.count())
+        .where(FlagRow.state.in_(unresolved))
+        .group_by(FlagRow.kind)
+    )
     pending, first = session.execute(
-        select(func.count(), func.min(OutboxRow.created_at)).where(OutboxRow.due_at.is_not(None), OutboxRow.done_at.is_(None))
+        select(func.count(), func.min(OutboxRow.created_at)).where(
+            OutboxRow.due_at.is_not(None), OutboxRow.done_at.is_(None)
+        )
     ).one()
-    reported = session.scalar(select(func.min(AttemptRow.heard_at)).where(AttemptRow.state == AttemptState.reported))
+    reported = session.scalar(
+        select(func.min(AttemptRow.heard_at)).where(AttemptRow.state == AttemptState.reported)
+    )
     deliveries, oldest, due = session.execute(
-        select(func.count(), func.min(DeliveryRow.created_at), func.min(DeliveryRow.due_at)).where(DeliveryRow.due_at.is_not(None))
+        select(func.count(), func.min(DeliveryRow.created_at), func.min(DeliveryRow.due_at)).where(
+            DeliveryRow.due_at.is_not(None)
+        )
     ).one()
     webhooks = session.execute(select(WebhookRow.state, func.count()).group_by(WebhookRow.state))
     held = leases.holders(session)
@@ -121,7 +158,8 @@ def _age(moment: datetime | None, now: datetime) -> float:
 
 
 def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts, 0 for every known name without one: a series that is there from the first look has no beginning to miss."""
+    """The counts, 0 for every known name without one: a series that is there from the first look
+    has no beginning to miss."""
     return {str(name): 0 for name in names} | {str(name): number for name, number in counts.items()}
 
 
@@ -129,8 +167,27 @@ def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
     """Every device; one whose worker was last heard before `limit` is offline."""
     found = []
     for row in session.scalars(select(DeviceRow).order_by(DeviceRow.identity)):
-        state = DeviceState.offline if row.heard_at < limit else DeviceState.busy if row.attempt_id else DeviceState.idle
+        state = (
+            DeviceState.offline
+            if row.heard_at < limit
+            else DeviceState.busy
+            if row.attempt_id
+            else DeviceState.idle
+        )
         told = (row.telemetry or {}).get("temperature_c")
-        temperature = float(told) if isinstance(told, int | float) and state is not DeviceState.offline else None
-        found.append(DeviceNumbers(row.identity, row.board, state.value, DeviceHealth(row.health).value, row.drained, temperature))
+        temperature = (
+            float(told)
+            if isinstance(told, int | float) and state is not DeviceState.offline
+            else None
+        )
+        found.append(
+            DeviceNumbers(
+                row.identity,
+                row.board,
+                state.value,
+                DeviceHealth(row.health).value,
+                row.drained,
+                temperature,
+            )
+        )
     return tuple(found)

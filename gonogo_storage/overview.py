@@ -17,9 +17,17 @@ FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
 def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[Job]:
-    """The latest jobs in any of the states, newest first: of each state the latest by their ids, for which there is an index."""
+    """The latest jobs in any of the states, newest first: of each state the latest by their ids,
+    for which there is an index."""
     told = JobRow.kind.in_(TOLD_KINDS)
-    parts = [select(JobRow.id).where(JobRow.state == each, told).order_by(JobRow.id.desc()).limit(limit).subquery() for each in states]
+    parts = [
+        select(JobRow.id)
+        .where(JobRow.state == each, told)
+        .order_by(JobRow.id.desc())
+        .limit(limit)
+        .subquery()
+        for each in states
+    ]
     ids = union_all(*(select(part.c.id) for part in parts))
     found = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
     return [found[job_id] for job_id in sorted(found, reverse=True)]

@@ -31,6 +31,8 @@ def numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:
     if cursor is None:
         return None
     parts = cursor.split(".")
-    if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+    if len(parts) != count or not all(
+        part.isascii() and part.isdigit() and len(part) < 19 for part in parts
+    ):
         raise BadCursor(cursor)
     return tuple(int(part) for part in parts)

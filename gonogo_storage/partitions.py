@@ -1,4 +1,5 @@
-"""Monthly partitions of `seed_results` on PostgreSQL, made ahead of time; SQLite has one table and needs none of this."""
+"""Monthly partitions of `seed_results` on PostgreSQL, made ahead of time; SQLite has one table and
+needs none of this."""
 
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from gonogo_storage.ids import floor
 MONTHS_AHEAD = 3
 
 
-def ensure(connection: Connection, *, now: datetime | None = None, months: int = MONTHS_AHEAD) -> list[str]:
+def ensure(
+    connection: Connection, *, now: datetime | None = None, months: int = MONTHS_AHEAD
+) -> list[str]:
     """Create the partitions of this month and the next ones that are missing; their names.
 
-    A month whose rows are already in the default partition is left there: they stay readable, only less tidy.
+    A month whose rows are already in the default partition is left there: they stay readable, only
+    less tidy.
     """
     if not is_postgres(connection):
         return []
@@ -35,7 +39,9 @@ def ensure(connection: Connection, *, now: datetime | None = None, months: int =
             continue
         # DDL takes no parameters; both bounds and the name are made of digits here
         connection.execute(
-            text(f"CREATE TABLE {name} PARTITION OF seed_results FOR VALUES FROM ('{bounds['low']}') TO ('{bounds['high']}')")
+            text(
+                f"CREATE TABLE {name} PARTITION OF seed_results FOR VALUES FROM ('{bounds['low']}') TO ('{bounds['high']}')"
+            )
         )
         made.append(name)
     return made

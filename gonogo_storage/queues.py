@@ -1,4 +1,5 @@
-"""Queues seen from the jobs that wait for them: why a job waits, and when it has waited too long."""
+"""Queues seen from the jobs that wait for them: why a job waits, and when it has waited too
+long."""
 
 from __future__ import annotations
 
@@ -20,22 +21,33 @@ def unexplained(session: Session, served: Collection[str]) -> list[str]:
     waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
     stuck = waits & JobRow.waiting_reason.is_(None)
     freed = JobRow.waiting_reason.is_not(None) & ~waits
-    return list(session.scalars(select(JobRow.id).where(JobRow.state.in_(_LIVE), stuck | freed).order_by(JobRow.id)))
+    return list(
+        session.scalars(
+            select(JobRow.id).where(JobRow.state.in_(_LIVE), stuck | freed).order_by(JobRow.id)
+        )
+    )
 
 
 def _stuck(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    """Of a chunk: no worker serves its queue, which is its job's but for the builds that a gauge was given."""
+    """Of a chunk: no worker serves its queue, which is its job's but for the builds that a gauge
+    was given."""
     return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
-    """Give every job whose queue no live worker serves its `waiting_reason`, take it from the others; the jobs that changed."""
+    """Give every job whose queue no live worker serves its `waiting_reason`, take it from the
+    others; the jobs that changed."""
     found = unexplained(session, served)
     for job_id in found:
         job = closing.lock(session, job_id)
         if job is None or job.state not in _LIVE:
             continue
-        first = select(ChunkRow.queue).where(*_stuck(served), ChunkRow.job_id == job_id).order_by(ChunkRow.number).limit(1)
+        first = (
+            select(ChunkRow.queue)
+            .where(*_stuck(served), ChunkRow.job_id == job_id)
+            .order_by(ChunkRow.number)
+            .limit(1)
+        )
         queue = session.scalar(first)
         job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
         data = {"state": job.state, "verdict": None, "waiting_reason": job.waiting_reason}
@@ -45,11 +57,19 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
 
 
 def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
-    """Jobs past their queue deadline: never started, or stopped half way because no live worker is left and none of their attempts runs."""
-    runs = exists().where(AttemptRow.job_id == JobRow.id, AttemptRow.state.in_((AttemptState.running, AttemptState.reported)))
+    """Jobs past their queue deadline: never started, or stopped half way because no live worker is
+    left and none of their attempts runs."""
+    runs = exists().where(
+        AttemptRow.job_id == JobRow.id,
+        AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
+    )
     waits = exists().where(*_stuck(served), ChunkRow.job_id == JobRow.id)
     deserted = (JobRow.state == JobState.running) & waits & ~runs
-    query = select(JobRow.id).where(JobRow.state.in_(_LIVE), JobRow.deadline_at < now, (JobRow.state == JobState.queued) | deserted)
+    query = select(JobRow.id).where(
+        JobRow.state.in_(_LIVE),
+        JobRow.deadline_at < now,
+        (JobRow.state == JobState.queued) | deserted,
+    )
     return list(session.scalars(query.order_by(JobRow.id)))
 
 
@@ -59,13 +79,23 @@ def expire(session: Session, job_id: str, *, now: datetime) -> bool:
     if job is None or job.state not in _LIVE:
         return False
     seconds = (job.deadline_at - job.created_at).total_seconds()
-    what = "no worker started it" if job.state == JobState.queued else "no worker was left to finish it"
-    closing.fail(session, job, f"{what} within its queue deadline of {seconds:g} s (queue {job.queue})", now=now)
+    what = (
+        "no worker started it"
+        if job.state == JobState.queued
+        else "no worker was left to finish it"
+    )
+    closing.fail(
+        session,
+        job,
+        f"{what} within its queue deadline of {seconds:g} s (queue {job.queue})",
+        now=now,
+    )
     return True
 
 
 def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
-    """Jobs whose workers were told to stop before a moment (someone cancelled, or the seeds decided), and haven't yet."""
+    """Jobs whose workers were told to stop before a moment (someone cancelled, or the seeds
+    decided), and haven't yet."""
     told = exists().where(ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping)
     stopping = (JobRow.state == JobState.cancelling) | ((JobRow.state == JobState.running) & told)
     return list(session.scalars(select(JobRow.id).where(stopping, JobRow.cancel_at < before)))

@@ -1,4 +1,5 @@
-"""When a flag is over by itself: so many explained seeds in a row, on so many builds of the variant, since its last evidence."""
+"""When a flag is over by itself: so many explained seeds in a row, on so many builds of the
+variant, since its last evidence."""
 
 from __future__ import annotations
 
@@ -34,14 +35,23 @@ class Quiet:
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {"seeds": self.seeds, "builds": list(self.builds), "jobs": [job.id for job in self.jobs[:20]], "words": self.words}
+        return {
+            "seeds": self.seeds,
+            "builds": list(self.builds),
+            "jobs": [job.id for job in self.jobs[:20]],
+            "words": self.words,
+        }
 
 
-def since(kind: FlagKind, jobs: Iterable[JobFacts], after: str, policy: FlakinessPolicy = POLICY) -> Quiet:
-    """Count explained seeds over whole jobs of a variant, the newest first, back to one with a seed that isn't quiet, or to job `after`.
+def since(
+    kind: FlagKind, jobs: Iterable[JobFacts], after: str, policy: FlakinessPolicy = POLICY
+) -> Quiet:
+    """Count explained seeds over whole jobs of a variant, the newest first, back to one with a seed
+    that isn't quiet, or to job `after`.
 
-    Explained and green for most kinds; explained is enough where the colour says nothing (BY_NUMBERS). Hangs, crashes and errors, and seeds
-    without information, count neither way, but for the kind `hangs`, of which a hang is evidence. Of selections, whose tests may have no
+    Explained and green for most kinds; explained is enough where the colour says nothing
+    (BY_NUMBERS). Hangs, crashes and errors, and seeds without information, count neither way, but
+    for the kind `hangs`, of which a hang is evidence. Of selections, whose tests may have no
     numbers at all, a green iteration counts for the kinds that need none (flaky, hangs, context).
     """
     seeds = 0
@@ -64,7 +74,8 @@ def since(kind: FlagKind, jobs: Iterable[JobFacts], after: str, policy: Flakines
 
 
 def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
-    """How many seeds of a job count; None where one speaks for the flag, or is wrong in another way."""
+    """How many seeds of a job count; None where one speaks for the flag, or is wrong in another
+    way."""
     counts = {Verdict(name): number for name, number in job.counts.items() if number}
     good = _EXPLAINED if kind in BY_NUMBERS else _GREEN
     neutral = (_SILENT | _LOST) - ({Verdict.hang} if kind is FlagKind.hangs else set())

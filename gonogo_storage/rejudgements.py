@@ -1,4 +1,5 @@
-"""Rejudgements: what stored seeds would be called under another tolerance or policy. Verdicts of jobs are never touched."""
+"""Rejudgements: what stored seeds would be called under another tolerance or policy. Verdicts of
+jobs are never touched."""
 
 from __future__ import annotations
 
@@ -21,20 +22,41 @@ from gonogo_storage.states import JobKind, JobState
 from gonogo_storage.tables import JobRow, RejudgementRow
 
 MAX_SEEDS = 50_000
-"""(seed, repeat) that one report looks at, newest jobs first: about ten seconds. What is left out is counted."""
+"""(seed, repeat) that one report looks at, newest jobs first: about ten seconds. What is left out
+is counted."""
 ENDED = (JobState.finished, JobState.cancelled)
 
 
-def report(session: Session, declared: TestSpec, wanted: TestSpec, *, build: str | None = None, policy: Policy = POLICY) -> dict[str, Any]:
-    """Every stored seed of the jobs of a test, judged again by `wanted`, the same test with another tolerance or none other.
+def report(
+    session: Session,
+    declared: TestSpec,
+    wanted: TestSpec,
+    *,
+    build: str | None = None,
+    policy: Policy = POLICY,
+) -> dict[str, Any]:
+    """Every stored seed of the jobs of a test, judged again by `wanted`, the same test with another
+    tolerance or none other.
 
-    {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored", "applied"}, "build", "builds": [...], "jobs": [...],
-    "seeds", "changed", "undecided", "reasons", "jobs_left_out"}; builds and jobs hold old and new counts by verdict.
+    {"test_key", "new_test_key", "tolerance": {"old", "new"}, "policy": {"stored", "applied"},
+    "build", "builds": [...], "jobs": [...], "seeds", "changed", "undecided", "reasons",
+    "jobs_left_out"}; builds and jobs hold old and new counts by verdict.
     """
-    wheres: list[ColumnElement[bool]] = [JobRow.test_key == declared.key, JobRow.kind == JobKind.seeds, JobRow.state.in_(ENDED)]
+    wheres: list[ColumnElement[bool]] = [
+        JobRow.test_key == declared.key,
+        JobRow.kind == JobKind.seeds,
+        JobRow.state.in_(ENDED),
+    ]
     if build is not None:
         wheres.append(JobRow.build == build)
-    query = select(JobRow.id, JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.verdict, JobRow.done).where(*wheres)
+    query = select(
+        JobRow.id,
+        JobRow.build,
+        JobRow.build_line,
+        JobRow.build_sequence,
+        JobRow.verdict,
+        JobRow.done,
+    ).where(*wheres)
     jobs: list[dict[str, Any]] = []
     builds: dict[str, dict[str, Any]] = {}
     policies: set[str] = set()
@@ -58,10 +80,15 @@ def report(session: Session, declared: TestSpec, wanted: TestSpec, *, build: str
     return {
         "test_key": declared.key,
         "new_test_key": wanted.key,
-        "tolerance": {"old": declared.canonical().get("tolerance", {}), "new": wanted.canonical().get("tolerance", {})},
+        "tolerance": {
+            "old": declared.canonical().get("tolerance", {}),
+            "new": wanted.canonical().get("tolerance", {}),
+        },
         "policy": {"stored": sorted(policies), "applied": policy.version},
         "build": build,
-        "builds": sorted(builds.values(), key=lambda each: (each["line"], each["sequence"], each["build"])),
+        "builds": sorted(
+            builds.values(), key=lambda each: (each["line"], each["sequence"], each["build"])
+        ),
         "jobs": jobs,
         "seeds": seeds,
         "changed": sum(job["changed"] for job in jobs),
@@ -73,11 +100,24 @@ def report(session: Session, declared: TestSpec, wanted: TestSpec, *, build: str
 
 def _empty(build: str, line: str, sequence: int) -> dict[str, Any]:
     numbers = dict.fromkeys(("jobs", "seeds", "changed", "undecided"), 0)
-    return {"build": build, "line": line, "sequence": sequence, **numbers, "old": Counter(), "new": Counter()}
+    return {
+        "build": build,
+        "line": line,
+        "sequence": sequence,
+        **numbers,
+        "old": Counter(),
+        "new": Counter(),
+    }
 
 
 def _job(
-    session: Session, job_id: str, declared: TestSpec, wanted: TestSpec, policy: Policy, policies: set[str], reasons: Counter[str]
+    session: Session,
+    job_id: str,
+    declared: TestSpec,
+    wanted: TestSpec,
+    policy: Policy,
+    policies: set[str],
+    reasons: Counter[str],
 ) -> dict[str, Any]:
     old: Counter[str] = Counter()
     new: Counter[str] = Counter()
@@ -94,17 +134,39 @@ def _job(
         new[found.verdict.value] += 1
         changed += found.verdict.value != row["verdict"]
     verdict = None if undecided or not new else worst(new).value
-    return {"seeds": old.total(), "old": old, "new": new, "new_verdict": verdict, "changed": changed, "undecided": undecided}
+    return {
+        "seeds": old.total(),
+        "old": old,
+        "new": new,
+        "new_verdict": verdict,
+        "changed": changed,
+        "undecided": undecided,
+    }
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    return {verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)}
+    return {
+        verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)
+    }
 
 
-def add(session: Session, found: dict[str, Any], wanted: TestSpec, *, owner: str, reason: str | None, now: datetime) -> dict[str, Any]:
+def add(
+    session: Session,
+    found: dict[str, Any],
+    wanted: TestSpec,
+    *,
+    owner: str,
+    reason: str | None,
+    now: datetime,
+) -> dict[str, Any]:
     """Store a report, and the test with the new tolerance, so that jobs and pages can name it."""
     test_specs.ensure(
-        session, key=wanted.key, subject_key=wanted.subject_key, kernel=wanted.kernel, canonical=wanted.canonical(), now=now
+        session,
+        key=wanted.key,
+        subject_key=wanted.subject_key,
+        kernel=wanted.kernel,
+        canonical=wanted.canonical(),
+        now=now,
     )
     row = RejudgementRow(
         id=new_id(),
@@ -128,7 +190,9 @@ def get(session: Session, rejudgement_id: str) -> dict[str, Any] | None:
     return None if row is None else _shown(row)
 
 
-def list_(session: Session, *, test: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[dict[str, Any]]:
+def list_(
+    session: Session, *, test: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[dict[str, Any]]:
     """Stored rejudgements, newest first, without their jobs. Raises BadCursor."""
     query = select(RejudgementRow).order_by(RejudgementRow.id.desc()).limit(limit + 1)
     if test is not None:
@@ -137,9 +201,18 @@ def list_(session: Session, *, test: str | None = None, limit: int = 50, cursor:
         if not is_id(cursor):
             raise BadCursor(cursor)
         query = query.where(RejudgementRow.id < cursor)
-    return Page.cut([_shown(row) | {"jobs": []} for row in session.scalars(query)], limit, lambda item: str(item["id"]))
+    return Page.cut(
+        [_shown(row) | {"jobs": []} for row in session.scalars(query)],
+        limit,
+        lambda item: str(item["id"]),
+    )
 
 
 def _shown(row: RejudgementRow) -> dict[str, Any]:
-    own = {"id": row.id, "owner": row.owner, "reason": row.reason, "created_at": timestamp(row.created_at)}
+    own = {
+        "id": row.id,
+        "owner": row.owner,
+        "reason": row.reason,
+        "created_at": timestamp(row.created_at),
+    }
     return {**row.report, **own}

@@ -1,8 +1,11 @@
-"""Roll-ups made of the stored rows: what isn't counted yet is caught up with, and all of a test is made anew, beside a running ingest.
+"""Roll-ups made of the stored rows: what isn't counted yet is caught up with, and all of a test is
+made anew, beside a running ingest.
 
-Every transaction is small: at most SLICE (seed, repeat) of one job. A rebuild counts into shadow rows, which nobody reads, from each job's
-first row on; when they have caught up they take the place of the others in one transaction. Killed, it leaves shadow rows behind that the
-next one drops. Anyone may do either at any moment, several at once: `rolled.upto` says what is counted, and the test's lock guards it.
+Every transaction is small: at most SLICE (seed, repeat) of one job. A rebuild counts into shadow
+rows, which nobody reads, from each job's first row on; when they have caught up they take the place
+of the others in one transaction. Killed, it leaves shadow rows behind that the next one drops.
+Anyone may do either at any moment, several at once: `rolled.upto` says what is counted, and the
+test's lock guards it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from sqlalchemy.orm import Session
 from gonogo_storage import rollups
 from gonogo_storage.engine import reading, session
 from gonogo_storage.ids import made_at
-from gonogo_storage.tables import DayRollupRow, EventRow, JobRow, JobTallyRow, RolledRow, SeedResultRow
+from gonogo_storage.tables import (
+    DayRollupRow,
+    EventRow,
+    JobRow,
+    JobTallyRow,
+    RolledRow,
+    SeedResultRow,
+)
 from gonogo_storage.tallies import OF_OUTPUT, Tally, tallies
 
 SLICE = 2000
@@ -65,14 +75,18 @@ def nothing(_: Progress) -> None:
 
 def behind(current: Session, *, limit: int = 1000, test_key: str | None = None) -> list[str]:
     """Jobs with rows that aren't counted, oldest first."""
-    query = select(JobRow.id).outerjoin(RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(False))
+    query = select(JobRow.id).outerjoin(
+        RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(False)
+    )
     query = query.where(JobRow.done > func.coalesce(RolledRow.upto, 0))
     if test_key is not None:
         query = query.where(JobRow.test_key == test_key)
     return list(current.scalars(query.order_by(JobRow.id).limit(limit)))
 
 
-def catch_up(engine: Engine, *, test_key: str | None = None, keep_on: Callable[[], bool] = lambda: True) -> int:
+def catch_up(
+    engine: Engine, *, test_key: str | None = None, keep_on: Callable[[], bool] = lambda: True
+) -> int:
     """Count all that isn't yet; how many (seed, repeat). Of nothing to do it costs one read."""
     seeds = 0
     while keep_on():
@@ -90,8 +104,11 @@ def catch_up(engine: Engine, *, test_key: str | None = None, keep_on: Callable[[
     return seeds
 
 
-def rebuild(engine: Engine, *, test_key: str | None = None, tell: Callable[[Progress], None] = nothing) -> Progress:
-    """Make the roll-ups anew, of one test or of all; what it did. Pages read the old ones until the new ones of a unit are complete."""
+def rebuild(
+    engine: Engine, *, test_key: str | None = None, tell: Callable[[Progress], None] = nothing
+) -> Progress:
+    """Make the roll-ups anew, of one test or of all; what it did. Pages read the old ones until the
+    new ones of a unit are complete."""
     with reading(engine) as current:
         units = _units(current, test_key)
     seeds = 0
@@ -120,7 +137,9 @@ def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
     jobs = select(JobRow.id).where(*unit.of(JobRow))
     with session(engine) as current:
         rollups.lock(current, unit.test_key)
-        current.execute(delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(True)))
+        current.execute(
+            delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(True))
+        )
         for table in (JobTallyRow, RolledRow):
             current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(True)))
     while True:
@@ -144,9 +163,12 @@ def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
 
 
 def _late(current: Session, unit: Unit) -> dict[str, int]:
-    """Jobs of the unit with rows that its shadow hasn't got, and how many (seed, repeat) that are."""
+    """Jobs of the unit with rows that its shadow hasn't got, and how many (seed, repeat) that
+    are."""
     missing = JobRow.done - func.coalesce(RolledRow.upto, 0)
-    query = select(JobRow.id, missing).outerjoin(RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(True))
+    query = select(JobRow.id, missing).outerjoin(
+        RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(True)
+    )
     found = current.execute(query.where(*unit.of(JobRow), missing > 0).order_by(JobRow.id))
     return {job_id: int(number) for job_id, number in found}
 
@@ -154,13 +176,25 @@ def _late(current: Session, unit: Unit) -> dict[str, int]:
 def _swap(current: Session, unit: Unit) -> None:
     """The shadow takes the place of what was there, the notes of how far the jobs are too."""
     jobs = select(JobRow.id).where(*unit.of(JobRow))
-    current.execute(delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(False)))
+    current.execute(
+        delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(False))
+    )
     # no need to look what the session holds: no entity of these was read
     plain = {"synchronize_session": False}
-    current.execute(update(DayRollupRow).where(*unit.of(DayRollupRow)).values(shadow=False).execution_options(**plain))
+    current.execute(
+        update(DayRollupRow)
+        .where(*unit.of(DayRollupRow))
+        .values(shadow=False)
+        .execution_options(**plain)
+    )
     for table in (JobTallyRow, RolledRow):
         current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(False)))
-        current.execute(update(table).where(table.job_id.in_(jobs)).values(shadow=False).execution_options(**plain))
+        current.execute(
+            update(table)
+            .where(table.job_id.in_(jobs))
+            .values(shadow=False)
+            .execution_options(**plain)
+        )
 
 
 def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
@@ -170,7 +204,8 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     if job is None:
         return 0
     rollups.lock(current, job.test_key)
-    # read again, under the lock: whoever stores a row takes the lock before its commit, so what is there now is all that isn't counted
+    # read again, under the lock: whoever stores a row takes the lock before its commit, so what is
+    # there now is all that isn't counted
     done = current.scalar(select(JobRow.done).where(JobRow.id == job_id)) or 0
     first = rollups.upto(current, job_id, shadow=shadow) + 1
     last = min(done, first + SLICE - 1)
@@ -178,7 +213,9 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
         return 0
     days: dict[date, dict[tuple[str, str], Tally]] = {}
     calendar = _calendar(current, job_id, first, last, otherwise=job.finished_at or made_at(job_id))
-    for day, rows in groupby(_rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])):
+    for day, rows in groupby(
+        _rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])
+    ):
         there = days.setdefault(day, {})  # a clock that went back: the same day again, later
         for place, tally in tallies(rows).items():
             there[place] = there.get(place, Tally()) + tally
@@ -187,13 +224,18 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     return last - first + 1
 
 
-def _calendar(current: Session, job_id: str, first: int, last: int, *, otherwise: datetime) -> Callable[[int], date]:
-    """Arrival -> the UTC day of the transaction that stored it: its job's first `progress` event that has counted so many.
+def _calendar(
+    current: Session, job_id: str, first: int, last: int, *, otherwise: datetime
+) -> Callable[[int], date]:
+    """Arrival -> the UTC day of the transaction that stored it: its job's first `progress` event
+    that has counted so many.
 
     `otherwise`: of rows that no event tells of.
     """
     done = EventRow.data["done"].as_integer()
-    query = select(done, EventRow.at).where(EventRow.job_id == job_id, EventRow.type == "progress", done >= first)
+    query = select(done, EventRow.at).where(
+        EventRow.job_id == job_id, EventRow.type == "progress", done >= first
+    )
     # every event has counted at least one more than that before it
     rows = current.execute(query.order_by(EventRow.number).limit(last - first + 1))
     told = [(int(count), at.astimezone(UTC).date()) for count, at in rows]
@@ -207,10 +249,13 @@ def _calendar(current: Session, job_id: str, first: int, last: int, *, otherwise
 
 
 def _rows(current: Session, job_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """Result rows in order of their arrival; the large JSON column only where a number is missing."""
+    """Result rows in order of their arrival; the large JSON column only where a number is
+    missing."""
     table = SeedResultRow
     gap = or_(*(getattr(table, name).is_(None) for name in OF_OUTPUT))
     columns = [getattr(table, name) for name in (*_ROW, *OF_OUTPUT)]
     query = select(*columns, case((gap, table.statistics)).label("statistics"))
-    query = query.where(table.job_id == job_id, table.arrival.between(first, last)).order_by(table.arrival, table.output)
+    query = query.where(table.job_id == job_id, table.arrival.between(first, last)).order_by(
+        table.arrival, table.output
+    )
     return (dict(row) for row in current.execute(query).mappings())

@@ -1,12 +1,14 @@
-"""Roll-ups: what a test did per day, build, device and context. Kept by ingest with the rows, read by pages.
+"""Roll-ups: what a test did per day, build, device and context. Kept by ingest with the rows, read
+by pages.
 
-The rule that everything rests on: the roll-ups hold a job's rows of arrival 1 to `rolled.upto`, each once. Whoever changes roll-ups or
-`upto` holds the lock of the test (after that of the job, if it needs both): two ingests of different jobs of a test wait for each other
-here, and lose nothing. Jobs that compare two builds have sums of their own only:
-their verdicts aren't about float64.
+The rule that everything rests on: the roll-ups hold a job's rows of arrival 1 to `rolled.upto`,
+each once. Whoever changes roll-ups or `upto` holds the lock of the test (after that of the job, if
+it needs both): two ingests of different jobs of a test wait for each other here, and lose nothing.
+Jobs that compare two builds have sums of their own only: their verdicts aren't about float64.
 
-The day is that of the transaction that stored the row, in UTC, by the clock of the process that stored it. The job's `progress` event of
-that transaction keeps it, so a rebuild finds the same day. A clock that goes back puts rows into an earlier day, and loses none.
+The day is that of the transaction that stored the row, in UTC, by the clock of the process that
+stored it. The job's `progress` event of that transaction keeps it, so a rebuild finds the same day.
+A clock that goes back puts rows into an earlier day, and loses none.
 """
 
 from __future__ import annotations
@@ -32,7 +34,17 @@ from gonogo_storage.variants import context_name
 if TYPE_CHECKING:
     from gonogo.flakiness.rates import Rate
 
-AXES = ("executor", "build", "build_line", "build_sequence", "arch", "board", "context", "device", "day")
+AXES = (
+    "executor",
+    "build",
+    "build_line",
+    "build_sequence",
+    "arch",
+    "board",
+    "context",
+    "device",
+    "day",
+)
 _OF_JOB = ("test_key", "executor", "build", "build_line", "build_sequence", "arch", "board")
 ON_JOB = ("id", *_OF_JOB, "context", "reference")
 """Columns of a job that `merge` reads."""
@@ -68,12 +80,13 @@ class Sums:
         return self.tally.explanations
 
     def sketch(self, metric: str) -> Sketch:
-        """Of tolerance_ratio or budget_ratio (of whole seeds: their worst output's); of an output also rms; of whole seeds also
-        duration_ms. The empty sketch where nothing was counted."""
+        """Of tolerance_ratio or budget_ratio (of whole seeds: their worst output's); of an output
+        also rms; of whole seeds also duration_ms. The empty sketch where nothing was counted."""
         return self.tally.sketches.get(metric, Sketch())
 
     def to_json(self) -> dict[str, Any]:
-        """In plain JSON types; quantiles that are infinite are Inf, which the encoder makes null, beside the counts of them."""
+        """In plain JSON types; quantiles that are infinite are Inf, which the encoder makes null,
+        beside the counts of them."""
         return {
             "seeds": self.seeds,
             "counts": dict(self.counts),
@@ -84,7 +97,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Rollup(Sums):
-    """One cell of a table over AXES: the axes that were asked for, and the sums over all others; each output's beside the whole seeds'."""
+    """One cell of a table over AXES: the axes that were asked for, and the sums over all others;
+    each output's beside the whole seeds'."""
 
     test_key: str
     place: Mapping[str, Any]
@@ -102,17 +116,26 @@ class Rollup(Sums):
         return self.tally.duration_us / 1000
 
     def rates(self) -> tuple[Rate, Rate]:
-        """(failures of the kernel's runs, hangs, crashes and errors of all runs that were tried)."""
-        from gonogo.flakiness.rates import rate  # loads numpy, which ingest and most of the API do without
+        """(failures of the kernel's runs, hangs, crashes and errors of all runs that were
+        tried)."""
+        from gonogo.flakiness.rates import (
+            rate,
+        )  # loads numpy, which ingest and most of the API do without
 
-        failed, passed, lost = (self.outcomes.get(each.value, 0) for each in (Outcome.failed, Outcome.passed, Outcome.infrastructure))
+        failed, passed, lost = (
+            self.outcomes.get(each.value, 0)
+            for each in (Outcome.failed, Outcome.passed, Outcome.infrastructure)
+        )
         return rate(failed, failed + passed), rate(lost, lost + failed + passed)
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         failures, trouble = self.rates()
         return {
-            **{name: value.isoformat() if isinstance(value, date) else value for name, value in self.place.items()},
+            **{
+                name: value.isoformat() if isinstance(value, date) else value
+                for name, value in self.place.items()
+            },
             **super().to_json(),
             "outcomes": dict(self.outcomes),
             "failures": failures.to_json(),
@@ -132,12 +155,17 @@ def of_test(
     numbers: bool = True,
     **only: Any,
 ) -> list[Rollup]:
-    """The sums of a test, one Rollup for each combination of the axes `by` that there is, in their order; without any, at most one.
+    """The sums of a test, one Rollup for each combination of the axes `by` that there is, in their
+    order; without any, at most one.
 
-    `only`: axis=value, or axis=[values]; `since` and `until` are UTC days, both included. Whatever isn't in `by` is summed over. numbers
-    False: counts of whole seeds only, no outputs and no sketches, which is many times cheaper. Raises ValueError for what is no axis.
+    `only`: axis=value, or axis=[values]; `since` and `until` are UTC days, both included. Whatever
+    isn't in `by` is summed over. numbers
+    False: counts of whole seeds only, no outputs and no sketches, which is many times cheaper.
+    Raises ValueError for what is no axis.
     """
-    return of_tests(session, [test_key], by=by, since=since, until=until, numbers=numbers, **only).get(test_key, [])
+    return of_tests(
+        session, [test_key], by=by, since=since, until=until, numbers=numbers, **only
+    ).get(test_key, [])
 
 
 def of_tests(
@@ -153,7 +181,9 @@ def of_tests(
     """The same of several tests, in one statement; tests without any are left out."""
     unknown = [name for name in (*by, *only) if name not in AXES]
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: no axis of the roll-ups; there are {', '.join(AXES)}")
+        raise ValueError(
+            f"{', '.join(unknown)}: no axis of the roll-ups; there are {', '.join(AXES)}"
+        )
     table = DayRollupRow
     axes = [getattr(table, name) for name in ("test_key", *by)]
     query = select(*axes, table.output, *Tally.of(table, sketches=numbers))
@@ -162,28 +192,42 @@ def of_tests(
         query = query.where(table.output == WHOLE)
     for name, value in only.items():
         column = getattr(table, name)
-        query = query.where(column.in_(list(value)) if isinstance(value, list | tuple | set | frozenset) else column == value)
+        query = query.where(
+            column.in_(list(value))
+            if isinstance(value, list | tuple | set | frozenset)
+            else column == value
+        )
     if since is not None:
         query = query.where(table.day >= since)
     if until is not None:
         query = query.where(table.day <= until)
     cells: dict[tuple[Any, ...], dict[str, list[Tally]]] = {}
-    for row in session.execute(query):  # columns, not entities: what another process committed since must be seen
-        cells.setdefault(tuple(row)[: len(axes)], {}).setdefault(row.output, []).append(Tally.stored(row))
+    for row in session.execute(
+        query
+    ):  # columns, not entities: what another process committed since must be seen
+        cells.setdefault(tuple(row)[: len(axes)], {}).setdefault(row.output, []).append(
+            Tally.stored(row)
+        )
     found: dict[str, list[Rollup]] = {}
     for place in sorted(cells):
         parts = {output: total(cells[place][output]) for output in sorted(cells[place])}
         sums = {name: Sums(tally) for name, tally in parts.items() if name != WHOLE}
-        made = Rollup(parts.get(WHOLE, Tally()), place[0], dict(zip(by, place[1:], strict=True)), sums)
+        made = Rollup(
+            parts.get(WHOLE, Tally()), place[0], dict(zip(by, place[1:], strict=True)), sums
+        )
         found.setdefault(place[0], []).append(made)
     return found
 
 
-def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime) -> None:
-    """Count rows that were stored in this transaction, `parts` as in `seed_results`, of the arrivals `first`, `first` + 1, ...
+def add(
+    session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, first: int, now: datetime
+) -> None:
+    """Count rows that were stored in this transaction, `parts` as in `seed_results`, of the
+    arrivals `first`, `first` + 1, ...
 
-    The caller holds the job's lock. Where earlier rows of the job aren't counted yet (a process of an older version stored them, or a
-    rebuild is about to), these aren't either: gonogo_storage.rollup_rebuild.catch_up counts them all, in order.
+    The caller holds the job's lock. Where earlier rows of the job aren't counted yet (a process of
+    an older version stored them, or a rebuild is about to), these aren't either:
+    gonogo_storage.rollup_rebuild.catch_up counts them all, in order.
     """
     if not parts:
         return
@@ -195,13 +239,16 @@ def add(session: Session, job: JobRow, parts: Sequence[Mapping[str, Any]], *, fi
 
 
 def lock(session: Session, test_key: str) -> None:
-    """The lock of a test's roll-ups, until the transaction ends. After the job's lock, never before it; one test a transaction."""
+    """The lock of a test's roll-ups, until the transaction ends. After the job's lock, never before
+    it; one test a transaction."""
     dialect.lock(session, _ROOM, test_key)
 
 
 def upto(session: Session, job_id: str, *, shadow: bool = False) -> int:
     """The last arrival of a job that is counted; 0 for none."""
-    found = session.scalar(select(RolledRow.upto).where(RolledRow.job_id == job_id, RolledRow.shadow.is_(shadow)))
+    found = session.scalar(
+        select(RolledRow.upto).where(RolledRow.job_id == job_id, RolledRow.shadow.is_(shadow))
+    )
     return found or 0
 
 
@@ -216,8 +263,15 @@ def key_of(axes: Mapping[str, Any]) -> str:
     return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
 
 
-def merge(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], *, shadow: bool = False) -> None:
-    """Add a job's sums, by day, device and output, to those that are stored: a read and an upsert of its own, and of its test.
+def merge(
+    session: Session,
+    job: Any,
+    days: Mapping[date, Mapping[tuple[str, str], Tally]],
+    *,
+    shadow: bool = False,
+) -> None:
+    """Add a job's sums, by day, device and output, to those that are stored: a read and an upsert
+    of its own, and of its test.
 
     job: its row, or the columns of it that ON_JOB names. The caller holds the lock of the test.
     """
@@ -226,10 +280,17 @@ def merge(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str
         for (_, output), tally in parts.items():
             whole[output] = whole.get(output, Tally()) + tally
     table = JobTallyRow
-    query = select(table.output, *Tally.of(table)).where(table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole)))
+    query = select(table.output, *Tally.of(table)).where(
+        table.job_id == job.id, table.shadow.is_(shadow), table.output.in_(list(whole))
+    )
     there = {row.output: Tally.stored(row) for row in session.execute(query)}
     own = [
-        {"job_id": job.id, "output": output, "shadow": shadow, **(there.get(output, Tally()) + tally).columns()}
+        {
+            "job_id": job.id,
+            "output": output,
+            "shadow": shadow,
+            **(there.get(output, Tally()) + tally).columns(),
+        }
         for output, tally in whole.items()
     ]
     dialect.upsert(session, JobTallyRow, own)
@@ -237,7 +298,9 @@ def merge(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str
         _merge_days(session, job, days, shadow)
 
 
-def _merge_days(session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool) -> None:
+def _merge_days(
+    session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool
+) -> None:
     places = {name: getattr(job, name) for name in _OF_JOB} | {"context": context_name(job.context)}
     found: dict[str, tuple[dict[str, Any], Tally]] = {}
     for day, parts in days.items():
@@ -245,23 +308,40 @@ def _merge_days(session: Session, job: Any, days: Mapping[date, Mapping[tuple[st
             axes = {**places, "device": device, "day": day, "output": output}
             found[key_of(axes)] = axes, tally
     table = DayRollupRow
-    query = select(table.key, *Tally.of(table)).where(table.key.in_(list(found)), table.shadow.is_(shadow))
+    query = select(table.key, *Tally.of(table)).where(
+        table.key.in_(list(found)), table.shadow.is_(shadow)
+    )
     there = {row.key: Tally.stored(row) for row in session.execute(query)}
-    rows = [{"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()} for key, (axes, tally) in found.items()]
+    rows = [
+        {"key": key, "shadow": shadow, **axes, **(there.get(key, Tally()) + tally).columns()}
+        for key, (axes, tally) in found.items()
+    ]
     dialect.upsert(session, DayRollupRow, rows)
 
 
 def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
-    """The sums of one job by output, '' for whole seeds; None while some of its rows aren't counted, or where there is no such job."""
+    """The sums of one job by output, '' for whole seeds; None while some of its rows aren't
+    counted, or where there is no such job."""
     done = session.scalar(select(JobRow.done).where(JobRow.id == job_id)) if is_id(job_id) else None
     if done is None or upto(session, job_id) < done:
         return None
     table = JobTallyRow
-    query = select(table.output, *Tally.of(table)).where(table.job_id == job_id, table.shadow.is_(False)).order_by(table.output)
+    query = (
+        select(table.output, *Tally.of(table))
+        .where(table.job_id == job_id, table.shadow.is_(False))
+        .order_by(table.output)
+    )
     return {row.output: Sums(Tally.stored(row)) for row in session.execute(query)}
 
 
 def _quantiles(sketch: Sketch) -> dict[str, Any]:
-    told: Iterable[tuple[str, Any]] = [(f"p{100 * share:g}", sketch.quantile(share)) for share in SHARES]
-    counts = {"values": sketch.count, "infinite": sketch.inf, "nan": sketch.nan, "missing": sketch.missing}
+    told: Iterable[tuple[str, Any]] = [
+        (f"p{100 * share:g}", sketch.quantile(share)) for share in SHARES
+    ]
+    counts = {
+        "values": sketch.count,
+        "infinite": sketch.inf,
+        "nan": sketch.nan,
+        "missing": sketch.missing,
+    }
     return {**dict(told), "mean": sketch.mean(), "relative_error": sketch.error, **counts}

@@ -1,7 +1,8 @@
 """Runs: many jobs submitted together, with one state and one verdict.
 
-A run is not touched when one of its jobs ends: two jobs that end at the same moment would wait for each other's run. `over` finds the
-runs whose jobs have all ended and `finish` concludes one, under its lock; until then what is shown of it is counted from its jobs.
+A run is not touched when one of its jobs ends: two jobs that end at the same moment would wait for
+each other's run. `over` finds the runs whose jobs have all ended and `finish` concludes one, under
+its lock; until then what is shown of it is counted from its jobs.
 """
 
 from __future__ import annotations
@@ -69,15 +70,38 @@ class Member:
 
     def to_json(self) -> dict[str, Any]:
         """The job as its run shows it (links are the API's)."""
-        names = ("name", "id", "verdict", "error", "waiting_reason", "test_key", "kernel", "build", "queue", "done", "total")
+        names = (
+            "name",
+            "id",
+            "verdict",
+            "error",
+            "waiting_reason",
+            "test_key",
+            "kernel",
+            "build",
+            "queue",
+            "done",
+            "total",
+        )
         told = {name: getattr(self, name) for name in names}
-        shown = {"state": self.state.value, "test": dict(self.canonical), "counts": dict(self.counts), "diagnosis": self.diagnosis}
-        return {**told, **shown, "outcomes": self.outcomes, "finished_at": timestamp(self.finished_at)}
+        shown = {
+            "state": self.state.value,
+            "test": dict(self.canonical),
+            "counts": dict(self.counts),
+            "diagnosis": self.diagnosis,
+        }
+        return {
+            **told,
+            **shown,
+            "outcomes": self.outcomes,
+            "finished_at": timestamp(self.finished_at),
+        }
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as stored; while it is open `done`, `counts` and `job_counts` are those of this moment."""
+    """A run as stored; while it is open `done`, `counts` and `job_counts` are those of this
+    moment."""
 
     id: str
     name: str
@@ -114,7 +138,11 @@ class Run:
             "builds": self.builds,
             "labels": self.labels,
             "commit": self.commit,
-            "jobs": {"total": self.job_count, "ended": self.jobs_ended, "verdicts": self.job_counts},
+            "jobs": {
+                "total": self.job_count,
+                "ended": self.jobs_ended,
+                "verdicts": self.job_counts,
+            },
             "seeds": {"total": self.total, "done": self.done, "verdicts": self.counts},
             "created_at": timestamp(self.created_at),
             "finished_at": timestamp(self.finished_at),
@@ -122,7 +150,8 @@ class Run:
 
 
 def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run:
-    """Store the run and all its jobs in the caller's transaction; ring the doorbell after the commit. Raises ValueError without a job."""
+    """Store the run and all its jobs in the caller's transaction; ring the doorbell after the
+    commit. Raises ValueError without a job."""
     if not new.jobs:
         raise ValueError("a run needs at least one job")
     now = now or utcnow()
@@ -150,7 +179,10 @@ def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run
     )
     session.add(row)
     session.flush()
-    session.add_all(RunJobRow(run_id=run_id, number=number, job_id=job.id, name=name) for number, (name, job) in enumerate(made))
+    session.add_all(
+        RunJobRow(run_id=run_id, number=number, job_id=job.id, name=name)
+        for number, (name, job) in enumerate(made)
+    )
     session.flush()
     return _run(row)
 
@@ -188,7 +220,9 @@ def list_(
             raise BadCursor(cursor)
         query = query.where(RunRow.id < cursor)
     found = [_run(row) for row in session.scalars(query)]
-    live = {run.id: _live(run, members(session, run.id)) for run in found[:limit] if not run.state.final}
+    live = {
+        run.id: _live(run, members(session, run.id)) for run in found[:limit] if not run.state.final
+    }
     return Page.cut([live.get(run.id, run) for run in found], limit, lambda run: run.id)
 
 
@@ -218,17 +252,26 @@ def members(session: Session, run_id: str) -> list[Member]:
 
 def open_of(session: Session, schedule_id: str) -> str | None:
     """The id of a run of a schedule that has not ended."""
-    query = select(RunRow.id).where(RunRow.schedule_id == schedule_id, RunRow.state.in_(OPEN)).order_by(RunRow.id.desc()).limit(1)
+    query = (
+        select(RunRow.id)
+        .where(RunRow.schedule_id == schedule_id, RunRow.state.in_(OPEN))
+        .order_by(RunRow.id.desc())
+        .limit(1)
+    )
     return session.scalar(query)
 
 
 def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run | None:
-    """Ask for the end of all its jobs; a run that has ended stays as it is. None when there is none. Ring the doorbell after the commit."""
+    """Ask for the end of all its jobs; a run that has ended stays as it is. None when there is
+    none. Ring the doorbell after the commit."""
     now = now or utcnow()
     if not is_id(run_id):
         return None
-    # jobs first and in the order of their ids, as whoever takes several of them; the run's lock is the last
-    for job_id in session.scalars(select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)).all():
+    # jobs first and in the order of their ids, as whoever takes several of them; the run's lock is
+    # the last
+    for job_id in session.scalars(
+        select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)
+    ).all():
         closing.lock(session, job_id)
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None:
@@ -251,12 +294,18 @@ def over(session: Session, *, limit: int = 100) -> list[str]:
         .join(JobRow, JobRow.id == RunJobRow.job_id)
         .where(RunJobRow.run_id == RunRow.id, JobRow.state.not_in(FINAL_JOB))
     )
-    query = select(RunRow.id).where(RunRow.state.in_(OPEN), ~alive.exists()).order_by(RunRow.id).limit(limit)
+    query = (
+        select(RunRow.id)
+        .where(RunRow.state.in_(OPEN), ~alive.exists())
+        .order_by(RunRow.id)
+        .limit(limit)
+    )
     return list(session.scalars(query))
 
 
 def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
-    """Conclude a run whose jobs have all ended: its verdict, its counters, and one letter; None when it isn't over, or was concluded."""
+    """Conclude a run whose jobs have all ended: its verdict, its counters, and one letter; None
+    when it isn't over, or was concluded."""
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None or RunState(row.state).final:
         return None
@@ -264,20 +313,31 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
     if not all(member.state.final for member in found):
         return None
     live = _live(_run(row), found)
-    row.total, row.done, row.counts, row.job_counts = live.total, live.done, live.counts, live.job_counts
+    row.total, row.done, row.counts, row.job_counts = (
+        live.total,
+        live.done,
+        live.counts,
+        live.job_counts,
+    )
     verdict = verdict_of([member.verdict for member in found])
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
     row.verdict = None if verdict is None else verdict.value
     row.finished_at = now
     row.version += 1
-    outbox.add(session, "run.finished", f"run.finished:{run_id}", {"run": run_id, "version": row.version}, now=now)
+    outbox.add(
+        session,
+        "run.finished",
+        f"run.finished:{run_id}",
+        {"run": run_id, "version": row.version},
+        now=now,
+    )
     session.flush()
     return _run(row)
 
 
 def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
-    """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong was seen and the others passed: what
-    did not run can't be green."""
+    """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong
+    was seen and the others passed: what did not run can't be green."""
     worst = worst_verdict([Verdict(each) for each in verdicts if each is not None])
     return None if None in verdicts and worst in (Verdict.pass_, Verdict.absent) else worst
 
@@ -299,10 +359,16 @@ def _live(run: Run, found: Sequence[Member]) -> Run:
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    return {verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)}
+    return {
+        verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)
+    }
 
 
 def _run(row: RunRow) -> Run:
-    same = {name: getattr(row, name) for name in Run.__dataclass_fields__ if name not in {"state", "jobs_ended"}}
+    same = {
+        name: getattr(row, name)
+        for name in Run.__dataclass_fields__
+        if name not in {"state", "jobs_ended"}
+    }
     state = RunState(row.state)
     return Run(state=state, jobs_ended=row.job_count if state.final else 0, **same)

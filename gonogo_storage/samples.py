@@ -1,6 +1,8 @@
-"""Stored seeds as the statistics of gonogo.flakiness take them: samples, tails. Indexed reads of the newest so many seeds.
+"""Stored seeds as the statistics of gonogo.flakiness take them: samples, tails. Indexed reads of
+the newest so many seeds.
 
-`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out is counted: `History.looked`.
+`read` looks once; `samples`, `distinct` and `tail_of` are views of what it found. What was left out
+is counted: `History.looked`.
 """
 
 from __future__ import annotations
@@ -23,11 +25,23 @@ if TYPE_CHECKING:
     from gonogo.flakiness.tails import Tail
 
 MOST_SEEDS = 5000
-"""(seed, repeat) that one look reads: the tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide."""
+"""(seed, repeat) that one look reads: the tail uses the largest 1,000 of them, and the interval of
+a rate of .01 is .3% wide."""
 _GREEN, _RED = "passed", ("failed", "error", "crash", "hang")
 _COLUMNS = (
-    "job_id", "seed", "repeat", "output", "seed_verdict", "seed_explanation", "device", "host_run", "position", "tolerance_ratio", "digest",
-    "outcome", "nonfinite",
+    "job_id",
+    "seed",
+    "repeat",
+    "output",
+    "seed_verdict",
+    "seed_explanation",
+    "device",
+    "host_run",
+    "position",
+    "tolerance_ratio",
+    "digest",
+    "outcome",
+    "nonfinite",
 )
 
 
@@ -46,7 +60,8 @@ class Run(NamedTuple):
     digests: Mapping[str, str]
     """By output; outputs without one are left out."""
     ratio: float | None
-    """The largest |tolerance_ratio| of its outputs: Inf where one is infinite, None where one is NaN or none has a number."""
+    """The largest |tolerance_ratio| of its outputs: Inf where one is infinite, None where one is
+    NaN or none has a number."""
     green: bool | None
     """What the tests of an iteration say of themselves; None of a kernel's seed."""
 
@@ -76,12 +91,19 @@ class Looked:
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {"jobs": self.jobs, "seeds": self.seeds, "of_seeds": self.of_seeds, "more_jobs": self.more_jobs, "words": self.words}
+        return {
+            "jobs": self.jobs,
+            "seeds": self.seeds,
+            "of_seeds": self.of_seeds,
+            "more_jobs": self.more_jobs,
+            "words": self.words,
+        }
 
 
 @dataclass(frozen=True)
 class History:
-    """The newest seeds of a variant, oldest job first, in each job by seed and repeat; and the jobs, newest first."""
+    """The newest seeds of a variant, oldest job first, in each job by seed and repeat; and the
+    jobs, newest first."""
 
     variant: Variant
     jobs: tuple[JobFacts, ...]
@@ -89,17 +111,31 @@ class History:
     looked: Looked
 
 
-def read(session: Session, variant: Variant, *, build: str | None = None, jobs: int = MOST_JOBS, seeds: int = MOST_SEEDS) -> History:
-    """The newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant: of its whole line of builds, or of one build.
+def read(
+    session: Session,
+    variant: Variant,
+    *,
+    build: str | None = None,
+    jobs: int = MOST_JOBS,
+    seeds: int = MOST_SEEDS,
+) -> History:
+    """The newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant: of its
+    whole line of builds, or of one build.
 
-    Newest by job, then by arrival; jobs with `reference` are left out. Three statements, by index, whatever the length of the history.
+    Newest by job, then by arrival; jobs with `reference` are left out. Three statements, by index,
+    whatever the length of the history.
     """
     found = jobs_of(session, variant, build=build, limit=jobs + 1)
     return of_jobs(session, variant, found[:jobs], seeds=seeds, more_jobs=len(found) > jobs)
 
 
 def of_jobs(
-    session: Session, variant: Variant, found: Sequence[JobFacts], *, seeds: int = MOST_SEEDS, more_jobs: bool = False
+    session: Session,
+    variant: Variant,
+    found: Sequence[JobFacts],
+    *,
+    seeds: int = MOST_SEEDS,
+    more_jobs: bool = False,
 ) -> History:
     """The same of jobs that the caller has chosen, newest first."""
     looked: dict[str, JobFacts] = {}
@@ -121,7 +157,8 @@ def of_jobs(
 
 
 def samples(history: History, *, job: str | None = None) -> list[Sample]:
-    """The runs as attribution takes them (of one job, if named). An iteration of a selection has seed None: nobody controls it."""
+    """The runs as attribution takes them (of one job, if named). An iteration of a selection has
+    seed None: nobody controls it."""
     return of_runs(run for run in history.runs if job is None or run.job.id == job)
 
 
@@ -146,9 +183,11 @@ def of_runs(runs: Iterable[Run]) -> list[Sample]:
 def distinct(runs: Iterable[Run]) -> list[Run]:
     """The runs that tell something new (gonogo.flakiness.samples.once).
 
-    The same seed that gives the same bits, in another job or on another build, or the same largest ratio on another build, is the same
-    observation: counted twice it would make a history of eight seeds look like one of hundreds. Runs without a digest, iterations, and the
-    runs of a build that is known to be nondeterministic are all kept.
+    The same seed that gives the same bits, in another job or on another build, or the same largest
+    ratio on another build, is the same
+    observation: counted twice it would make a history of eight seeds look like one of hundreds.
+    Runs without a digest, iterations, and the runs of a build that is known to be nondeterministic
+    are all kept.
     """
     found = list(runs)
     return [found[place] for place in once(of_runs(found), [run.ratio for run in found])]
@@ -156,17 +195,26 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
 
 def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
     """What the tail of chosen runs, oldest first, tells of seeds that have not run."""
-    from gonogo.flakiness.repeated import tail_of as tail  # numpy: not for the API's process, which reads samples, too
+    from gonogo.flakiness.repeated import (
+        tail_of as tail,
+    )  # numpy: not for the API's process, which reads samples, too
 
-    found = [run for run in runs if run.digests or run.ratio is not None]  # not hangs, crashes and errors: they have no outputs
-    news = distinct(reversed(found))[::-1]  # a build that goes back to old bits is the newest that a seed gave
-    told = [(None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news]
+    found = [
+        run for run in runs if run.digests or run.ratio is not None
+    ]  # not hangs, crashes and errors: they have no outputs
+    news = distinct(reversed(found))[
+        ::-1
+    ]  # a build that goes back to old bits is the newest that a seed gave
+    told = [
+        (None if run.job.selection or run.digest is None else run.seed, run.ratio) for run in news
+    ]
     return tail(told, policy, left=len(found) - len(news))
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:
-    """The (seed, repeat) of a job by outcome, from its counters, exact however many there are. Unjudged iterations of a selection count as
-    silent here: their green or red stands in their rows only."""
+    """The (seed, repeat) of a job by outcome, from its counters, exact however many there are.
+    Unjudged iterations of a selection count as silent here: their green or red stands in their rows
+    only."""
     found = dict.fromkeys(Outcome, 0)
     for verdict, number in job.counts.items():
         found[outcome_of(verdict)] += number
@@ -180,7 +228,12 @@ def failures_of(jobs: Iterable[JobFacts]) -> Rate:
     return rate(failed, failed + sum(each[Outcome.passed] for each in told))
 
 
-def _runs(session: Session, jobs: Mapping[str, JobFacts], whole: Sequence[str], last: tuple[str, int] | None) -> Iterator[Run]:
+def _runs(
+    session: Session,
+    jobs: Mapping[str, JobFacts],
+    whole: Sequence[str],
+    last: tuple[str, int] | None,
+) -> Iterator[Run]:
     table = SeedResultRow
     parts: list[ColumnElement[bool]] = []
     if whole:
@@ -189,12 +242,15 @@ def _runs(session: Session, jobs: Mapping[str, JobFacts], whole: Sequence[str], 
         parts.append(and_(table.job_id == last[0], table.arrival > last[1]))
     if not parts:
         return
-    # the comparison names an infinite statistic itself; only of a row without the number is its JSON read
+    # the comparison names an infinite statistic itself; only of a row without the number is its
+    # JSON read
     named = table.statistics["nonfinite_statistics"]["tolerance_ratio"].as_string()
     infinite = case((table.tolerance_ratio.is_(None), named), else_=None).label("infinite")
     query = select(*(getattr(table, name) for name in _COLUMNS), infinite).where(or_(*parts))
     rows = session.execute(query.order_by(table.job_id, table.seed, table.repeat, table.output))
-    for (job_id, seed, repeat), group in groupby(rows, key=lambda row: (row.job_id, row.seed, row.repeat)):
+    for (job_id, seed, repeat), group in groupby(
+        rows, key=lambda row: (row.job_id, row.seed, row.repeat)
+    ):
         members = list(group)
         head = members[0]
         yield Run(
@@ -218,7 +274,9 @@ def _largest(rows: Sequence[Any]) -> float | None:
         return None
     if kinds - {None}:
         return float("inf")
-    return max((abs(row.tolerance_ratio) for row in rows if row.tolerance_ratio is not None), default=None)
+    return max(
+        (abs(row.tolerance_ratio) for row in rows if row.tolerance_ratio is not None), default=None
+    )
 
 
 def _green(rows: Sequence[Any]) -> bool | None:

@@ -1,4 +1,5 @@
-"""The schema of a database against the code's: how far it is (for /readyz), and `gonogo db upgrade`."""
+"""The schema of a database against the code's: how far it is (for /readyz), and `gonogo db
+upgrade`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from sqlalchemy import Connection, Engine, text
 from gonogo_storage import partitions, rollup_rebuild
 from gonogo_storage.engine import is_postgres
 
-LOCK = 0x676F6E6F676F  # "gonogo": the key of the advisory lock that only one migration at a time may hold
+# "gonogo": the key of the advisory lock that only one migration at a time may hold
+LOCK = 0x676F6E6F676F
 
 
 class SchemaState(StrEnum):
@@ -25,7 +27,9 @@ class SchemaState(StrEnum):
     empty = "empty"  # no table of ours
     behind = "behind"  # `gonogo db upgrade` is needed
     head = "head"  # as the code expects
-    ahead = "ahead"  # a revision that this code doesn't know: a newer release has migrated it; changes expand first, so this still works
+    # a revision that this code doesn't know: a newer release has migrated it; changes expand first,
+    # so this still works
+    ahead = "ahead"
 
 
 READY = (SchemaState.head, SchemaState.ahead)
@@ -45,10 +49,12 @@ def state(engine: Engine) -> SchemaState:
 
 
 def upgrade(engine: Engine) -> SchemaState:
-    """Migrate to the code's schema, make the partitions ahead, and count what the roll-ups lack; the state before.
+    """Migrate to the code's schema, make the partitions ahead, and count what the roll-ups lack;
+    the state before.
 
-    Several processes may call it at once: on PostgreSQL an advisory lock, on SQLite the write transaction, makes the others wait, and
-    then find nothing to do. A schema that is ahead is left alone.
+    Several processes may call it at once: on PostgreSQL an advisory lock, on SQLite the write
+    transaction, makes the others wait, and then find nothing to do. A schema that is ahead is left
+    alone.
     """
     before = state(engine)
     with engine.begin() as connection:
@@ -61,7 +67,9 @@ def upgrade(engine: Engine) -> SchemaState:
         if before is not SchemaState.ahead:
             partitions.ensure(connection)
     if before is not SchemaState.ahead:
-        rollup_rebuild.catch_up(engine)  # what an older version stored; in small transactions of its own
+        rollup_rebuild.catch_up(
+            engine
+        )  # what an older version stored; in small transactions of its own
     return before
 
 
@@ -77,10 +85,14 @@ def _script() -> ScriptDirectory:
 
 
 def _config() -> Config:
-    # Found by name, not imported: nothing may depend on the migrations but Alembic, which runs their files
+    # Found by name, not imported: nothing may depend on the migrations but Alembic, which runs
+    # their files
     found = find_spec("gonogo_migrations")
     if found is None or not found.submodule_search_locations:
         raise RuntimeError("the package `migrations` is missing from this installation")
     config = Config()
-    config.set_main_option("script_location", str(Path(next(iter(found.submodule_search_locations)))).replace("%", "%%"))
+    config.set_main_option(
+        "script_location",
+        str(Path(next(iter(found.submodule_search_locations)))).replace("%", "%%"),
+    )
     return config

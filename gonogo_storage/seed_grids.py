@@ -1,4 +1,5 @@
-"""A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page reads one row."""
+"""A job's seeds as a line of letters, one for each (seed, repeat): kept by ingest, so that a page
+reads one row."""
 
 from __future__ import annotations
 
@@ -37,17 +38,24 @@ Told = tuple[int, int, str]
 
 
 def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Take rows that are new into the job's line; the caller holds the job's lock and has stored the rows."""
+    """Take rows that are new into the job's line; the caller holds the job's lock and has stored
+    the rows."""
     order = SeedOrder.of(job.request, job.suspects)
     row = session.get(SeedGridRow, job.id, populate_existing=True)
-    if row is None:  # the first rows, or a job that ran while the table came: what is stored already is read once
+    if (
+        row is None
+        # the first rows, or a job that ran while the table came: what is stored already is read once
+    ):
         row = SeedGridRow(job_id=job.id, letters=_from_rows(session, job.id, order))
         session.add(row)
-    row.letters = _with(row.letters, order, ((each["seed"], each["repeat"], each["verdict"]) for each in rows))
+    row.letters = _with(
+        row.letters, order, ((each["seed"], each["repeat"], each["verdict"]) for each in rows)
+    )
 
 
 def read(session: Session, job: Job) -> str:
-    """The letters of a job as far as its results go; shorter than the job where the last ones have not come."""
+    """The letters of a job as far as its results go; shorter than the job where the last ones have
+    not come."""
     kept = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
     if kept is not None or not job.done:
         return kept or ""
@@ -56,8 +64,14 @@ def read(session: Session, job: Job) -> str:
 
 def _from_rows(session: Session, job_id: str, order: SeedOrder) -> str:
     table = SeedResultRow
-    query = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id).distinct()
-    return _with("", order, ((seed, repeat, verdict) for seed, repeat, verdict in session.execute(query)))
+    query = (
+        select(table.seed, table.repeat, table.seed_verdict)
+        .where(table.job_id == job_id)
+        .distinct()
+    )
+    return _with(
+        "", order, ((seed, repeat, verdict) for seed, repeat, verdict in session.execute(query))
+    )
 
 
 def _with(letters: str, order: SeedOrder, told: Iterable[Told]) -> str:

@@ -1,4 +1,5 @@
-"""The (seed, repeat) of a job in the order in which pages show them: seeds ascending, the repeats of a seed together, added ones last."""
+"""The (seed, repeat) of a job in the order in which pages show them: seeds ascending, the repeats
+of a seed together, added ones last."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class SeedOrder:
 
     @classmethod
     def of(cls, request: Mapping[str, Any], suspects: Mapping[str, Any] | None) -> SeedOrder:
-        """Of a job's request (its `seeds` a range, at most so many, or a list) and its suspect seeds."""
+        """Of a job's request (its `seeds` a range, at most so many, or a list) and its suspect
+        seeds."""
         asked = request.get("seeds") or {"start": 0, "count": 1}
         seeds: Sequence[int]
         if isinstance(asked, Mapping):
@@ -28,7 +30,11 @@ class SeedOrder:
             seeds = range(start, start + int(asked.get("count", asked.get("max", 1))))
         else:
             seeds = sorted(int(seed) for seed in asked)
-        return cls(seeds, max(1, int(request.get("repeats", 1))), tuple(int(seed) for seed in (suspects or {}).get("added", ())))
+        return cls(
+            seeds,
+            max(1, int(request.get("repeats", 1))),
+            tuple(int(seed) for seed in (suspects or {}).get("added", ())),
+        )
 
     def __len__(self) -> int:
         return (len(self.seeds) + len(self.added)) * self.repeats
@@ -47,4 +53,6 @@ class SeedOrder:
     def at(self, place: int) -> tuple[int, int]:
         """The (seed, repeat) of a place below `len`. Raises IndexError."""
         index, repeat = divmod(place, self.repeats)
-        return (self.seeds[index] if index < len(self.seeds) else self.added[index - len(self.seeds)]), repeat
+        return (
+            self.seeds[index] if index < len(self.seeds) else self.added[index - len(self.seeds)]
+        ), repeat

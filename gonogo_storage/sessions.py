@@ -23,11 +23,16 @@ class Login:
     expires_at: datetime
 
 
-def create(session: Session, *, digest: str, token_id: str, csrf: str, expires_at: datetime) -> None:
-    """Store a session by the keyed hash of its cookie; removes those that have expired on the way."""
+def create(
+    session: Session, *, digest: str, token_id: str, csrf: str, expires_at: datetime
+) -> None:
+    """Store a session by the keyed hash of its cookie; removes those that have expired on the
+    way."""
     now = utcnow()
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
-    session.add(SessionRow(id=digest, token_id=token_id, csrf=csrf, created_at=now, expires_at=expires_at))
+    session.add(
+        SessionRow(id=digest, token_id=token_id, csrf=csrf, created_at=now, expires_at=expires_at)
+    )
     session.flush()
 
 
@@ -36,7 +41,9 @@ def by_hash(session: Session, digest: str) -> Login | None:
     query = (
         select(SessionRow, TokenRow)
         .join(TokenRow, TokenRow.id == SessionRow.token_id)
-        .where(SessionRow.id == digest, SessionRow.expires_at > utcnow(), TokenRow.revoked_at.is_(None))
+        .where(
+            SessionRow.id == digest, SessionRow.expires_at > utcnow(), TokenRow.revoked_at.is_(None)
+        )
     )
     found = session.execute(query).first()
     if found is None:

@@ -39,25 +39,41 @@ class Spell:
 
 
 def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, tuple[Spell, ...]]:
-    """The spells of each of these devices (host/name, as results name them; None: of all) that was ever sick; of the newest 5,000 changes
-    of health."""
+    """The spells of each of these devices (host/name, as results name them; None: of all) that was
+    ever sick; of the newest 5,000 changes of health."""
     names = None if devices is None else set(devices)
     if names is not None and not names:
         return {}
     query = (
-        select(DeviceRow.identity, DeviceHealthRow.at, DeviceHealthRow.after, DeviceHealthRow.reason, DeviceHealthRow.evidence)
+        select(
+            DeviceRow.identity,
+            DeviceHealthRow.at,
+            DeviceHealthRow.after,
+            DeviceHealthRow.reason,
+            DeviceHealthRow.evidence,
+        )
         .join(DeviceRow, DeviceRow.id == DeviceHealthRow.device_id)
         .where(DeviceHealthRow.what == "health")
     )
     query = query if names is None else query.where(DeviceRow.identity.in_(names))
     found: dict[str, list[Spell]] = {}
     running: dict[str, Spell] = {}
-    for row in reversed(session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MOST_CHANGES)).all()):
+    for row in reversed(
+        session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MOST_CHANGES)).all()
+    ):
         if row.after in SICK and row.identity not in running:
             running[row.identity] = _spell(row)
         elif row.after == DeviceHealth.good and row.identity in running:
             over = running.pop(row.identity)
-            ended = Spell(over.device, over.start, row.at, over.words, over.suspected, over.failing, over.tests)
+            ended = Spell(
+                over.device,
+                over.start,
+                row.at,
+                over.words,
+                over.suspected,
+                over.failing,
+                over.tests,
+            )
             found.setdefault(row.identity, []).append(ended)
     for name, spell in running.items():
         found.setdefault(name, []).append(spell)

@@ -1,4 +1,5 @@
-"""One side of a comparison, base or head: a build, a run, or a build within a run; and what each test did there. Bounded, indexed reads."""
+"""One side of a comparison, base or head: a build, a run, or a build within a run; and what each
+test did there. Bounded, indexed reads."""
 
 from __future__ import annotations
 
@@ -28,20 +29,39 @@ _AT_ONCE = 500
 _RED = ("failed",)
 _BAD = frozenset({*LOST, Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance})
 _COLUMNS = (
-    "id", "state", "test_key", "subject_key", "kernel", "build", "build_line", "executor", "arch", "board", "context", "verdict", "error",
-    "done", "counts", "outcomes", "suspects", "created_at", "finished_at",
+    "id",
+    "state",
+    "test_key",
+    "subject_key",
+    "kernel",
+    "build",
+    "build_line",
+    "executor",
+    "arch",
+    "board",
+    "context",
+    "verdict",
+    "error",
+    "done",
+    "counts",
+    "outcomes",
+    "suspects",
+    "created_at",
+    "finished_at",
 )
 
 
 class Place(NamedTuple):
-    """What is compared with what: the same test on the same kind of board in the same context; of a selection each of its tests."""
+    """What is compared with what: the same test on the same kind of board in the same context; of a
+    selection each of its tests."""
 
     test_key: str
     arch: str
     board: str
     context: str
     within: str
-    """The name of a test of a gtest or pytest selection; '' for a kernel, and for a selection as a whole."""
+    """The name of a test of a gtest or pytest selection; '' for a kernel, and for a selection as a
+    whole."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +99,18 @@ class Told:
 
 
 def find(session: Session, text: str, path: str) -> Side:
-    """The side that a text names: a build, a run's id, `build@run`, or the commit of a registered build.
+    """The side that a text names: a build, a run's id, `build@run`, or the commit of a registered
+    build.
 
-    A build that never ran is a side with nothing in it. Raises FieldError for a run that isn't there, one that has several builds, and a
-    commit that several builds have.
+    A build that never ran is a side with nothing in it. Raises FieldError for a run that isn't
+    there, one that has several builds, and a commit that several builds have.
     """
     name, _, tail = text.rpartition("@")
     if name and is_id(tail):
         if name not in (known := _builds_of(session, tail, path, text)):
-            raise FieldError(path, text, "the run has no such build", limit=", ".join(known[:NAMED]))
+            raise FieldError(
+                path, text, "the run has no such build", limit=", ".join(known[:NAMED])
+            )
         return Side(text, name, tail)
     if is_id(text):
         builds = _builds_of(session, text, path, text)
@@ -96,26 +119,42 @@ def find(session: Session, text: str, path: str) -> Side:
             raise FieldError(path, text, "the run has several builds: say which", limit=choice)
         return Side(text, builds[0] if builds else None, text)
     if session.scalar(select(JobRow.id).where(JobRow.build == text).limit(1)) is None:
-        of_commit = session.scalars(select(BuildRow.name).where(BuildRow.commit == text).order_by(BuildRow.name).limit(NAMED)).all()
+        of_commit = session.scalars(
+            select(BuildRow.name)
+            .where(BuildRow.commit == text)
+            .order_by(BuildRow.name)
+            .limit(NAMED)
+        ).all()
         if len(of_commit) > 1:
-            raise FieldError(path, text, "several builds are of this commit: say which", limit=", ".join(of_commit))
+            raise FieldError(
+                path,
+                text,
+                "several builds are of this commit: say which",
+                limit=", ".join(of_commit),
+            )
         if of_commit:
             return Side(text, of_commit[0], None)
     return Side(text, text, None)
 
 
 def read(session: Session, side: Side) -> Told:
-    """What each test did on a side, from its newest MOST_JOBS jobs: counters of jobs, and of selections the rows of their tests.
+    """What each test did on a side, from its newest MOST_JOBS jobs: counters of jobs, and of
+    selections the rows of their tests.
 
-    Gauges and jobs that compare two builds (`reference`) are left out. What ran on a device while it was suspect or bad is in no count, and
-    said apart; a suspect seed counts as what all seeds of its job together said of it.
+    Gauges and jobs that compare two builds (`reference`) are left out. What ran on a device while
+    it was suspect or bad is in no count, and said apart; a suspect seed counts as what all seeds of
+    its job together said of it.
     """
     table = JobRow
-    query = select(*(getattr(table, name) for name in _COLUMNS)).where(table.kind != JobKind.gauge, table.reference.is_(None))
+    query = select(*(getattr(table, name) for name in _COLUMNS)).where(
+        table.kind != JobKind.gauge, table.reference.is_(None)
+    )
     if side.build is not None:
         query = query.where(table.build == side.build)
     if side.run is not None:
-        query = query.join(RunJobRow, RunJobRow.job_id == table.id).where(RunJobRow.run_id == side.run)
+        query = query.join(RunJobRow, RunJobRow.job_id == table.id).where(
+            RunJobRow.run_id == side.run
+        )
     rows = session.execute(query.order_by(table.id.desc()).limit(MOST_JOBS + 1)).all()
     more, rows = len(rows) > MOST_JOBS, rows[:MOST_JOBS]
     counts = _settled(session, rows)
@@ -126,7 +165,9 @@ def read(session: Session, side: Side) -> Told:
     lines: dict[Place, str] = {}
     for row in rows:
         whole = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
-        for place, ran in _ran(row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})):
+        for place, ran in _ran(
+            row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})
+        ):
             tests[place] = _joined(tests[place], ran) if place in tests else ran
             lines.setdefault(place, row.build_line)
         if row.kernel != KERNEL and row.done:
@@ -140,14 +181,24 @@ def read(session: Session, side: Side) -> Told:
 def _builds_of(session: Session, run: str, path: str, text: str) -> list[str]:
     if session.get(RunRow, run) is None:
         raise FieldError(path, text, "there is no such run")
-    query = select(JobRow.build).join(RunJobRow, RunJobRow.job_id == JobRow.id).where(RunJobRow.run_id == run).distinct()
+    query = (
+        select(JobRow.build)
+        .join(RunJobRow, RunJobRow.job_id == JobRow.id)
+        .where(RunJobRow.run_id == run)
+        .distinct()
+    )
     return sorted(session.scalars(query))
 
 
 def _ran(
-    row: Any, whole: Place, counts: Mapping[str, int], sick: Mapping[str, int], within: Mapping[str, Mapping[tuple[str, str], int]]
+    row: Any,
+    whole: Place,
+    counts: Mapping[str, int],
+    sick: Mapping[str, int],
+    within: Mapping[str, Mapping[tuple[str, str], int]],
 ) -> Iterator[tuple[Place, Ran]]:
-    """A job's part: of a kernel one, of a selection one for each of its tests and one for what became of whole iterations."""
+    """A job's part: of a kernel one, of a selection one for each of its tests and one for what
+    became of whole iterations."""
     waiting = int(not JobState(row.state).final)
     empty = {} if row.done or waiting else {row.error or row.state: 1}
     own = Ran(row.build, (row.id,), counts, 0, sick, waiting, empty)
@@ -161,7 +212,9 @@ def _ran(
             said[verdict] += number
             red += number if verdict == Verdict.unjudged and outcome in _RED else 0
         yield whole._replace(within=name), Ran(row.build, (row.id,), said, red)
-    lost = {verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.absent)}
+    lost = {
+        verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.absent)
+    }
     if waiting or empty or sick or (lost and not within):
         yield whole, replace(own, counts={} if within else lost)
 
@@ -186,16 +239,21 @@ def _settled(session: Session, rows: Iterable[Any]) -> dict[str, Mapping[str, in
     return found
 
 
-def _without_sick(session: Session, rows: Sequence[Any], counts: dict[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Takes what ran on sick devices out of `counts`; job -> device -> runs taken out. Not looked at are jobs without anything bad, and
-    those that ran when no device was sick: which devices a job ran on, only all of its seeds can tell."""
+def _without_sick(
+    session: Session, rows: Sequence[Any], counts: dict[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Takes what ran on sick devices out of `counts`; job -> device -> runs taken out. Not looked
+    at are jobs without anything bad, and those that ran when no device was sick: which devices a
+    job ran on, only all of its seeds can tell."""
     bad = [row for row in rows if any(counts[row.id].get(each) for each in _BAD)]
     spells = sick_devices.spells(session) if bad else {}
     asked = {row.id: row for row in bad if any(_ran_in(row, each) for each in spells.values())}
     table = SeedResultRow
     ran_on: dict[str, set[str]] = {}
     for ids in _parts(list(asked)):
-        for job_id, device in session.execute(select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()):
+        for job_id, device in session.execute(
+            select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
+        ):
             if device in spells:
                 ran_on.setdefault(device, set()).add(job_id)
     found: dict[str, dict[str, int]] = {}
@@ -215,7 +273,12 @@ def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
 def _on(session: Session, job_id: str, device: str) -> dict[str, int]:
     """(seed, repeat) of a job on a device, by verdict."""
     table = SeedResultRow
-    each = select(table.seed, table.repeat, table.seed_verdict).where(table.job_id == job_id, table.device == device).distinct().subquery()
+    each = (
+        select(table.seed, table.repeat, table.seed_verdict)
+        .where(table.job_id == job_id, table.device == device)
+        .distinct()
+        .subquery()
+    )
     query = select(each.c.seed_verdict, func.count()).group_by(each.c.seed_verdict)
     return dict(session.execute(query).all())
 
@@ -223,15 +286,22 @@ def _on(session: Session, job_id: str, device: str) -> dict[str, int]:
 def _within(
     session: Session, job_ids: Sequence[str], sick: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, Counter[tuple[str, str]]]]:
-    """{job: {test: {(outcome, verdict): iterations}}} of selections, without what ran on a sick device."""
+    """{job: {test: {(outcome, verdict): iterations}}} of selections, without what ran on a sick
+    device."""
     table = SeedResultRow
     found: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
     for ids in _parts(job_ids):
         axes = (table.job_id, table.output, table.outcome, table.verdict, table.device)
-        query = select(*axes, func.count()).where(table.job_id.in_(ids), table.outcome.is_not(None)).group_by(*axes)
+        query = (
+            select(*axes, func.count())
+            .where(table.job_id.in_(ids), table.outcome.is_not(None))
+            .group_by(*axes)
+        )
         for job_id, name, outcome, verdict, device, number in session.execute(query):
             if device not in sick.get(job_id, {}):
-                found.setdefault(job_id, {}).setdefault(name, Counter())[str(outcome), verdict] += number
+                found.setdefault(job_id, {}).setdefault(name, Counter())[str(outcome), verdict] += (
+                    number
+                )
     return found
 
 
@@ -241,7 +311,8 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _facts(row: Any) -> JobFacts:
-    """With one sequence for all: a side is one build, whatever place it had in its line at the time."""
+    """With one sequence for all: a side is one build, whatever place it had in its line at the
+    time."""
     return JobFacts(
         id=row.id, variant=Variant(row.test_key, row.build_line, row.arch, row.board), subject_key=row.subject_key, kernel=row.kernel,
         build=row.build, sequence=0, executor=row.executor, context=context_name(row.context), context_asked=row.context,

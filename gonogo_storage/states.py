@@ -9,8 +9,10 @@ class JobKind(StrEnum):
     """What the chunks of a job hold."""
 
     seeds = "seeds"  # a test on one build, seed by seed: what people call a job
-    gauge = "gauge"  # the runs of a gauge, which share everything but their rows; no list of jobs shows it
-    import_ = "import"  # a run that happened elsewhere, read from a file: finished from the start, without chunks
+    # the runs of a gauge, which share everything but their rows; no list of jobs shows it
+    gauge = "gauge"
+    # a run that happened elsewhere, read from a file: finished from the start, without chunks
+    import_ = "import"
 
 
 TOLD_KINDS = (JobKind.seeds, JobKind.import_)
@@ -25,8 +27,10 @@ class JobState(StrEnum):
     queued = "queued"  # stored; no chunk has been started by a worker yet
     running = "running"  # at least one chunk was started
     cancelling = "cancelling"  # someone asked to cancel it; attempts that run are being told
-    finished = "finished"  # every (seed, repeat) has a result, or as many as a decision needed; the verdict says which
-    cancelled = "cancelled"  # ended on request; seeds without a result stay without, so it has no verdict that is green
+    # every (seed, repeat) has a result, or as many as a decision needed; the verdict says which
+    finished = "finished"
+    # ended on request; seeds without a result stay without, so it has no verdict that is green
+    cancelled = "cancelled"
     failed = "failed"  # could not be run (its queue deadline passed); says nothing about the kernel
 
     @property
@@ -67,7 +71,9 @@ class DueOutcome(StrEnum):
     """What became of a due time of a schedule."""
 
     submitted = "submitted"  # a run was made
-    skipped = "skipped"  # the schedule's run before was still open, and its overlap policy says skip
+    skipped = (
+        "skipped"  # the schedule's run before was still open, and its overlap policy says skip
+    )
     failed = "failed"  # the suite could not be submitted; the reason says why
 
 
@@ -77,9 +83,13 @@ class ChunkState(StrEnum):
     waiting = "waiting"  # in the database only; the dispatcher may choose it
     sent = "sent"  # its current attempt is on its way to a worker
     running = "running"  # a worker said that it started the current attempt
-    stopping = "stopping"  # it runs, and the job no longer needs it: what it misses when its attempt ends isn't asked for again
+    # it runs, and the job no longer needs it: what it misses when its attempt ends isn't asked for
+    # again
+    stopping = "stopping"
     done = "done"  # every (seed, repeat) of it has a result
-    lost = "lost"  # closed without all its results by the kernel: cancelled, failed, or given up after its last attempt
+    # closed without all its results by the kernel: cancelled, failed, or given up after its last
+    # attempt
+    lost = "lost"
 
 
 CLOSED_CHUNK = (ChunkState.done, ChunkState.lost)
@@ -90,11 +100,15 @@ class AttemptState(StrEnum):
 
     sent = "sent"  # stored, and published to the queue as soon as the broker takes it
     running = "running"  # a worker started it and sends heartbeats
-    reported = "reported"  # the worker said "finished", but batches that it sent are still on their way
+    reported = (
+        "reported"  # the worker said "finished", but batches that it sent are still on their way
+    )
     done = "done"  # over, everything that the worker sent is stored
     lost = "lost"  # no heartbeat, or its message vanished; late results of it are still taken
     cancelled = "cancelled"  # stopped on request
-    handed_back = "handed_back"  # the worker stopped or its device fell ill; not counted against the chunk
+    handed_back = (
+        "handed_back"  # the worker stopped or its device fell ill; not counted against the chunk
+    )
     error = "error"  # the worker could not run it
 
 
@@ -188,7 +202,8 @@ class HookSource(StrEnum):
 
     github = "github"  # POST /hooks/github, or fetched by `gonogo hooks catch-up`
     ci = "ci"  # POST /hooks/ci, signed as Standard Webhooks says
-    asked = "asked"  # an open pull request of a pushed commit: GitHub was asked, as nothing had told of it
+    # an open pull request of a pushed commit: GitHub was asked, as nothing had told of it
+    asked = "asked"
 
 
 class InboundState(StrEnum):

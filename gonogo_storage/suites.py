@@ -18,19 +18,38 @@ Suite = dict[str, Any]
 """{"name", "version", "key", "content", "owner", "created_at", "updated_at", "archived_at"}."""
 
 
-def put(session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime) -> tuple[Suite, bool]:
-    """Create or replace the suite of that name; the suite, and whether it has a new version: the same content again makes none.
+def put(
+    session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
+) -> tuple[Suite, bool]:
+    """Create or replace the suite of that name; the suite, and whether it has a new version: the
+    same content again makes none.
 
     An archived suite comes back with the next version.
     """
     key = key_of(content)
-    fresh = {"name": name, "version": 0, "key": "", "content": content, "owner": owner, "created_at": now, "updated_at": now}
+    fresh = {
+        "name": name,
+        "version": 0,
+        "key": "",
+        "content": content,
+        "owner": owner,
+        "created_at": now,
+        "updated_at": now,
+    }
     insert_once(session, SuiteRow, [fresh])
-    row = session.execute(select(SuiteRow).where(SuiteRow.name == name).with_for_update()).scalar_one()
+    row = session.execute(
+        select(SuiteRow).where(SuiteRow.name == name).with_for_update()
+    ).scalar_one()
     changed = row.key != key or row.archived_at is not None
     if changed:
         row.version += 1
-        row.key, row.content, row.owner, row.updated_at, row.archived_at = key, content, owner, now, None
+        row.key, row.content, row.owner, row.updated_at, row.archived_at = (
+            key,
+            content,
+            owner,
+            now,
+            None,
+        )
         session.flush()
     return _suite(row), changed
 
@@ -41,18 +60,23 @@ def get(session: Session, name: str) -> Suite | None:
     return None if row is None else _suite(row)
 
 
-def list_(session: Session, *, archived: bool = False, limit: int = 50, cursor: str | None = None) -> Page[Suite]:
+def list_(
+    session: Session, *, archived: bool = False, limit: int = 50, cursor: str | None = None
+) -> Page[Suite]:
     """Suites by name; those that are archived only when asked for."""
     query = select(SuiteRow).order_by(SuiteRow.name).limit(limit + 1)
     if not archived:
         query = query.where(SuiteRow.archived_at.is_(None))
     if cursor is not None:
         query = query.where(SuiteRow.name > cursor)
-    return Page.cut([_suite(row) for row in session.scalars(query)], limit, lambda suite: str(suite["name"]))
+    return Page.cut(
+        [_suite(row) for row in session.scalars(query)], limit, lambda suite: str(suite["name"])
+    )
 
 
 def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool] | None:
-    """Take a suite out of use; its runs stay. The suite, and whether it was in use until now; None when there is no such suite."""
+    """Take a suite out of use; its runs stay. The suite, and whether it was in use until now; None
+    when there is no such suite."""
     row = session.get(SuiteRow, name, with_for_update=True)
     if row is None:
         return None

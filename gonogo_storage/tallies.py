@@ -1,4 +1,5 @@
-"""What is summed up of result rows: counts of verdicts, explanations and outcomes, seeds, device time, and sketches of four statistics."""
+"""What is summed up of result rows: counts of verdicts, explanations and outcomes, seeds, device
+time, and sketches of four statistics."""
 
 from __future__ import annotations
 
@@ -57,13 +58,25 @@ class Tally:
     @staticmethod
     def of(table: type[DayRollupRow] | type[JobTallyRow], *, sketches: bool = True) -> list[Any]:
         """The columns that `stored` reads."""
-        return [getattr(table, name) for name in Tally.__dataclass_fields__ if sketches or name != "sketches"]
+        return [
+            getattr(table, name)
+            for name in Tally.__dataclass_fields__
+            if sketches or name != "sketches"
+        ]
 
     @classmethod
     def stored(cls, row: Any) -> Tally:
         """From such a row; without sketches where they weren't read."""
         sketches = {name: Sketch.parse(each) for name, each in getattr(row, "sketches", {}).items()}
-        return cls(row.seeds, row.empty, row.duration_us, row.counts, row.explanations, row.outcomes, sketches)
+        return cls(
+            row.seeds,
+            row.empty,
+            row.duration_us,
+            row.counts,
+            row.explanations,
+            row.outcomes,
+            sketches,
+        )
 
 
 def total(parts: Sequence[Tally]) -> Tally:
@@ -76,14 +89,19 @@ def total(parts: Sequence[Tally]) -> Tally:
         _sum(part.counts for part in parts),
         _sum(part.explanations for part in parts),
         _sum(part.outcomes for part in parts),
-        {name: sketches.total(part.sketches[name] for part in parts if name in part.sketches) for name in metrics},
+        {
+            name: sketches.total(part.sketches[name] for part in parts if name in part.sketches)
+            for name in metrics
+        },
     )
 
 
 def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
-    """(device, output) -> sums over rows as `seed_results` holds them, those of one (seed, repeat) together.
+    """(device, output) -> sums over rows as `seed_results` holds them, those of one (seed, repeat)
+    together.
 
-    Entries of tests that exist already (`outcome` set) count into their iteration and have no sums of their own: a suite has thousands.
+    Entries of tests that exist already (`outcome` set) count into their iteration and have no sums
+    of their own: a suite has thousands.
     """
     seeds: dict[str, list[Sequence[Mapping[str, Any]]]] = {}
     outputs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -100,7 +118,9 @@ def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
 
 def _of_seeds(seeds: Sequence[Sequence[Mapping[str, Any]]]) -> Tally:
     heads = [rows[0] for rows in seeds]
-    values = {name: [_worst(rows, name) for rows in seeds] for name in OF_SEED} | {DURATION: [head[DURATION] for head in heads]}
+    values = {name: [_worst(rows, name) for rows in seeds] for name in OF_SEED} | {
+        DURATION: [head[DURATION] for head in heads]
+    }
     outcomes = Counter(outcome_of(rows[0]["seed_verdict"], _green(rows)).value for rows in seeds)
     return Tally(
         len(seeds),
@@ -126,12 +146,16 @@ def _of_output(rows: Sequence[Mapping[str, Any]]) -> Tally:
 
 
 def value_of(row: Mapping[str, Any], name: str) -> float | None:
-    """A statistic of a row; NaN or Inf where it is stored as NULL with its kind, None where there is none."""
+    """A statistic of a row; NaN or Inf where it is stored as NULL with its kind, None where there
+    is none."""
     value = row[name]
     if value is not None:
         return float(value)
     # of whoever sent a number that isn't finite, and of the comparison, which names them itself
-    kinds = {**((row["statistics"] or {}).get("nonfinite_statistics") or {}), **(row["nonfinite"] or {})}
+    kinds = {
+        **((row["statistics"] or {}).get("nonfinite_statistics") or {}),
+        **(row["nonfinite"] or {}),
+    }
     return _KINDS.get(str(kinds.get(name)))
 
 

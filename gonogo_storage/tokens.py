@@ -32,14 +32,32 @@ class Token:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, times as RFC 3339."""
-        times = {name: timestamp(getattr(self, name)) for name in ("created_at", "last_used_at", "revoked_at")}
-        return {"id": self.id, "name": self.name, "prefix": self.prefix, "scopes": list(self.scopes), **times}
+        times = {
+            name: timestamp(getattr(self, name))
+            for name in ("created_at", "last_used_at", "revoked_at")
+        }
+        return {
+            "id": self.id,
+            "name": self.name,
+            "prefix": self.prefix,
+            "scopes": list(self.scopes),
+            **times,
+        }
 
 
-def create(session: Session, *, name: str, prefix: str, digest: str, scopes: tuple[str, ...]) -> Token:
+def create(
+    session: Session, *, name: str, prefix: str, digest: str, scopes: tuple[str, ...]
+) -> Token:
     """Store a new token by the keyed hash of its text."""
     row = TokenRow(
-        id=new_id(), name=name, prefix=prefix, hash=digest, scopes=list(scopes), created_at=utcnow(), last_used_at=None, revoked_at=None
+        id=new_id(),
+        name=name,
+        prefix=prefix,
+        hash=digest,
+        scopes=list(scopes),
+        created_at=utcnow(),
+        last_used_at=None,
+        revoked_at=None,
     )
     session.add(row)
     session.flush()
@@ -48,7 +66,9 @@ def create(session: Session, *, name: str, prefix: str, digest: str, scopes: tup
 
 def by_hash(session: Session, digest: str) -> Token | None:
     """The token with that keyed hash, unless it is revoked or was never issued."""
-    row = session.scalar(select(TokenRow).where(TokenRow.hash == digest, TokenRow.revoked_at.is_(None)))
+    row = session.scalar(
+        select(TokenRow).where(TokenRow.hash == digest, TokenRow.revoked_at.is_(None))
+    )
     return None if row is None else of_row(row)
 
 
@@ -69,7 +89,8 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 
 def revoke(session: Session, token_id: str) -> Token | None:
-    """Revoke a token and end its sessions; None if there is none. Revoking twice keeps the first time."""
+    """Revoke a token and end its sessions; None if there is none. Revoking twice keeps the first
+    time."""
     row = session.get(TokenRow, token_id) if is_id(token_id) else None
     if row is None:
         return None
@@ -87,11 +108,20 @@ def is_stale(token: Token, now: datetime) -> bool:
 
 
 def touch(session: Session, token_id: str, now: datetime) -> None:
-    """Remember that the token was used about now; the condition keeps several processes from writing it all at once."""
+    """Remember that the token was used about now; the condition keeps several processes from
+    writing it all at once."""
     stale = (TokenRow.last_used_at.is_(None)) | (TokenRow.last_used_at <= now - USED_EVERY)
     session.execute(update(TokenRow).where(TokenRow.id == token_id, stale).values(last_used_at=now))
 
 
 def of_row(row: TokenRow) -> Token:
     """The value of a row (for storage's own modules)."""
-    return Token(row.id, row.name, row.prefix, tuple(row.scopes), row.created_at, row.last_used_at, row.revoked_at)
+    return Token(
+        row.id,
+        row.name,
+        row.prefix,
+        tuple(row.scopes),
+        row.created_at,
+        row.last_used_at,
+        row.revoked_at,
+    )

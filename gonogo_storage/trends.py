@@ -1,7 +1,9 @@
-"""A test from build to build, or from day to day: points, change points of its numbers and of its failure rate, and what builds changed.
+"""A test from build to build, or from day to day: points, change points of its numbers and of its
+failure rate, and what builds changed.
 
-The background keeps the trend of each variant when one of its jobs is over; `read` gives that as long as its stamp, which names the jobs
-that it was made from, is that of the jobs there are, and else computes it, by the same function.
+The background keeps the trend of each variant when one of its jobs is over; `read` gives that as
+long as its stamp, which names the jobs that it was made from, is that of the jobs there are, and
+else computes it, by the same function.
 """
 
 from __future__ import annotations
@@ -31,18 +33,22 @@ if TYPE_CHECKING:
 
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
-"""The one statistic that depends on the tolerance: its history is the test's own, that of the others is the subject's."""
+"""The one statistic that depends on the tolerance: its history is the test's own, that of the
+others is the subject's."""
 MOST_TESTS = 8
-"""Tests of a subject whose numbers make one history: a tolerance is advised a few times in a test's life."""
+"""Tests of a subject whose numbers make one history: a tolerance is advised a few times in a test's
+life."""
 FORM = f"2/{POLICY.version}"
-"""Of a stored trend: what it consists of, and the policy's version. With another one all are made anew (assessments.catch_up)."""
+"""Of a stored trend: what it consists of, and the policy's version. With another one all are made
+anew (assessments.catch_up)."""
 Over = Literal["builds", "days"]
 OVERS: tuple[Over, ...] = ("builds", "days")
 
 
 @dataclass(frozen=True)
 class Trend:
-    """Points in order; the changes of each output's numbers, and of the failure rate; between builds what became of the kernel."""
+    """Points in order; the changes of each output's numbers, and of the failure rate; between
+    builds what became of the kernel."""
 
     variant: Variant
     over: Over
@@ -77,8 +83,11 @@ class Kept:
     steps: Sequence[Mapping[str, Any]]
 
 
-def read(session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC) -> dict[str, Any]:
-    """The trend of a variant in plain JSON (`Trend.to_json`): as stored where nothing has run since, else computed.
+def read(
+    session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC
+) -> dict[str, Any]:
+    """The trend of a variant in plain JSON (`Trend.to_json`): as stored where nothing has run
+    since, else computed.
 
     Raises ValueError for a metric that isn't in METRICS.
     """
@@ -93,11 +102,15 @@ def read(session: Session, variant: Variant, *, over: Over = "builds", metric: s
         return _computed(session, variant, siblings, over, metric).to_json()
     if whole:
         return {**kept.content, "steps": kept.steps}
-    return {**_computed(session, variant, siblings, over, metric, stepped=False).to_json(), "steps": kept.steps}
+    return {
+        **_computed(session, variant, siblings, over, metric, stepped=False).to_json(),
+        "steps": kept.steps,
+    }
 
 
 def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
-    """The trends to store now that a job of this variant is over: its own, and those of its subject's other tests, whose past it is."""
+    """The trends to store now that a job of this variant is over: its own, and those of its
+    subject's other tests, whose past it is."""
     found = []
     for each in (variant, *_siblings(session, variant)):
         if each == variant or jobs_of(session, each, limit=1):
@@ -111,7 +124,8 @@ def made(session: Session, variant: Variant) -> tuple[Kept, ...]:
 
 
 def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
-    """Store them. Where an older look is written after a newer one, its stamp tells `read`, which computes."""
+    """Store them. Where an older look is written after a newer one, its stamp tells `read`, which
+    computes."""
     rows = [
         {**each.variant.to_json(), "over": each.over, "form": FORM, "stamp": each.stamp, "content": dict(each.content),
          "steps": list(each.steps), "made_at": now}
@@ -121,10 +135,17 @@ def keep(session: Session, found: Iterable[Kept], *, now: datetime) -> None:
 
 
 def _stamp(session: Session, family: Iterable[Variant]) -> str:
-    """What changes when a job of these is over, or changes after that: their numbers, sums and times, over the jobs that are looked at."""
+    """What changes when a job of these is over, or changes after that: their numbers, sums and
+    times, over the jobs that are looked at."""
     members = sorted(family)
-    keys = {f"{name}{number}": value for number, each in enumerate(members) for name, value in each.to_json().items()}
-    told = [[str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)]
+    keys = {
+        f"{name}{number}": value
+        for number, each in enumerate(members)
+        for name, value in each.to_json().items()
+    }
+    told = [
+        [str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)
+    ]
     return hashlib.sha256(encode(sorted(told)).encode()).hexdigest()[:32]
 
 
@@ -133,9 +154,15 @@ def _stamp_query(members: int) -> CompoundSelect[Any]:
     table = JobRow
     parts = []
     for number in range(members):
-        named = (getattr(table, name) == bindparam(f"{name}{number}") for name in ("test_key", "build_line", "arch", "board"))
+        named = (
+            getattr(table, name) == bindparam(f"{name}{number}")
+            for name in ("test_key", "build_line", "arch", "board")
+        )
         jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
-            *named, COUNTED, table.state.in_((JobState.finished, JobState.cancelled)), table.done > 0
+            *named,
+            COUNTED,
+            table.state.in_((JobState.finished, JobState.cancelled)),
+            table.done > 0,
         )
         own = jobs.order_by(table.id.desc()).limit(MOST_POINTS_JOBS).subquery().c
         times = (func.min(own.created_at), func.max(own.created_at), func.max(own.finished_at))
@@ -144,25 +171,46 @@ def _stamp_query(members: int) -> CompoundSelect[Any]:
 
 
 def _computed(
-    session: Session, variant: Variant, siblings: Sequence[Variant], over: Over, metric: str, *, stepped: bool = True
+    session: Session,
+    variant: Variant,
+    siblings: Sequence[Variant],
+    over: Over,
+    metric: str,
+    *,
+    stepped: bool = True,
 ) -> Trend:
-    """From the stored seeds. Rates are the test's own; numbers are its subject's on the same line and board, but for tolerance_ratio, so
-    that a test that takes another tolerance keeps its past."""
-    from gonogo.flakiness.changes import number_changes, rate_changes  # loads numpy, which the API starts without
+    """From the stored seeds. Rates are the test's own; numbers are its subject's on the same line
+    and board, but for tolerance_ratio, so that a test that takes another tolerance keeps its
+    past."""
+    from gonogo.flakiness.changes import (
+        number_changes,
+        rate_changes,
+    )  # loads numpy, which the API starts without
 
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
-    points = build_series.points(session, variant, by=by, metric=metric, siblings=() if metric == OF_TOLERANCE else siblings)
+    points = build_series.points(
+        session, variant, by=by, metric=metric, siblings=() if metric == OF_TOLERANCE else siblings
+    )
     outputs = sorted({output for point in points for output in point.numbers})
-    numbers = {output: number_changes([point.numbers.get(output) for point in points]) for output in outputs}
+    numbers = {
+        output: number_changes([point.numbers.get(output) for point in points])
+        for output in outputs
+    }
     rates = rate_changes([(point.failures, point.runs) for point in points])
-    steps = series(build_series.records(session, jobs_of(session, variant))) if over == "builds" and stepped else ()
+    steps = (
+        series(build_series.records(session, jobs_of(session, variant)))
+        if over == "builds" and stepped
+        else ()
+    )
     return Trend(variant, over, metric, points, numbers, rates, steps)
 
 
 def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:
-    """What became of the kernel between two builds of a variant: masked, fixed, unchanged, ... with its evidence.
+    """What became of the kernel between two builds of a variant: masked, fixed, unchanged, ... with
+    its evidence.
 
-    Left out: head is the newest build, base the nearest one before it. A build that never ran has no seeds, which the answer says.
+    Left out: head is the newest build, base the nearest one before it. A build that never ran has
+    no seeds, which the answer says.
     """
     jobs = jobs_of(session, variant)
     ran = _in_order(jobs)
@@ -171,34 +219,54 @@ def compare(session: Session, variant: Variant, base: str | None, head: str | No
     if base is None:
         before = ran[: ran.index(head)] if head in ran else ran
         base = before[-1] if before else ""
-    found = {each.build: each for each in build_series.records(session, [job for job in jobs if job.build in (base, head)])}
+    found = {
+        each.build: each
+        for each in build_series.records(
+            session, [job for job in jobs if job.build in (base, head)]
+        )
+    }
     return compare_builds(found.get(base, Record(base, {})), found.get(head, Record(head, {})))
 
 
 def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
-    return list(dict.fromkeys(job.build for job in sorted(jobs, key=lambda job: (job.sequence, job.build))))
+    return list(
+        dict.fromkeys(job.build for job in sorted(jobs, key=lambda job: (job.sequence, job.build)))
+    )
 
 
 def _siblings(session: Session, variant: Variant) -> list[Variant]:
-    """The same variant of the other tests of the subject: those that differ in the tolerance only."""
+    """The same variant of the other tests of the subject: those that differ in the tolerance
+    only."""
     keys = test_specs.siblings(session, variant.test_key)[-MOST_TESTS:]
     return [Variant(key, variant.build_line, variant.arch, variant.board) for key in keys]
 
 
 def _point(point: Point) -> dict[str, Any]:
     numbers = {
-        output: {"seeds": len(values), "low": min(values), "mean": sum(values) / len(values), "high": max(values)}
+        output: {
+            "seeds": len(values),
+            "low": min(values),
+            "mean": sum(values) / len(values),
+            "high": max(values),
+        }
         for output, values in point.numbers.items()
         if values
     }
-    return {"name": point.name, "failures": rate(point.failures, point.runs).to_json(), "jobs": len(point.jobs), "numbers": numbers}
+    return {
+        "name": point.name,
+        "failures": rate(point.failures, point.runs).to_json(),
+        "jobs": len(point.jobs),
+        "numbers": numbers,
+    }
 
 
 def _changes(found: Changes, names: Sequence[str]) -> dict[str, Any]:
     """With the names of builds or days in place of points in the words too."""
     plain = found.to_json()
     for change, raw in zip(plain["changes"], found.changes, strict=True):
-        place, low, high = (names[min(each, len(names) - 1)] for each in (raw.place, raw.low, raw.high))
+        place, low, high = (
+            names[min(each, len(names) - 1)] for each in (raw.place, raw.low, raw.high)
+        )
         said = raw.words.replace(f"from point {raw.place} on", f"from {place} on")
         between = f"between {raw.low} and {raw.high}"
         if raw.low == raw.high:  # the place is sure: nothing to say about it

@@ -1,4 +1,5 @@
-"""Flags in the order in which people should look at them: by kind, hollow first, the newest of a kind first. Reads only, by the index."""
+"""Flags in the order in which people should look at them: by kind, hollow first, the newest of a
+kind first. Reads only, by the index."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ class Wanted:
     job: str | None = None
 
 
-def listed(session: Session, wanted: Wanted, *, limit: int = 50, cursor: str | None = None) -> Page[dict[str, Any]]:
+def listed(
+    session: Session, wanted: Wanted, *, limit: int = 50, cursor: str | None = None
+) -> Page[dict[str, Any]]:
     """A page of flags; the cursor is "kind.id". Raises BadCursor."""
     kinds = [each for each in ORDER if wanted.kind in (None, each.value)]
     after: str | None = None
@@ -74,18 +77,34 @@ def listed(session: Session, wanted: Wanted, *, limit: int = 50, cursor: str | N
 
 def open_by_kind(session: Session) -> dict[FlagKind, int]:
     """How many flags of each kind wait for someone, in ORDER; kinds without any are left out."""
-    query = select(FlagRow.kind, func.count()).where(FlagRow.state.in_(STATES["open"])).group_by(FlagRow.kind)
+    query = (
+        select(FlagRow.kind, func.count())
+        .where(FlagRow.state.in_(STATES["open"]))
+        .group_by(FlagRow.kind)
+    )
     found = dict(session.execute(query).all())
     return {kind: found[kind] for kind in ORDER if found.get(kind)}
 
 
-def _newest(session: Session, wanted: Wanted, kind: str, after: str | None, most: int) -> Sequence[str]:
-    """Ids of one kind. A state at a time, so that the index (state, kind, id) gives each in order and no more than `most` are read."""
+def _newest(
+    session: Session, wanted: Wanted, kind: str, after: str | None, most: int
+) -> Sequence[str]:
+    """Ids of one kind. A state at a time, so that the index (state, kind, id) gives each in order
+    and no more than `most` are read."""
     table = FlagRow
     found: list[str] = []
     for state in STATES[wanted.state]:
-        query = select(table.id).where(table.state == state, table.kind == kind).order_by(table.id.desc()).limit(most)
-        for column, value in ((table.test_key, wanted.test), (table.owner, wanted.owner), (table.build, wanted.build)):
+        query = (
+            select(table.id)
+            .where(table.state == state, table.kind == kind)
+            .order_by(table.id.desc())
+            .limit(most)
+        )
+        for column, value in (
+            (table.test_key, wanted.test),
+            (table.owner, wanted.owner),
+            (table.build, wanted.build),
+        ):
             if value is not None:
                 query = query.where(column == value)
         if wanted.job is not None:

@@ -1,4 +1,5 @@
-"""Subscriptions: who is told which events, where, and with which secret (kept encrypted; this module never sees one in clear)."""
+"""Subscriptions: who is told which events, where, and with which secret (kept encrypted; this
+module never sees one in clear)."""
 
 from __future__ import annotations
 
@@ -55,7 +56,16 @@ class Webhook:
         }
 
 
-def create(session: Session, *, kind: str, target: str, events: Sequence[str], description: str, secret: str | None, actor: str) -> Webhook:
+def create(
+    session: Session,
+    *,
+    kind: str,
+    target: str,
+    events: Sequence[str],
+    description: str,
+    secret: str | None,
+    actor: str,
+) -> Webhook:
     """Store a new subscription, active."""
     now = utcnow()
     row = WebhookRow(
@@ -94,16 +104,25 @@ def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Pa
 
 def subscribed(session: Session, type_: str) -> list[Webhook]:
     """The active subscriptions to a type of event ("*" is every type)."""
-    rows = session.scalars(select(WebhookRow).where(WebhookRow.state == WebhookState.active.value).order_by(WebhookRow.id))
+    rows = session.scalars(
+        select(WebhookRow)
+        .where(WebhookRow.state == WebhookState.active.value)
+        .order_by(WebhookRow.id)
+    )
     return [_webhook(row) for row in rows if type_ in row.events or "*" in row.events]
 
 
 def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webhook | None:
-    """Set target, events, description, state, reason, secret, old_secret, old_until; None if there is no such subscription.
+    """Set target, events, description, state, reason, secret, old_secret, old_until; None if there
+    is no such subscription.
 
     One that is disabled loses what still waits to be delivered.
     """
-    row = session.get(WebhookRow, webhook_id, with_for_update=True, populate_existing=True) if is_id(webhook_id) else None
+    row = (
+        session.get(WebhookRow, webhook_id, with_for_update=True, populate_existing=True)
+        if is_id(webhook_id)
+        else None
+    )
     if row is None:
         return None
     for name, value in fields.items():
@@ -111,8 +130,14 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
     row.updated_at = utcnow()
     row.version += 1
     if row.state == WebhookState.disabled:
-        waiting = update(DeliveryRow).where(DeliveryRow.webhook_id == row.id, DeliveryRow.state == DeliveryState.waiting.value)
-        session.execute(waiting.values(state=DeliveryState.cancelled.value, due_at=None, ended_at=row.updated_at))
+        waiting = update(DeliveryRow).where(
+            DeliveryRow.webhook_id == row.id, DeliveryRow.state == DeliveryState.waiting.value
+        )
+        session.execute(
+            waiting.values(
+                state=DeliveryState.cancelled.value, due_at=None, ended_at=row.updated_at
+            )
+        )
     session.flush()
     return _webhook(row)
 

@@ -31,7 +31,8 @@ def heard(
     stage: str | None = None,
     now: datetime,
 ) -> bool:
-    """Note a sign of life. `queues` None keeps those known. Returns whether the worker was unknown or had other queues before."""
+    """Note a sign of life. `queues` None keeps those known. Returns whether the worker was unknown
+    or had other queues before."""
     row = session.get(WorkerRow, name)
     if row is None:
         session.add(
@@ -49,7 +50,9 @@ def heard(
         )
         session.flush()
         return True
-    changed = (queues is not None and list(queues) != row.queues) or now - row.heard_at > timedelta(seconds=TIMEOUT_S)
+    changed = (queues is not None and list(queues) != row.queues) or now - row.heard_at > timedelta(
+        seconds=TIMEOUT_S
+    )
     if queues is not None:
         row.queues = list(queues)
     row.device, row.host = device or row.device, host or row.host
@@ -62,8 +65,11 @@ def gone(session: Session, name: str) -> None:
     session.execute(delete(WorkerRow).where(WorkerRow.name == name))
 
 
-def list_(session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:
-    """[{"name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed", "stage", "first_heard_at", "heard_at"}]."""
+def list_(
+    session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
+) -> list[dict[str, Any]]:
+    """[{"name", "host", "device", "queues", "state" (idle, busy, offline), "attempt", "seed",
+    "stage", "first_heard_at", "heard_at"}]."""
     limit = (now or utcnow()) - timedelta(seconds=timeout_s)
     return [
         {
@@ -71,7 +77,13 @@ def list_(session: Session, *, now: datetime | None = None, timeout_s: float = T
             "host": row.host,
             "device": row.device,
             "queues": row.queues,
-            "state": (WorkerState.offline if row.heard_at < limit else WorkerState.busy if row.attempt_id else WorkerState.idle).value,
+            "state": (
+                WorkerState.offline
+                if row.heard_at < limit
+                else WorkerState.busy
+                if row.attempt_id
+                else WorkerState.idle
+            ).value,
             "attempt": row.attempt_id,
             "seed": row.seed,
             "stage": row.stage,
@@ -83,8 +95,13 @@ def list_(session: Session, *, now: datetime | None = None, timeout_s: float = T
 
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:
-    """How many live workers serve each queue; one whose device is bad, drained or in maintenance serves none."""
-    rows = session.execute(select(WorkerRow.name, WorkerRow.queues).where(WorkerRow.heard_at >= now - timedelta(seconds=timeout_s))).all()
+    """How many live workers serve each queue; one whose device is bad, drained or in maintenance
+    serves none."""
+    rows = session.execute(
+        select(WorkerRow.name, WorkerRow.queues).where(
+            WorkerRow.heard_at >= now - timedelta(seconds=timeout_s)
+        )
+    ).all()
     idle = devices.without_work(session)
     return Counter(queue for name, queues in rows for queue in queues if (name, queue) not in idle)
 

@@ -1,7 +1,9 @@
-"""Makes this interpreter's locks, run-pyXYZ.txt and dev-pyXYZ.txt, from pyproject.toml: exact versions with hashes, no registry's address.
+"""Makes this interpreter's locks, run-pyXYZ.txt and dev-pyXYZ.txt, from pyproject.toml: exact
+versions with hashes, no registry's address.
 
-`make lock` calls it once per supported interpreter. The requirements are read here rather than by the build backend, which would build the
-whole front end to tell them. The dev lock holds the run lock's versions and more, so that what is tested is what runs.
+`make lock` calls it once per supported interpreter. The requirements are read here rather than by
+the build backend, which would build the whole front end to tell them. The dev lock holds the run
+lock's versions and more, so that what is tested is what runs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ UPGRADE = [] if "--keep" in sys.argv[1:] else ["--upgrade"]
 
 
 def wanted(extra: str) -> set[str]:
-    """The requirements of an extra and of the bare project, with references to our own extras followed."""
+    """The requirements of an extra and of the bare project, with references to our own extras
+    followed."""
     found = set(PROJECT["project"]["dependencies"])
     for line in PROJECT["project"]["optional-dependencies"][extra]:
         own = re.fullmatch(r"gonogo\[(\w+)\]", line)
@@ -33,7 +36,17 @@ def wanted(extra: str) -> set[str]:
 def lock(extra: str, name: str, *constraints: Path) -> Path:
     """Write one lock; `constraints` are locks whose versions it must keep."""
     target = HERE / f"{name}-py{sys.version_info.major}{sys.version_info.minor}.txt"
-    command = [sys.executable, "-m", "piptools", "compile", *OPTIONS.split(), *UPGRADE, "-o", str(target), "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "piptools",
+        "compile",
+        *OPTIONS.split(),
+        *UPGRADE,
+        "-o",
+        str(target),
+        "-",
+    ]
     lines = sorted(wanted(extra)) + [f"-c {path}" for path in constraints]
     environment = {key: value for key, value in os.environ.items() if key != "PIP_FIND_LINKS"}
     subprocess.run(command, input="\n".join(lines), text=True, check=True, env=environment)

@@ -1,7 +1,9 @@
-"""`make wormhole-sim`: make the simulated Wormhole in the cache folder, unless it is there, and say how to use it.
+"""`make wormhole-sim`: make the simulated Wormhole in the cache folder, unless it is there, and say
+how to use it.
 
-Exit codes: 0 it is there; 3 it can't be made here (the reason in one line). A folder that was not finished is never used: its mark is
-written last, after a kernel has run on it, and the next run begins it anew. Runs at the same time wait for each other.
+Exit codes: 0 it is there; 3 it can't be made here (the reason in one line). A folder that was not
+finished is never used: its mark is written last, after a kernel has run on it, and the next run
+begins it anew. Runs at the same time wait for each other.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ def make(place: Place, program: str) -> None:
     run("make a virtual environment", [program, "-m", "venv", str(place.folder / "venv")])
     pip = [str(place.interpreter), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
-    run("install ttnn and the simulator", [*pip, "install", *locked, "-r", str(requirements(place.python))])
+    run(
+        "install ttnn and the simulator",
+        [*pip, "install", *locked, "-r", str(requirements(place.python))],
+    )
     toolchain(place, [*pip, "download", *locked])
     metal(place)
     trial(place)
@@ -77,13 +82,20 @@ def toolchain(place: Place, download: list[str]) -> None:
     found = sorted(wheels.glob("*.whl"))
     if len(found) != 1:
         raise Unavailable(f"{name} {version} came as {len(found)} wheels, not one")
-    unpack = [str(place.interpreter), str(HERE / "toolchain.py"), str(found[0]), digest, str(place.folder)]
+    unpack = [
+        str(place.interpreter),
+        str(HERE / "toolchain.py"),
+        str(found[0]),
+        digest,
+        str(place.folder),
+    ]
     run("unpack the compiler", unpack)
     shutil.rmtree(wheels)
 
 
 def metal(place: Place) -> None:
-    """The folder that ttnn takes for a tt-metal checkout: the wheel's own parts, and the compiler where a checkout has it."""
+    """The folder that ttnn takes for a tt-metal checkout: the wheel's own parts, and the compiler
+    where a checkout has it."""
     wheel, made = place.packages / "ttnn", place.folder / "metal"
     (made / "runtime").mkdir(parents=True)
     (made / "build").mkdir()
@@ -102,7 +114,12 @@ def metal(place: Place) -> None:
 
 def trial(place: Place) -> None:
     """A kernel must have run on it before it counts as made."""
-    run("run a LayerNorm on it", [str(place.interpreter), str(HERE / "trial.py")], {**os.environ, **place.environment()}, TRIAL_DEADLINE_S)
+    run(
+        "run a LayerNorm on it",
+        [str(place.interpreter), str(HERE / "trial.py")],
+        {**os.environ, **place.environment()},
+        TRIAL_DEADLINE_S,
+    )
 
 
 def write_builds(place: Place) -> None:
@@ -122,13 +139,25 @@ def write_builds(place: Place) -> None:
     partial.replace(place.builds)
 
 
-def run(what: str, command: list[str], environment: dict[str, str] | None = None, deadline_s: float | None = None) -> None:
-    """One step in a process group of its own; what it left running is ended with it. Raises Unavailable with its last words."""
+def run(
+    what: str,
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    deadline_s: float | None = None,
+) -> None:
+    """One step in a process group of its own; what it left running is ended with it. Raises
+    Unavailable with its last words."""
     print(f"  {what}", flush=True)
     with (
         Path(os.devnull).open() as nothing,
         subprocess.Popen(
-            command, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+            command,
+            stdin=nothing,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -140,7 +169,9 @@ def run(what: str, command: list[str], environment: dict[str, str] | None = None
             os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
-        raise Unavailable(f"can't {what} (exit code {process.returncode}): {output.strip()[-LAST_WORDS:]}")
+        raise Unavailable(
+            f"can't {what} (exit code {process.returncode}): {output.strip()[-LAST_WORDS:]}"
+        )
 
 
 if __name__ == "__main__":

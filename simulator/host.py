@@ -1,4 +1,5 @@
-"""What the host must have for the simulator: an interpreter, four libraries, space. Each lack is named with what to do about it."""
+"""What the host must have for the simulator: an interpreter, four libraries, space. Each lack is
+named with what to do about it."""
 
 from __future__ import annotations
 
@@ -15,10 +16,16 @@ from simulator.place import PYTHON_VARIABLE, Unavailable
 
 VERSIONS = ("3.12", "3.10")
 """Those that ttnn has wheels for, the better one first."""
-LIBRARIES = {"libgmp.so.10": "libgmp10", "libmpfr.so.6": "libmpfr6", "libmpc.so.3": "libmpc3", "libatomic.so.1": "libatomic1"}
+LIBRARIES = {
+    "libgmp.so.10": "libgmp10",
+    "libmpfr.so.6": "libmpfr6",
+    "libmpc.so.3": "libmpc3",
+    "libatomic.so.1": "libatomic1",
+}
 """Library -> Debian's package: the compiler needs the first three, ttnn the last."""
 NEEDED_BYTES = 3 * 2**30
-"""The finished folder has 1.3 GB, its compiled kernels some more; pip and the wheel of the toolchain need the rest for a moment."""
+"""The finished folder has 1.3 GB, its compiled kernels some more; pip and the wheel of the
+toolchain need the rest for a moment."""
 LEAST_GLIBC = (2, 34)
 _ASK = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"
 
@@ -31,15 +38,21 @@ def check(folder: Path) -> None:
     name, version = platform.libc_ver()
     if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < LEAST_GLIBC:
         least = ".".join(map(str, LEAST_GLIBC))
-        raise Unavailable(f"ttnn's wheel needs glibc {least} or newer; this is {name or 'another libc'} {version}")
+        raise Unavailable(
+            f"ttnn's wheel needs glibc {least} or newer; this is {name or 'another libc'} {version}"
+        )
     missing = missing_libraries()
     if missing:
-        raise Unavailable(f"missing {', '.join(missing)}; run: apt-get install -y {' '.join(LIBRARIES[each] for each in missing)}")
+        raise Unavailable(
+            f"missing {', '.join(missing)}; run: apt-get install -y {' '.join(LIBRARIES[each] for each in missing)}"
+        )
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < NEEDED_BYTES:
-        raise Unavailable(f"{free / 2**30:.1f} GiB free in {folder}; the simulator needs {NEEDED_BYTES / 2**30:.0f} GiB")
+        raise Unavailable(
+            f"{free / 2**30:.1f} GiB free in {folder}; the simulator needs {NEEDED_BYTES / 2**30:.0f} GiB"
+        )
     if not os.access(folder, os.W_OK):
         raise Unavailable(f"{folder} can't be written to")
 
@@ -50,7 +63,8 @@ def missing_libraries(names: Iterable[str] = tuple(LIBRARIES)) -> list[str]:
 
 
 def interpreter() -> tuple[str, str]:
-    """(program, version) of a Python that ttnn has a wheel for: the one that GONOGO_SIM_PYTHON names, else the first on PATH that runs.
+    """(program, version) of a Python that ttnn has a wheel for: the one that GONOGO_SIM_PYTHON
+    names, else the first on PATH that runs.
 
     Raises Unavailable.
     """
@@ -61,7 +75,9 @@ def interpreter() -> tuple[str, str]:
             return candidate, version
         if named:
             what = version or "nothing that runs and can make virtual environments"
-            raise Unavailable(f"{PYTHON_VARIABLE}={named} is {what}; ttnn needs {' or '.join(VERSIONS)}")
+            raise Unavailable(
+                f"{PYTHON_VARIABLE}={named} is {what}; ttnn needs {' or '.join(VERSIONS)}"
+            )
     raise Unavailable(
         f"no Python {' or '.join(VERSIONS)} with venv on PATH or in pyenv, which ttnn needs: install python3.12 and python3.12-venv "
         f"(apt-get install -y python3.12-venv where the distribution has it), or name one in {PYTHON_VARIABLE}"
@@ -69,9 +85,14 @@ def interpreter() -> tuple[str, str]:
 
 
 def candidates() -> list[str]:
-    """Programs to try, in order: on PATH, this one, and those that pyenv keeps (its shims on PATH fail unless a version is chosen)."""
+    """Programs to try, in order: on PATH, this one, and those that pyenv keeps (its shims on PATH
+    fail unless a version is chosen)."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    kept = [str(program) for version in VERSIONS for program in sorted(pyenv.glob(f"{version}.*/bin/python{version}"), reverse=True)]
+    kept = [
+        str(program)
+        for version in VERSIONS
+        for program in sorted(pyenv.glob(f"{version}.*/bin/python{version}"), reverse=True)
+    ]
     return [*(f"python{version}" for version in VERSIONS), "python3", sys.executable, *kept]
 
 
@@ -86,7 +107,9 @@ def _loads(name: str) -> bool:
 def _version(program: str) -> str | None:
     """3.12 of a program that runs and can make virtual environments (a shim may exist and fail)."""
     try:
-        done = subprocess.run([program, "-c", _ASK], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [program, "-c", _ASK], capture_output=True, text=True, timeout=60, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

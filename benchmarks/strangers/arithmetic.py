@@ -1,4 +1,5 @@
-"""How a stranger computes: its orders of summation, its formulas, what it stores and how it rounds. One run of it is a Work."""
+"""How a stranger computes: its orders of summation, its formulas, what it stores and how it rounds.
+One run of it is a Work."""
 
 from __future__ import annotations
 
@@ -62,14 +63,16 @@ class Work:
     """How many runs this kernel had before in its process."""
     alterations: Mapping[str, Alteration] = field(default_factory=dict)
     order: sums.Order | None = None
-    """The order of all sums that a fault puts in the place of the arithmetic's: a narrow accumulator, for instance."""
+    """The order of all sums that a fault puts in the place of the arithmetic's: a narrow
+    accumulator, for instance."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What stays from run to run."""
     values: dict[str, Floats] = field(default_factory=dict)
     """What each stage gave, after its fault and its rounding."""
 
     def keep(self, stage: str, value: Any) -> Floats:
-        """The value of a stage, as the following stages see it: first the fault, then the buffer."""
+        """The value of a stage, as the following stages see it: first the fault, then the
+        buffer."""
         kept: Floats = np.asarray(value, np.float32)
         if (alteration := self.alterations.get(stage)) is not None:
             kept = np.asarray(alteration(kept, self), np.float32)
@@ -79,8 +82,11 @@ class Work:
         return kept
 
     def give(self, stage: str, value: Any) -> Floats:
-        """An output: rounded to the output format, and only then altered (a fault of the writer) as stage + " out"."""
-        rounded = Rounding(self.result, self.arithmetic.output)(self.keep(stage, value), self.chance)
+        """An output: rounded to the output format, and only then altered (a fault of the writer) as
+        stage + " out"."""
+        rounded = Rounding(self.result, self.arithmetic.output)(
+            self.keep(stage, value), self.chance
+        )
         if (alteration := self.alterations.get(stage + " out")) is not None:
             rounded = np.asarray(alteration(rounded, self), np.float32)
         self.values[stage + " out"] = rounded
@@ -94,7 +100,9 @@ class Work:
         """Sums along a row, (rows, 1)."""
         each = sums.ORDERS[name or self.arithmetic.order]
         if self.arithmetic.parts:
-            each = sums.cores(self.arithmetic.parts, each, lambda value, chance: self.buffered(value))
+            each = sums.cores(
+                self.arithmetic.parts, each, lambda value, chance: self.buffered(value)
+            )
         return (self.order or each)(terms, self.chance)[:, None]
 
     def down(self, terms: Floats) -> Floats:
@@ -109,12 +117,18 @@ class Work:
 
     def times(self, a: Floats, b: Floats) -> Floats:
         """A product of two values of the formats."""
-        return three_passes(*np.broadcast_arrays(a, b)) if self.arithmetic.product == "three-passes" else a * b
+        return (
+            three_passes(*np.broadcast_arrays(a, b))
+            if self.arithmetic.product == "three-passes"
+            else a * b
+        )
 
     def minus_product(self, c: Floats, a: Floats, b: Floats) -> Floats:
         """c - a b, with one rounding or two."""
         if self.arithmetic.fused:
-            return (c.astype(np.float64) - a.astype(np.float64) * b.astype(np.float64)).astype(np.float32)
+            return (c.astype(np.float64) - a.astype(np.float64) * b.astype(np.float64)).astype(
+                np.float32
+            )
         return c - self.times(a, b)
 
     def plus_product(self, c: Floats, a: Floats, b: Floats) -> Floats:

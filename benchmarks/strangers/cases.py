@@ -1,4 +1,5 @@
-"""The tests that the strangers are plugged into: small, loose enough to be green, in several shapes, formats and regimes."""
+"""The tests that the strangers are plugged into: small, loose enough to be green, in several
+shapes, formats and regimes."""
 
 from __future__ import annotations
 
@@ -26,11 +27,23 @@ class Case:
     offset: bool = False
 
 
-def _case(name: str, kernel: str, shape: list[int], inputs: dict[str, Any], numerics: dict[str, Any]) -> Case:
+def _case(
+    name: str, kernel: str, shape: list[int], inputs: dict[str, Any], numerics: dict[str, Any]
+) -> Case:
     if kernel == "layernorm_bw":
         inputs = {key: value for key, value in inputs.items() if key != "beta"}
-    data = {"kernel": kernel, "shape": shape, "inputs": inputs, "numerics": numerics, "tolerance": LOOSE}
-    return Case(f"{kernel.removeprefix('layernorm_')} {'x'.join(map(str, shape))} {name}", TestSpec.parse(data), "x" in inputs)
+    data = {
+        "kernel": kernel,
+        "shape": shape,
+        "inputs": inputs,
+        "numerics": numerics,
+        "tolerance": LOOSE,
+    }
+    return Case(
+        f"{kernel.removeprefix('layernorm_')} {'x'.join(map(str, shape))} {name}",
+        TestSpec.parse(data),
+        "x" in inputs,
+    )
 
 
 CASES: tuple[Case, ...] = (

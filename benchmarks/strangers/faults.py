@@ -84,7 +84,8 @@ def neighbour(step: int, axis: int = 0) -> Alteration:
 
 
 def tail_again(value: Floats, work: Work) -> Floats:
-    """The padding of the last tile holds the row's first values, and isn't masked: they are summed, too. No padding: nothing happens."""
+    """The padding of the last tile holds the row's first values, and isn't masked: they are summed,
+    too. No padding: nothing happens."""
     return np.concatenate([value, value[:, : -value.shape[1] % TILE]], axis=1)
 
 
@@ -97,7 +98,9 @@ def garbage(size: float) -> Alteration:
     return alter
 
 
-def block(row: slice, column: slice, number: float | None = None, factor: float = 0.0) -> Alteration:
+def block(
+    row: slice, column: slice, number: float | None = None, factor: float = 0.0
+) -> Alteration:
     """One block of an output: set to `number`, or times `factor`."""
 
     def alter(value: Floats, work: Work) -> Floats:
@@ -112,7 +115,8 @@ def block(row: slice, column: slice, number: float | None = None, factor: float 
 
 
 def swapped(first: slice, second: slice, axis: int) -> Alteration:
-    """Two equal blocks of columns or rows in each other's place; nothing where they don't both exist."""
+    """Two equal blocks of columns or rows in each other's place; nothing where they don't both
+    exist."""
 
     def alter(value: Floats, work: Work) -> Floats:
         changed = np.array(value)

@@ -1,4 +1,5 @@
-"""Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of profile generic: up to 8 seeds, the suspects pooled."""
+"""Strangers through GoNoGo's judging, as `gonogo check` does it with a plug-in of profile generic:
+up to 8 seeds, the suspects pooled."""
 
 from __future__ import annotations
 
@@ -42,10 +43,12 @@ def inputs_of(case: Case, seed: int) -> tuple[Any, Any]:
 
 
 def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = None) -> Record:
-    """Judge a stranger. Flagged: a seed whose verdict is red or hollow (`fail`, `pass_by_tolerance`), or, when all seeds have run, suspect
-    seeds whose pooled statistics are not explained either (what the job says of a suspect after more seeds).
+    """Judge a stranger. Flagged: a seed whose verdict is red or hollow (`fail`,
+    `pass_by_tolerance`), or, when all seeds have run, suspect seeds whose pooled statistics are not
+    explained either (what the job says of a suspect after more seeds).
 
-    Ends at the first such seed, once the fault (if there is one: `clean` is the build without) has shown, too.
+    Ends at the first such seed, once the fault (if there is one: `clean` is the build without) has
+    shown, too.
     """
     record = Record(build, case.name)
     kernel, twin = Stranger(build), Stranger(clean) if clean else None
@@ -67,12 +70,17 @@ def put_to_test(build: str, case: Case, seeds: int = SEEDS, clean: str | None = 
         record.seeds = seed + 1
         for name, output in judgement.outputs.items():
             rows.setdefault(name, []).append(dict(output.statistics))
-        record.flagged = judgement.explanation is Explanation.unexplained or judgement.verdict is Verdict.fail
+        record.flagged = (
+            judgement.explanation is Explanation.unexplained or judgement.verdict is Verdict.fail
+        )
         suspect = suspect or judgement.explanation is Explanation.suspect
         if record.flagged and twin is None:
             break
     if suspect and not record.flagged:
-        record.flagged = any(each in (Explanation.suspect, Explanation.unexplained) for each in settled(rows).values())
+        record.flagged = any(
+            each in (Explanation.suspect, Explanation.unexplained)
+            for each in settled(rows).values()
+        )
     return record
 
 
@@ -81,7 +89,8 @@ def _note(record: Record, judgement: SeedJudgement) -> None:
     for name, output in judgement.outputs.items():
         for statistic, value in output.statistics.items():
             if isinstance(value, int | float) and (
-                statistic in ("budget_ratio", "chi", "nonfinite") or statistic.endswith(("_z", "_z_max"))
+                statistic in ("budget_ratio", "chi", "nonfinite")
+                or statistic.endswith(("_z", "_z_max"))
             ):
                 key = f"{name} {statistic}"
                 record.figures[key] = max(record.figures.get(key, 0.0), abs(float(value)))
@@ -98,7 +107,9 @@ def rights(seeds: int, cases: tuple[Case, ...] = CASES, only: str = "") -> list[
         put_to_test(f"right:{right.name}", case, seeds)
         for case in cases
         for right in RIGHTS.values()
-        if case.test.kernel in right.kernels and not (right.centred_only and case.offset) and only in right.name
+        if case.test.kernel in right.kernels
+        and not (right.centred_only and case.offset)
+        and only in right.name
     ]
 
 

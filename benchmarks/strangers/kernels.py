@@ -1,7 +1,8 @@
-"""LayerNorm forward and backward, step by step; each step has a name, at which its value may be stored and a fault may strike.
+"""LayerNorm forward and backward, step by step; each step has a name, at which its value may be
+stored and a fault may strike.
 
-Shapes: x, dy and what is made of them (rows, N); gamma, beta (rows, N), broadcast when read, as a tile sees them; mean, variance, rstd,
-s1, s2 (rows, 1); dgamma, dbeta (N,); count, epsilon scalars.
+Shapes: x, dy and what is made of them (rows, N); gamma, beta (rows, N), broadcast when read, as a
+tile sees them; mean, variance, rstd, s1, s2 (rows, 1); dgamma, dbeta (N,); count, epsilon scalars.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from benchmarks.strangers.moments import METHODS, RSQRTS
 Floats = NDArray[np.float32]
 
 FORWARD_STAGES = ("mean", "centred", "squares", "variance", "rstd", "xhat", "scaled")
-BACKWARD_STAGES = ("centred", "xhat", "p", "px", "s1", "s2", "correction", "difference", "dgamma terms")
+BACKWARD_STAGES = (
+    "centred",
+    "xhat",
+    "p",
+    "px",
+    "s1",
+    "s2",
+    "correction",
+    "difference",
+    "dgamma terms",
+)
 
 
 def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
@@ -25,7 +36,12 @@ def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
     if work.arithmetic.moments == "two-pass":
         mean = work.keep("mean", work.mean(work.keep("mean terms", seen), count))
         centred = seen - mean
-        squares = work.keep("squares", work.times(centred, centred) if work.arithmetic.product == "exact" else centred * centred)
+        squares = work.keep(
+            "squares",
+            work.times(centred, centred)
+            if work.arithmetic.product == "exact"
+            else centred * centred,
+        )
         variance = work.mean(squares, work.keep("variance count", count))
     else:
         mean, variance = METHODS[work.arithmetic.moments](seen, work.total, np.float32(count))
@@ -36,9 +52,11 @@ def statistics(work: Work, x: Floats, epsilon: float) -> tuple[Floats, Floats]:
         return mean, work.keep("rstd", RSQRTS[work.arithmetic.rsqrt](radicand))
 
 
-def forward(work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float) -> dict[str, Floats]:
-    """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a + b with a = rstd gamma and
-    b = beta - mean a) and early (rstd gamma first)."""
+def forward(
+    work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float
+) -> dict[str, Floats]:
+    """y, mean, rstd of layernorm_fw. Forms: textbook ((x - mean) rstd gamma + beta), folded (x a +
+    b with a = rstd gamma and b = beta - mean a) and early (rstd gamma first)."""
     x = work.keep("x", x)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
     beta = work.keep("beta", np.broadcast_to(beta, x.shape))
@@ -51,16 +69,33 @@ def forward(work: Work, x: Floats, gamma: Floats, beta: Floats, epsilon: float) 
         if work.arithmetic.form == "early":
             y = work.plus_product(beta, centred, work.keep("xhat", rstd * gamma))
         else:
-            xhat = work.keep("xhat", work.times(centred, rstd) if "centred" in work.arithmetic.stored else centred * rstd)
+            xhat = work.keep(
+                "xhat",
+                work.times(centred, rstd)
+                if "centred" in work.arithmetic.stored
+                else centred * rstd,
+            )
             y = work.keep("scaled", work.times(xhat, gamma)) + beta
             if work.arithmetic.fused and "scaled" not in work.alterations:
                 y = work.plus_product(beta, xhat, gamma)
-    return {"y": work.give("y", y), "mean": work.give("mean of rows", mean)[:, 0], "rstd": work.give("rstd of rows", rstd)[:, 0]}
+    return {
+        "y": work.give("y", y),
+        "mean": work.give("mean of rows", mean)[:, 0],
+        "rstd": work.give("rstd of rows", rstd)[:, 0],
+    }
 
 
-def backward(work: Work, x: Floats, gamma: Floats, dy: Floats, epsilon: float, given: tuple[Floats, Floats] | None) -> dict[str, Floats]:
-    """dx, dgamma, dbeta of layernorm_bw. Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled (rstd / N (N p - sum p - x^ sum p x^)),
-    spread (each term times rstd), and folded (rstd p + a x + b)."""
+def backward(
+    work: Work,
+    x: Floats,
+    gamma: Floats,
+    dy: Floats,
+    epsilon: float,
+    given: tuple[Floats, Floats] | None,
+) -> dict[str, Floats]:
+    """dx, dgamma, dbeta of layernorm_bw. Forms of dx: textbook (rstd (p - s1 - x^ s2)), scaled
+    (rstd / N (N p - sum p - x^ sum p x^)), spread (each term times rstd), and folded (rstd p + a x
+    + b)."""
     x, dy = work.keep("x", x), work.keep("dy", dy)
     gamma = work.keep("gamma", np.broadcast_to(gamma, x.shape))
     if given is None:
@@ -83,7 +118,16 @@ def backward(work: Work, x: Floats, gamma: Floats, dy: Floats, epsilon: float, g
     }
 
 
-def _dx(work: Work, x: Floats, mean: Floats, rstd: Floats, xhat: Floats, p: Floats, s1: Floats, s2: Floats) -> Floats:
+def _dx(
+    work: Work,
+    x: Floats,
+    mean: Floats,
+    rstd: Floats,
+    xhat: Floats,
+    p: Floats,
+    s1: Floats,
+    s2: Floats,
+) -> Floats:
     form = work.arithmetic.form
     correction = work.keep("correction", xhat * s2)
     scale = work.keep("rstd of dx", rstd)

@@ -1,4 +1,5 @@
-"""Mean and biased variance of rows, by the methods that kernels use. All in float32: (rows, N) to two of (rows, 1)."""
+"""Mean and biased variance of rows, by the methods that kernels use. All in float32: (rows, N) to
+two of (rows, 1)."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ METHODS: dict[str, Callable[[Floats, Sum, np.float32], tuple[Floats, Floats]]] =
     "welford": welford,
     "chan": chan,
 }
-"""Beside "two-pass", which the kernels spell out themselves so that a fault can reach every step of it."""
+"""Beside "two-pass", which the kernels spell out themselves so that a fault can reach every step of
+it."""
 
 
 def newton(value: NDArray[Any], steps: int) -> Floats:

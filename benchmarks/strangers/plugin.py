@@ -1,7 +1,7 @@
 """The strangers as an executor: GONOGO_EXECUTORS="strangers=benchmarks.strangers.plugin:Stranger".
 
-Builds: `right:NAME`, and `wrong:KERNEL:FAULT:BASE` with one of the arithmetics of rights.BASES. `clean:KERNEL:FAULT:BASE` is the same
-kernel with the same chance and without the fault.
+Builds: `right:NAME`, and `wrong:KERNEL:FAULT:BASE` with one of the arithmetics of rights.BASES.
+`clean:KERNEL:FAULT:BASE` is the same kernel with the same chance and without the fault.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Stranger:
         wide = given == "fp32"
         work = Work(
             self.arithmetic,
-            buffer=self.arithmetic.buffer if self.arithmetic.buffer != "buffers" else buffers_of(test),
+            buffer=self.arithmetic.buffer
+            if self.arithmetic.buffer != "buffers"
+            else buffers_of(test),
             result=numerics.get("output", "bf16"),
             chance=np.random.default_rng([self.chance, self.runs, int(wide)]),
             run=self.runs,
@@ -64,14 +66,24 @@ class Stranger:
             if test["kernel"] == "layernorm_fw":
                 outputs = forward(work, x, inputs["gamma"], inputs["beta"], epsilon)
             else:
-                statistics = (inputs["mean"].reshape(-1), inputs["rstd"].reshape(-1)) if "mean" in inputs else None
-                outputs = backward(work, x, inputs["gamma"], inputs["dy"].reshape(x.shape), epsilon, statistics)
+                statistics = (
+                    (inputs["mean"].reshape(-1), inputs["rstd"].reshape(-1))
+                    if "mean" in inputs
+                    else None
+                )
+                outputs = backward(
+                    work, x, inputs["gamma"], inputs["dy"].reshape(x.shape), epsilon, statistics
+                )
         shapes = {"y": shape, "dx": shape, "mean": shape[:-1], "rstd": shape[:-1]}
-        return {name: np.ascontiguousarray(value.reshape(shapes.get(name, shape[-1:]))) for name, value in outputs.items()}
+        return {
+            name: np.ascontiguousarray(value.reshape(shapes.get(name, shape[-1:])))
+            for name, value in outputs.items()
+        }
 
 
 def buffers_of(test: dict[str, Any]) -> str:
-    """The format in which a kernel of this test may store its intermediates: an fp32 test's are read back as TF32 on tensor cores."""
+    """The format in which a kernel of this test may store its intermediates: an fp32 test's are
+    read back as TF32 on tensor cores."""
     numerics = test.get("numerics", {})
     declared: str = numerics.get("buffers", "bf16")
     return "tf32" if declared == "bf16" and numerics.get("input") == "fp32" else declared

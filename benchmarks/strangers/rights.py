@@ -1,4 +1,5 @@
-"""Right kernels: every arithmetic here is one that a real kernel uses, and its error is rounding."""
+"""Right kernels: every arithmetic here is one that a real kernel uses, and its error is
+rounding."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ ROWS = frozenset({"mean", "variance", "rstd", "s1", "s2"})
 
 @dataclass(frozen=True)
 class Right:
-    """An arithmetic, the kernels that have it, and whether it is right only where the mean isn't large against the deviation."""
+    """An arithmetic, the kernels that have it, and whether it is right only where the mean isn't
+    large against the deviation."""
 
     arithmetic: Arithmetic
     kernels: tuple[str, ...] = KERNELS
     centred_only: bool = False
     exotic: bool = False
-    """Rounding to odd, which no store of a kernel does that we know: an emulation of double rounding has it. Counted apart."""
+    """Rounding to odd, which no store of a kernel does that we know: an emulation of double
+    rounding has it. Counted apart."""
 
     @property
     def name(self) -> str:
@@ -48,9 +51,16 @@ def _moments() -> Iterable[Right]:
         ("welford", "halves"),
         ("chan", "tiles"),
     ):
-        yield Right(Arithmetic(f"moments-{moments}", order=order, moments=moments), centred_only=moments == "one-pass")
-    yield Right(Arithmetic("moments-welford-stored", order="faces", moments="welford", stored=XHAT | ROWS))
-    yield Right(Arithmetic("moments-one-pass-double", order="double", moments="one-pass"), centred_only=True)
+        yield Right(
+            Arithmetic(f"moments-{moments}", order=order, moments=moments),
+            centred_only=moments == "one-pass",
+        )
+    yield Right(
+        Arithmetic("moments-welford-stored", order="faces", moments="welford", stored=XHAT | ROWS)
+    )
+    yield Right(
+        Arithmetic("moments-one-pass-double", order="double", moments="one-pass"), centred_only=True
+    )
 
 
 def _rsqrts() -> Iterable[Right]:
@@ -59,9 +69,20 @@ def _rsqrts() -> Iterable[Right]:
 
 
 def _forms() -> Iterable[Right]:
-    for form, kernels in (("folded", KERNELS), ("early", ("layernorm_fw",)), ("scaled", ("layernorm_bw",)), ("spread", ("layernorm_bw",))):
+    for form, kernels in (
+        ("folded", KERNELS),
+        ("early", ("layernorm_fw",)),
+        ("scaled", ("layernorm_bw",)),
+        ("spread", ("layernorm_bw",)),
+    ):
         for fused in (False, True):
-            yield Right(Arithmetic(f"form-{form}{'-fused' * fused}", form=form, fused=fused, order="lanes-8"), kernels, form == "folded")
+            yield Right(
+                Arithmetic(
+                    f"form-{form}{'-fused' * fused}", form=form, fused=fused, order="lanes-8"
+                ),
+                kernels,
+                form == "folded",
+            )
     yield Right(Arithmetic("form-textbook-fused", fused=True, order="halves"))
     yield Right(Arithmetic("reciprocal-scaler", reciprocal=True, order="tiles"))
     yield Right(Arithmetic("three-passes", product="three-passes", order="tiles", stored=XHAT))
@@ -73,27 +94,58 @@ def _buffers() -> Iterable[Right]:
     for name, stored in groups.items():
         for mode in ("even", "away", "stochastic", "odd"):
             yield Right(
-                Arithmetic(f"stored-{name}-{mode}", stored=stored, buffering=mode, output=mode, order="tiles"), exotic=mode == "odd"
+                Arithmetic(
+                    f"stored-{name}-{mode}",
+                    stored=stored,
+                    buffering=mode,
+                    output=mode,
+                    order="tiles",
+                ),
+                exotic=mode == "odd",
             )
-        yield Right(Arithmetic(f"stored-{name}-zero", stored=stored, buffering="zero", order="tiles"))
+        yield Right(
+            Arithmetic(f"stored-{name}-zero", stored=stored, buffering="zero", order="tiles")
+        )
     yield Right(Arithmetic("stored-all-by-cores", stored=ALL, parts=8, order="lanes-32"))
-    yield Right(Arithmetic("stored-xhat-by-cores", stored=XHAT, parts=4, order="lanes-16", buffering="away"))
-    yield Right(Arithmetic("stored-all-shuffled", stored=ALL, order="shuffled", down="shuffled", output="stochastic"))
+    yield Right(
+        Arithmetic("stored-xhat-by-cores", stored=XHAT, parts=4, order="lanes-16", buffering="away")
+    )
+    yield Right(
+        Arithmetic(
+            "stored-all-shuffled",
+            stored=ALL,
+            order="shuffled",
+            down="shuffled",
+            output="stochastic",
+        )
+    )
     yield Right(Arithmetic("stored-xhat-fp16", stored=XHAT, buffer="fp16"))
 
 
 def _outputs() -> Iterable[Right]:
     for mode in ("away", "zero", "odd", "stochastic"):
-        yield Right(Arithmetic(f"output-{mode}", output=mode, order="lanes-32"), exotic=mode == "odd")
-    yield Right(Arithmetic("output-zero-stored", output="zero", stored=XHAT | PRODUCTS, buffering="zero"))
+        yield Right(
+            Arithmetic(f"output-{mode}", output=mode, order="lanes-32"), exotic=mode == "odd"
+        )
+    yield Right(
+        Arithmetic("output-zero-stored", output="zero", stored=XHAT | PRODUCTS, buffering="zero")
+    )
 
 
-RIGHTS: dict[str, Right] = {right.name: right for group in (_orders, _moments, _rsqrts, _forms, _buffers, _outputs) for right in group()}
+RIGHTS: dict[str, Right] = {
+    right.name: right
+    for group in (_orders, _moments, _rsqrts, _forms, _buffers, _outputs)
+    for right in group()
+}
 
 BASES: tuple[Arithmetic, ...] = (
     Arithmetic("plain"),
     Arithmetic("stored", stored=ALL, order="tiles"),
-    Arithmetic("cut", stored=XHAT, order="lanes-32", down="sequential", buffering="away", output="away"),
-    Arithmetic("mixed", stored=ROWS | PRODUCTS, order="lanes-16", reciprocal=True, buffering="stochastic"),
+    Arithmetic(
+        "cut", stored=XHAT, order="lanes-32", down="sequential", buffering="away", output="away"
+    ),
+    Arithmetic(
+        "mixed", stored=ROWS | PRODUCTS, order="lanes-16", reciprocal=True, buffering="stochastic"
+    ),
 )
 """What the wrong kernels are made of: a right arithmetic and one fault."""

@@ -1,4 +1,5 @@
-"""Rounding, as kernels of other machines do it: the strangers' own code, which shares nothing with gonogo's formats."""
+"""Rounding, as kernels of other machines do it: the strangers' own code, which shares nothing with
+gonogo's formats."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ MODES = ("even", "away", "zero", "odd", "stochastic")
 class Rounding:
     """How values are stored: a format (fp32, tf32, bf16, fp16) and a mode.
 
-    even, away: to nearest, by ties. zero: truncated. odd: truncated, the last bit set if anything was lost (no bias). stochastic:
-    up with the probability of what is cut off.
+    even, away: to nearest, by ties. zero: truncated. odd: truncated, the last bit set if anything
+    was lost (no bias). stochastic: up with the probability of what is cut off.
     """
 
     fmt: str
@@ -39,7 +40,9 @@ class Rounding:
         bits = np.array(values, np.float32, order="C").view(np.uint32)
         lost = np.uint32((1 << dropped) - 1)
         if self.mode == "even":
-            bits += ((bits >> np.uint32(dropped)) & np.uint32(1)) + np.uint32((1 << (dropped - 1)) - 1)
+            bits += ((bits >> np.uint32(dropped)) & np.uint32(1)) + np.uint32(
+                (1 << (dropped - 1)) - 1
+            )
         elif self.mode == "away":
             bits += np.uint32(1 << (dropped - 1))
         elif self.mode == "odd":
@@ -53,7 +56,8 @@ class Rounding:
 
 
 def three_passes(a: Floats, b: Floats) -> Floats:
-    """A product of bf16 values from three partial products of halves of the significands: low times low is left out, as in HiFi3."""
+    """A product of bf16 values from three partial products of halves of the significands: low times
+    low is left out, as in HiFi3."""
     high_a = Rounding("bf16", "zero")._bits(a, 19, _UNUSED)  # 5 of the 8 significant bits
     high_b = Rounding("bf16", "zero")._bits(b, 19, _UNUSED)
     product: Floats = high_a * high_b + (a - high_a) * high_b + high_a * (b - high_b)

@@ -1,13 +1,17 @@
-"""Can a fault show? Asked of the two outputs, with and without the fault, and of the formats; never of GoNoGo.
+"""Can a fault show? Asked of the two outputs, with and without the fault, and of the formats; never
+of GoNoGo.
 
-Unit of rounding of an element: u T, with u the largest relative error of a value stored in a buffer of the test, and T the sum of the
-sizes of the terms that make the element. A kernel that stores every step rounds each of them by at most u T, and there are n steps on the
-way from the inputs to the output. So a right kernel is off by up to n u T; a right one and its faulty twin differ by up to 2 n u T for
-rounding alone. A fault
-- **shows** when it changes an element by more than 2 n u T: no two right kernels are that far apart;
-- is **faint** when no element changes as much, but all of them together do: the changes, each over u T, have a 2-norm above 2 n. Whoever
-  knew the form of the fault could find it; nobody can in a single element, and a right kernel that rounds one factor of the output may
-  do the same. Counted apart;
+Unit of rounding of an element: u T, with u the largest relative error of a value stored in a buffer
+of the test, and T the sum of the sizes of the terms that make the element. A kernel that stores
+every step rounds each of them by at most u T, and there are n steps on the way from the inputs to
+the output. So a right kernel is off by up to n u T; a right one and its faulty twin differ by up to
+2 n u T for rounding alone. A fault
+- **shows** when it changes an element by more than 2 n u T: no two right kernels are that far
+  apart;
+- is **faint** when no element changes as much, but all of them together do: the changes, each over
+  u T, have a 2-norm above 2 n. Whoever knew the form of the fault could find it; nobody can in a
+  single element, and a right kernel that rounds one factor of the output may do the same. Counted
+  apart;
 - is **hidden** otherwise, and when it changes nothing.
 """
 
@@ -25,11 +29,13 @@ from benchmarks.strangers.plugin import buffers_of
 Doubles = NDArray[np.float64]
 
 UNIT: Final = {"bf16": 2.0**-8, "tf32": 2.0**-10}
-"""bf16 has 8 significant bits, and rounding to nearest is off by up to 2^-8; TF32 has 11, and the unpacker truncates."""
+"""bf16 has 8 significant bits, and rounding to nearest is off by up to 2^-8; TF32 has 11, and the
+unpacker truncates."""
 STEPS: Final = {
     "y": 6,  # mean, x - mean, rstd, x^, gamma x^, the result
     "mean": 3,  # partial sums, the mean, the result
-    "rstd": 4,  # partial sums, variance (half, by the root) and mean (second order), rstd, the result
+    # partial sums, variance (half, by the root) and mean (second order), rstd, the result
+    "rstd": 4,
     "dx": 7,  # x - mean, x^, P, s1 or s2, x^ s2, one of two differences, the result
     "dgamma": 5,  # x - mean, x^, dy x^, partial sums, the result
     "dbeta": 2,  # partial sums, the result
@@ -44,8 +50,14 @@ class Showing(Enum):
     shows = 2
 
 
-def showing(test: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]], faulty: Mapping[str, Any], clean: Mapping[str, Any]) -> Showing:
-    """Of one seed. test is the canonical spec; inputs and outputs have (rows, N), (rows,) or (N,)."""
+def showing(
+    test: Mapping[str, Any],
+    inputs: Mapping[str, NDArray[Any]],
+    faulty: Mapping[str, Any],
+    clean: Mapping[str, Any],
+) -> Showing:
+    """Of one seed. test is the canonical spec; inputs and outputs have (rows, N), (rows,) or
+    (N,)."""
     unit = UNIT[buffers_of(dict(test))]
     found = Showing.hidden
     for name, size in sizes(test, inputs).items():
@@ -61,7 +73,8 @@ def showing(test: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]], faulty:
 
 
 def sizes(test: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]) -> dict[str, Doubles]:
-    """T of each output, from its formula in float64. Sums of n terms that round independently err as the root of the sum of squares."""
+    """T of each output, from its formula in float64. Sums of n terms that round independently err
+    as the root of the sum of squares."""
     given = {name: np.asarray(value, np.float64) for name, value in inputs.items()}
     x, gamma = given["x"], given["gamma"]
     n = x.shape[1]

@@ -1,4 +1,5 @@
-"""Wrong stores: tiles swapped, stale, not written, written by the wrong core; lanes, bits and races; too narrow a range."""
+"""Wrong stores: tiles swapped, stale, not written, written by the wrong core; lanes, bits and
+races; too narrow a range."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def _random_tile(value: Floats, work: Work) -> Floats:
 
 def _random_element(value: Floats, work: Work) -> Floats:
     changed = np.array(value)
-    changed[int(work.chance.integers(0, value.shape[0])), int(work.chance.integers(0, value.shape[1]))] *= 2
+    changed[
+        int(work.chance.integers(0, value.shape[0])), int(work.chance.integers(0, value.shape[1]))
+    ] *= 2
     return changed
 
 
@@ -64,7 +67,10 @@ def _quadrants(value: Floats, work: Work) -> Floats:
     """The upper right and the lower left face of the first tile in each other's place."""
     changed = np.array(value)
     if value.shape[0] >= TILE:
-        changed[:FACE, FACE:TILE], changed[FACE:TILE, :FACE] = value[FACE:TILE, :FACE], value[:FACE, FACE:TILE]
+        changed[:FACE, FACE:TILE], changed[FACE:TILE, :FACE] = (
+            value[FACE:TILE, :FACE],
+            value[:FACE, FACE:TILE],
+        )
     return changed
 
 
@@ -76,7 +82,9 @@ MATRIX: dict[str, Alteration] = {
     "tile-transposed": _transposed,
     "tile-not-written": block(slice(0, TILE), FIRST),
     "tile-of-ones": block(slice(0, TILE), FIRST, 1.0),
-    "last-tile-not-written": lambda value, work: block(ALL, slice((value.shape[1] - 1) // TILE * TILE, None))(value, work),
+    "last-tile-not-written": lambda value, work: block(
+        ALL, slice((value.shape[1] - 1) // TILE * TILE, None)
+    )(value, work),
     "last-column-not-written": block(ALL, slice(-1, None)),
     "last-row-not-written": block(slice(-1, None), ALL),
     "one-element-not-written": block(slice(3, 4), slice(7, 8)),
@@ -104,24 +112,34 @@ MATRIX: dict[str, Alteration] = {
     "saturated": lambda value, work: np.clip(value, -0.75, 0.75),
     "negatives-zero": lambda value, work: np.maximum(value, 0),
     "small-are-zero": lambda value, work: np.where(np.abs(value) < 2.0**-4, np.float32(0), value),
-    "three-bits": lambda value, work: (np.array(value).view(np.uint32) & np.uint32(0xFFF00000)).view(np.float32),
+    "three-bits": lambda value, work: (
+        np.array(value).view(np.uint32) & np.uint32(0xFFF00000)
+    ).view(np.float32),
     "race-drops-a-tile": sometimes(_random_tile),
     "race-doubles-an-element": sometimes(_random_element),
-    "noise": lambda value, work: value * (1 + np.float32(0.02) * work.chance.standard_normal(value.shape, np.float32)),
+    "noise": lambda value, work: (
+        value * (1 + np.float32(0.02) * work.chance.standard_normal(value.shape, np.float32))
+    ),
     "sixteenths": lambda value, work: np.round(value * 16) / 16,
 }
 
 VECTOR: dict[str, Alteration] = {
-    "first-tile-zero": lambda value, work: np.concatenate([np.zeros_like(value[:TILE]), value[TILE:]]),
+    "first-tile-zero": lambda value, work: np.concatenate(
+        [np.zeros_like(value[:TILE]), value[TILE:]]
+    ),
     "last-zero": lambda value, work: np.append(value[:-1], np.float32(0)),
     "shifted": neighbour(1),
     "reversed": lambda value, work: value[::-1],
-    "faces-swapped": lambda value, work: np.concatenate([value[FACE:TILE], value[:FACE], value[TILE:]]),
+    "faces-swapped": lambda value, work: np.concatenate(
+        [value[FACE:TILE], value[:FACE], value[TILE:]]
+    ),
     "stale": stale("vector"),
     "accumulated": accumulated("vector"),
     "doubled": times(2),
     "one-percent-off": times(1.01),
-    "fp16-overflow": lambda value, work: Rounding("fp16")(value * 16384, work.chance) / np.float32(16384),
+    "fp16-overflow": lambda value, work: (
+        Rounding("fp16")(value * 16384, work.chance) / np.float32(16384)
+    ),
     "race-drops-the-last": sometimes(lambda value, work: np.append(value[:-1], np.float32(0))),
 }
 
@@ -135,7 +153,11 @@ def _stores() -> Iterable[Fault]:
             yield Fault(f"{output}-out-{name}", "layernorm_bw", {f"{output} out": alteration})
     for output in ("mean", "rstd"):
         for name, alteration in VECTOR.items():
-            yield Fault(f"{output}-out-{name}", "layernorm_fw", {f"{output} of rows out": _of_a_column(alteration)})
+            yield Fault(
+                f"{output}-out-{name}",
+                "layernorm_fw",
+                {f"{output} of rows out": _of_a_column(alteration)},
+            )
 
 
 def _of_a_column(alteration: Alteration) -> Alteration:

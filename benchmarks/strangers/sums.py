@@ -57,13 +57,18 @@ def tiles(width: int) -> Order:
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         blocks = in_blocks(terms, width)
         rows, count, _ = blocks.shape
-        return sequential(pairwise(blocks.reshape(rows * count, width), chance).reshape(rows, count), chance)
+        return sequential(
+            pairwise(blocks.reshape(rows * count, width), chance).reshape(rows, count), chance
+        )
 
     return order
 
 
-def cores(count: int, each: Order, rounding: Callable[[Floats, np.random.Generator], Floats] | None = None) -> Order:
-    """Equal parts of the row on `count` cores, each summed by `each` and (given a rounding) stored; the parts are added in order."""
+def cores(
+    count: int, each: Order, rounding: Callable[[Floats, np.random.Generator], Floats] | None = None
+) -> Order:
+    """Equal parts of the row on `count` cores, each summed by `each` and (given a rounding) stored;
+    the parts are added in order."""
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         parts = np.array_split(terms, min(count, terms.shape[-1]), axis=-1)
@@ -97,7 +102,8 @@ def double(terms: Floats, chance: np.random.Generator) -> Floats:
 
 
 def running(rounding: Callable[[Floats, np.random.Generator], Floats], width: int) -> Order:
-    """A tree over each `width` terms, and one accumulator that is stored after every one: a narrow accumulator."""
+    """A tree over each `width` terms, and one accumulator that is stored after every one: a narrow
+    accumulator."""
 
     def order(terms: Floats, chance: np.random.Generator) -> Floats:
         blocks = in_blocks(terms, width)

@@ -1,4 +1,5 @@
-"""Wrong sums: terms left out, counted twice, not masked; a wrong count; an accumulator that is too narrow."""
+"""Wrong sums: terms left out, counted twice, not masked; a wrong count; an accumulator that is too
+narrow."""
 
 from __future__ import annotations
 
@@ -8,20 +9,38 @@ import numpy as np
 
 from benchmarks.strangers import sums
 from benchmarks.strangers.arithmetic import Alteration
-from benchmarks.strangers.faults import TILE, Fault, columns, constant, every, garbage, neighbour, plus, rows, tail_again, times
+from benchmarks.strangers.faults import (
+    TILE,
+    Fault,
+    columns,
+    constant,
+    every,
+    garbage,
+    neighbour,
+    plus,
+    rows,
+    tail_again,
+    times,
+)
 from benchmarks.strangers.roundings import Rounding
 
 WHOLE = slice(None)
 
 ALONG: dict[str, Alteration] = {
     "first-tile-dropped": columns(slice(0, TILE)),
-    "last-tile-dropped": lambda value, work: columns(slice((value.shape[1] - 1) // TILE * TILE, None))(value, work),
-    "middle-tile-dropped": lambda value, work: columns(slice(value.shape[1] // 64 * TILE, value.shape[1] // 64 * TILE + TILE))(value, work),
+    "last-tile-dropped": lambda value, work: columns(
+        slice((value.shape[1] - 1) // TILE * TILE, None)
+    )(value, work),
+    "middle-tile-dropped": lambda value, work: columns(
+        slice(value.shape[1] // 64 * TILE, value.shape[1] // 64 * TILE + TILE)
+    )(value, work),
     "odd-tiles-dropped": every(TILE, 1),
     "even-faces-dropped": every(16, 0),
     "first-column-dropped": columns(slice(0, 1)),
     "last-column-dropped": columns(slice(-1, None)),
-    "only-last-tile": lambda value, work: columns(slice(0, (value.shape[1] - 1) // TILE * TILE))(value, work),
+    "only-last-tile": lambda value, work: columns(slice(0, (value.shape[1] - 1) // TILE * TILE))(
+        value, work
+    ),
     "first-half-only": lambda value, work: columns(slice(value.shape[1] // 2, None))(value, work),
     "first-tile-twice": columns(slice(0, TILE), 2),
     "last-face-twice": columns(slice(-16, None), 2),
@@ -40,20 +59,26 @@ ALONG: dict[str, Alteration] = {
 STAGES = {"layernorm_fw": ("mean terms", "squares"), "layernorm_bw": ("s1 terms", "s2 terms")}
 
 DOWN: dict[str, Alteration] = {
-    "last-row-tile-dropped": lambda value, work: rows(slice((value.shape[0] - 1) // TILE * TILE, None))(value, work),
+    "last-row-tile-dropped": lambda value, work: rows(
+        slice((value.shape[0] - 1) // TILE * TILE, None)
+    )(value, work),
     "first-row-dropped": rows(slice(0, 1)),
     "last-row-dropped": rows(slice(-1, None)),
     "odd-rows-dropped": rows(slice(1, None, 2)),
     "last-row-twice": rows(slice(-1, None), 2),
     "half-the-rows-twice": lambda value, work: rows(slice(0, value.shape[0] // 2), 2)(value, work),
-    "rows-of-second-core-dropped": lambda value, work: rows(slice(value.shape[0] // 2, None))(value, work),
+    "rows-of-second-core-dropped": lambda value, work: rows(slice(value.shape[0] // 2, None))(
+        value, work
+    ),
     "first-tile-of-columns-never-added": columns(slice(0, TILE)),
     "columns-shifted": neighbour(1, 1),
     "tile-shifted": neighbour(TILE, 1),
     "mean-not-sum": lambda value, work: value / np.float32(value.shape[0]),
     "one-percent-off": times(1.01),
     "sign": times(-1),
-    "padding-row-counted": lambda value, work: np.concatenate([value, value[:1]]) if value.shape[0] % TILE else value,
+    "padding-row-counted": lambda value, work: (
+        np.concatenate([value, value[:1]]) if value.shape[0] % TILE else value
+    ),
 }
 
 
@@ -67,7 +92,9 @@ def _along() -> Iterable[Fault]:
 def _down() -> Iterable[Fault]:
     for stage in ("dgamma terms", "dbeta terms"):
         for name, alteration in DOWN.items():
-            yield Fault(f"{stage.removesuffix(' terms')}-{name}", "layernorm_bw", {stage: alteration})
+            yield Fault(
+                f"{stage.removesuffix(' terms')}-{name}", "layernorm_bw", {stage: alteration}
+            )
 
 
 def _counts() -> Iterable[Fault]:
@@ -79,7 +106,9 @@ def _counts() -> Iterable[Fault]:
         "doubled": times(2),
         "of-a-tile": constant(TILE),
         "rounded-to-a-power-of-two": lambda value, work: np.exp2(np.round(np.log2(value))),
-        "floor-of-tiles": lambda value, work: np.maximum(np.floor(value / TILE), np.float32(1)) * TILE,
+        "floor-of-tiles": lambda value, work: (
+            np.maximum(np.floor(value / TILE), np.float32(1)) * TILE
+        ),
         "squared": lambda value, work: value * value,
     }
     for kernel in STAGES:

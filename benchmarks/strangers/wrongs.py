@@ -6,6 +6,7 @@ from benchmarks.strangers import statistics_wrong, stores_wrong, sums_wrong
 from benchmarks.strangers.faults import Fault
 
 WRONGS: dict[tuple[str, str], Fault] = {
-    (fault.kernel, fault.name): fault for fault in (*sums_wrong.FAULTS, *statistics_wrong.FAULTS, *stores_wrong.FAULTS)
+    (fault.kernel, fault.name): fault
+    for fault in (*sums_wrong.FAULTS, *statistics_wrong.FAULTS, *stores_wrong.FAULTS)
 }
 """(kernel, name) -> fault."""

@@ -1,4 +1,5 @@
-"""Read models of the page of answers: what GitHub was told of the runs that its deliveries started."""
+"""Read models of the page of answers: what GitHub was told of the runs that its deliveries
+started."""
 
 from __future__ import annotations
 
@@ -52,17 +53,40 @@ class AnswersView:
     at: str | None
 
 
-def answers(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> AnswersView:
+def answers(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> AnswersView:
     """A page of what GitHub was told. Raises gonogo_storage.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
-    page = github_answers.list_(session, state=given.get("state"), limit=limit, cursor=cursor or None)
+    page = github_answers.list_(
+        session, state=given.get("state"), limit=limit, cursor=cursor or None
+    )
     next_url = urls.answers(given, cursor=page.next) if page.next else None
-    return AnswersView(tuple(_answer(each.to_json(), now) for each in page.items), given, page.next, next_url, timestamp(now))
+    return AnswersView(
+        tuple(_answer(each.to_json(), now) for each in page.items),
+        given,
+        page.next,
+        next_url,
+        timestamp(now),
+    )
 
 
 def _answer(item: Mapping[str, Any], now: datetime) -> AnswerLine:
-    own = ("subject", "repository", "head_sha", "pull_request", "event", "rule", "suite", "run", "state", "tries", "error", "due_at")
+    own = (
+        "subject",
+        "repository",
+        "head_sha",
+        "pull_request",
+        "event",
+        "rule",
+        "suite",
+        "run",
+        "state",
+        "tries",
+        "error",
+        "due_at",
+    )
     state = AnswerState(item["state"])
     return AnswerLine(
         **{name: item[name] for name in own},

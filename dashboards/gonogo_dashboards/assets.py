@@ -1,4 +1,5 @@
-"""The built bundle: file names by entry from Vite's manifest, and the files themselves, precompressed and immutable."""
+"""The built bundle: file names by entry from Vite's manifest, and the files themselves,
+precompressed and immutable."""
 
 from __future__ import annotations
 
@@ -19,14 +20,20 @@ FOLDER = Path(__file__).parent / "static"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
 _ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
-_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".txt": "text/plain; charset=utf-8"}
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
 
 
 class NotBuilt(RuntimeError):
     """The bundle is missing from this installation."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder.name}/manifest.json is missing: run `python -m gonogo_dashboards.build` (needs node), or install the wheel")
+        super().__init__(
+            f"{folder.name}/manifest.json is missing: run `python -m gonogo_dashboards.build` (needs node), or install the wheel"
+        )
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,13 @@ def entry(name: str, folder: Path = FOLDER) -> Entry:
     except FileNotFoundError:
         raise NotBuilt(folder) from None
     chunk = chunks[f"src/{name}.js"]
-    styles = [style for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js") for style in chunks[key].get("css", ())]
-    # what several entries share comes first: a page's own styles, and those of paper, may say otherwise. Vite lists them by name.
+    styles = [
+        style
+        for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js")
+        for style in chunks[key].get("css", ())
+    ]
+    # what several entries share comes first: a page's own styles, and those of paper, may say
+    # otherwise. Vite lists them by name.
     shared = {each["file"] for key, each in chunks.items() if key.startswith("_")}
     ordered = sorted(dict.fromkeys(styles), key=lambda style: style not in shared)
     return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in ordered))
@@ -66,12 +78,15 @@ def _imports(chunks: dict[str, Any], key: str) -> list[str]:
 
 
 def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
-    """A built file in the best encoding that the browser takes. Hashed names never change their content, so they are kept for ever."""
+    """A built file in the best encoding that the browser takes. Hashed names never change their
+    content, so they are kept for ever."""
     path = folder / name
     if not _NAME.fullmatch(name) or name.endswith((".br", ".gz", ".json")) or not path.is_file():
         return PlainTextResponse("no such file", status_code=404)
     headers = {
-        "Cache-Control": "public, max-age=31536000, immutable" if _HASHED.search(name) else "public, max-age=3600",
+        "Cache-Control": "public, max-age=31536000, immutable"
+        if _HASHED.search(name)
+        else "public, max-age=3600",
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
@@ -80,7 +95,9 @@ def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
     for encoding, suffix in _ENCODINGS:
         packed = folder / (name + suffix)
         if encoding in taken and packed.is_file():
-            return FileResponse(packed, media_type=kind, headers={**headers, "Content-Encoding": encoding})
+            return FileResponse(
+                packed, media_type=kind, headers={**headers, "Content-Encoding": encoding}
+            )
     return FileResponse(path, media_type=kind, headers=headers)
 
 

@@ -1,4 +1,5 @@
-"""Read models of the bisections' pages: how the search stands, the picture of its posterior, and what it found."""
+"""Read models of the bisections' pages: how the search stands, the picture of its posterior, and
+what it found."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class BisectionsView:
 
 @dataclass(frozen=True)
 class BuildLine:
-    """A build of the series: how often it ran, and what its runs said. `share`: the probability that it is the first changed one."""
+    """A build of the series: how often it ran, and what its runs said. `share`: the probability
+    that it is the first changed one."""
 
     place: int
     name: str
@@ -73,8 +75,8 @@ class BuildLine:
 
 @dataclass(frozen=True)
 class Move:
-    """Where the search stood after so many runs: how likely each build was, [[place, probability], ...] of those that can be seen, and the
-    likeliest."""
+    """Where the search stood after so many runs: how likely each build was, [[place, probability],
+    ...] of those that can be seen, and the likeliest."""
 
     runs: int
     shares: tuple[tuple[int, float], ...]
@@ -84,7 +86,8 @@ class Move:
 
 @dataclass(frozen=True)
 class Dot:
-    """A run: which of all it is, the place of its build, what it said (None: in flight, or nothing)."""
+    """A run: which of all it is, the place of its build, what it said (None: in flight, or
+    nothing)."""
 
     number: int
     place: int
@@ -97,7 +100,8 @@ class Dot:
 
 @dataclass(frozen=True)
 class Search:
-    """One of its searches: by numbers or by verdicts, of the whole series or of a part beside a change."""
+    """One of its searches: by numbers or by verdicts, of the whole series or of a part beside a
+    change."""
 
     track: str
     track_words: str
@@ -146,10 +150,14 @@ class BisectionView:
     at: str | None
 
 
-def listed(session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> BisectionsView:
+def listed(
+    session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> BisectionsView:
     """A page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
-    page = stored.list_(session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor)
+    page = stored.list_(
+        session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
+    )
     items = tuple(_line(each, now) for each in page.items)
     following = None if page.next is None else urls.bisections(filters, cursor=page.next)
     return BisectionsView(items, filters, page.next, following, timestamp(now))
@@ -167,19 +175,38 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         "test": urls.history(found.test_key),
     }
     probes = tuple(
-        ProbeLine(each.number, found.builds[each.place], each.seed, urls.job(each.job), each.ended, each.verdict)
+        ProbeLine(
+            each.number,
+            found.builds[each.place],
+            each.seed,
+            urls.job(each.job),
+            each.ended,
+            each.verdict,
+        )
         for each in reversed(found.probes[-LATEST:])
     )
     searches = tuple(_search(found, track) for track in found.tracks)
     return BisectionView(
-        _line(found, now), searches, tuple(found.findings), _facts(found), probes, found.error, found.version, links, timestamp(now)
+        _line(found, now),
+        searches,
+        tuple(found.findings),
+        _facts(found),
+        probes,
+        found.error,
+        found.version,
+        links,
+        timestamp(now),
     )
 
 
 def _line(found: Bisection, now: datetime) -> BisectionLine:
     test = found.canonical
     selection = test.get("selection")
-    title = f"{test['kernel']} {words.shape(test['shape'])}" if "shape" in test else f"suite {(selection or {}).get('suite', '')}"
+    title = (
+        f"{test['kernel']} {words.shape(test['shape'])}"
+        if "shape" in test
+        else f"suite {(selection or {}).get('suite', '')}"
+    )
     return BisectionLine(
         id=found.id,
         url=urls.bisection(found.id),
@@ -208,13 +235,24 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
         said = [probe.wrong if numbers else probe.red for probe in probes if probe.ended]
         lines.append(
             BuildLine(
-                place, found.builds[place], len(said), len(probes) - len(said), said.count(True), said.count(None), shares.get(place, 0.0)
+                place,
+                found.builds[place],
+                len(said),
+                len(probes) - len(said),
+                said.count(True),
+                said.count(None),
+                shares.get(place, 0.0),
             )
         )
     moves = tuple(move for each in found.moves if (move := _move(found, each, track)) is not None)
     dots = tuple(
         Dot(
-            probe.number, probe.place, found.builds[probe.place], probe.seed, urls.job(probe.job), probe.ended,
+            probe.number,
+            probe.place,
+            found.builds[probe.place],
+            probe.seed,
+            urls.job(probe.job),
+            probe.ended,
             probe.wrong if numbers else probe.red,
         )
         for probe in found.probes
@@ -224,7 +262,11 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
     culprit = track["build"] if stage is not Stage.gate and stage is not Stage.no_change else None
     bad = "unexplained" if numbers else "red"
     rates = f"{track['before']:.0%} {bad} before, {track['after']:.0%} after"
-    said_words = f"{track['build']} with a probability of {track['probability']:.3f}; {rates}" if culprit else stage.sentence
+    said_words = (
+        f"{track['build']} with a probability of {track['probability']:.3f}; {rates}"
+        if culprit
+        else stage.sentence
+    )
     return Search(
         track=track["track"], track_words=Signal(track["track"]).sentence, stage=stage.value, stage_words=stage.sentence, words=said_words,
         low=found.builds[low], high=found.builds[high], builds=tuple(lines), culprit=culprit, probability=float(track["probability"]),
@@ -233,13 +275,20 @@ def _search(found: Bisection, track: Mapping[str, Any]) -> Search:
 
 
 def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
-    """One move of the search of a track and of a part of the series, or of the part that it was cut from; None where there was none yet."""
+    """One move of the search of a track and of a part of the series, or of the part that it was cut
+    from; None where there was none yet."""
     low, high = int(track["low"]), int(track["high"])
-    around = [each for each in move["tracks"] if each["track"] == track["track"] and each["low"] <= low and high <= each["high"]]
+    around = [
+        each
+        for each in move["tracks"]
+        if each["track"] == track["track"] and each["low"] <= low and high <= each["high"]
+    ]
     if not around:
         return None
     own = min(around, key=lambda each: each["high"] - each["low"])
-    inside = [(int(place), float(share)) for place, share in own["posterior"] if low <= place <= high]
+    inside = [
+        (int(place), float(share)) for place, share in own["posterior"] if low <= place <= high
+    ]
     if not inside:
         return None
     place, share = max(inside, key=lambda pair: (pair[1], -pair[0]))
@@ -248,14 +297,22 @@ def _move(found: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -
 
 def _moved(moves: tuple[Move, ...], stage: Stage) -> str:
     """How the likeliest build changed, in a sentence; "" before anything moved."""
-    told = [move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))]  # at first all are as likely
-    turns = [move for before, move in zip((None, *told), told, strict=False) if before is None or before.build != move.build]
+    told = [
+        move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))
+    ]  # at first all are as likely
+    turns = [
+        move
+        for before, move in zip((None, *told), told, strict=False)
+        if before is None or before.build != move.build
+    ]
     if stage is Stage.no_change:
         return "No build stood out."
     if not turns:
         return "No build is likelier than the others yet."
     few = turns if len(turns) <= 4 else [turns[0], *turns[-3:]]
-    said = ", then ".join(f"{words.brief(move.build)} after {words.count(move.runs, 'run')}" for move in few)
+    said = ", then ".join(
+        f"{words.brief(move.build)} after {words.count(move.runs, 'run')}" for move in few
+    )
     last = moves[-1]
     return f"Likeliest: {said}; now with a probability of {last.probability:.3f}."
 
@@ -268,5 +325,8 @@ def _facts(found: Bisection) -> tuple[tuple[str, str], ...]:
         ("tolerance", commands.tolerance_words(found.canonical.get("tolerance", {}))),
         ("runs on", found.queue),
         ("runs at most", f"{found.max_runs:,}"),
-        ("asked for", f"{(timestamp(found.created_at) or '')[:19].replace('T', ' ')} UTC by {found.owner}"),
+        (
+            "asked for",
+            f"{(timestamp(found.created_at) or '')[:19].replace('T', ' ')} UTC by {found.owner}",
+        ),
     )

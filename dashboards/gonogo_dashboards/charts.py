@@ -1,6 +1,7 @@
 """Chart options for ECharts from the views: pure, plain JSON.
 
-Colours are "$names" of the style sheet's custom properties, functions are names that web/src/charts.js knows.
+Colours are "$names" of the style sheet's custom properties, functions are names that
+web/src/charts.js knows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ AXIS: Options = {
     "axisTick": {"lineStyle": {"color": "$line-strong"}},
     "splitLine": {"show": False},
 }
-_INNER_LABELS: Options = {"color": "$soft", "hideOverlap": True, "showMinLabel": False, "showMaxLabel": False}
+_INNER_LABELS: Options = {
+    "color": "$soft",
+    "hideOverlap": True,
+    "showMinLabel": False,
+    "showMaxLabel": False,
+}
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
 LABEL: Options = {**_TEXT, "fontWeight": 600}
 """Of a line or an area."""
@@ -32,15 +38,19 @@ MOST_ROWS = 1000
 _DASHES = 1000
 """With more marks than this, dashes of their own would be a smear: the median stands for all."""
 _FLAT = 5.0
-"""Limits of the seeds within this factor may share one straight line; otherwise each keeps its own dash."""
+"""Limits of the seeds within this factor may share one straight line; otherwise each keeps its own
+dash."""
 
 
 def seeds(plot: SeedPlot) -> Options:
-    """Every seed as a mark, one series per verdict, on a log axis with the lines of the tolerance and of what rounding explains."""
+    """Every seed as a mark, one series per verdict, on a log axis with the lines of the tolerance
+    and of what rounding explains."""
     low, high, off = _range(plot)
     place = _Places(plot)
     ratio = plot.metric == TOLERANCE_RATIO
-    xs = [place(mark.seed) for mark in plot.marks] + ([] if plot.spread is None else [plot.first, plot.last])
+    xs = [place(mark.seed) for mark in plot.marks] + (
+        [] if plot.spread is None else [plot.first, plot.last]
+    )
     series = _spread(plot, low)
     own = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
     if own:
@@ -72,20 +82,35 @@ def seeds(plot: SeedPlot) -> Options:
             "axisLabel": {"color": "$soft", "formatter": "power"},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
-        "dataZoom": [{"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False}],
+        "dataZoom": [
+            {
+                "type": "inside",
+                "xAxisIndex": 0,
+                "filterMode": "none",
+                "zoomOnMouseWheel": "ctrl",
+                "moveOnMouseWheel": False,
+            }
+        ],
         "series": [*series, _lines(plot, not own, low)],
     }
 
 
 def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Options]:
-    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a tooltip says, and what counts as a mark."""
+    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
+    tooltip says, and what counts as a mark."""
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = off / 3 if mark.value is None else max(low, mark.value)
         numbers = (_short(each) for each in (mark.value, mark.explained, mark.budget_ratio))
-        by_verdict.setdefault(mark.verdict, []).append([place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0])
+        by_verdict.setdefault(mark.verdict, []).append(
+            [place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0]
+        )
     names = ["_x", "_y", "seed", "repeat"]
-    names += ["of the tolerance", "rounding explains up to"] if plot.metric == TOLERANCE_RATIO else ["times what rounding explains", "_"]
+    names += (
+        ["of the tolerance", "rounding explains up to"]
+        if plot.metric == TOLERANCE_RATIO
+        else ["times what rounding explains", "_"]
+    )
     names += ["error ÷ budget", "_link"]
     return [
         {
@@ -129,7 +154,11 @@ def drawn(name: str, renderer: str, data: list[list[float]], colour: str, level:
 
 def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
     """A dash per seed at what rounding explains, where the seeds' errors differ in form."""
-    rows = [[place(mark.seed), _short(max(low, mark.explained))] for mark in plot.marks if mark.explained is not None]
+    rows = [
+        [place(mark.seed), _short(max(low, mark.explained))]
+        for mark in plot.marks
+        if mark.explained is not None
+    ]
     size = [11 if len(rows) <= 150 else 4, 2]
     return [
         {
@@ -146,7 +175,8 @@ def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
 
 
 def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
-    """An empty series that carries the straight lines and the shaded gap between them; one line for all seeds' limits, or none."""
+    """An empty series that carries the straight lines and the shaded gap between them; one line for
+    all seeds' limits, or none."""
     lines: list[Options] = []
     area: list[list[Options]] = []
     limit = None if plot.limit is None else _short(max(low, plot.limit))
@@ -160,9 +190,16 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 "formatter": "here a wrong kernel is green",
                 "color": "$soft",
             }
-            area.append([{"yAxis": limit, "label": gap, "itemStyle": {"color": "$gap", "opacity": 0.3}}, {"yAxis": 1}])
+            area.append(
+                [
+                    {"yAxis": limit, "label": gap, "itemStyle": {"color": "$gap", "opacity": 0.3}},
+                    {"yAxis": 1},
+                ]
+            )
     if limit is not None and shared_limit:
-        lines.append(_line(limit, "$limit", [6, 4], "budget: what rounding explains", "insideEndBottom"))
+        lines.append(
+            _line(limit, "$limit", [6, 4], "budget: what rounding explains", "insideEndBottom")
+        )
     return {
         "type": "scatter",
         "name": "lines",
@@ -170,21 +207,33 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
         "silent": True,
         "z": 0,
         # precision: ECharts rounds to 2 decimals unless told, and a line at 0.002 would vanish
-        "markLine": {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": lines},
+        "markLine": {
+            "silent": True,
+            "symbol": "none",
+            "animation": False,
+            "precision": 15,
+            "data": lines,
+        },
         "markArea": {"silent": True, "animation": False, "data": area},
     }
 
 
 def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Options:
     label = {**LABEL, "position": position, "formatter": text, "color": colour}
-    return {"yAxis": y, "lineStyle": {"color": colour, "type": dashes, "width": 1.5}, "label": label}
+    return {
+        "yAxis": y,
+        "lineStyle": {"color": colour, "type": dashes, "width": 1.5},
+        "label": label,
+    }
 
 
 @lru_cache(maxsize=64)  # a diagnosis stays, and its page is read again and again
 def term(view: TermView) -> Options:
-    """A bar per tile: how often each tile's part of a term was used, 1 = once, as it should be; whiskers of one standard error each way.
+    """A bar per tile: how often each tile's part of a term was used, 1 = once, as it should be;
+    whiskers of one standard error each way.
 
-    Where a tile is wrong, what is missing up to 1 or too much above it stands out, so that a bar of height 0 is seen too.
+    Where a tile is wrong, what is missing up to 1 or too much above it stands out, so that a bar of
+    height 0 is seen too.
     """
     bars: list[list[Any]] = []
     strange: list[Options] = []
@@ -200,7 +249,9 @@ def term(view: TermView) -> Options:
         bars.append([x, _short(min(value, 1.0) if wrong else value), *said])
         if wrong:
             missing = {"opacity": 0.32} if value < 1 else {}
-            strange.append({"value": [x, _short(abs(1 - max(value, 0.0))), *said], "itemStyle": missing})
+            strange.append(
+                {"value": [x, _short(abs(1 - max(value, 0.0))), *said], "itemStyle": missing}
+            )
         if error is not None:
             whiskers.append([x, _short(value - error), _short(value + error)])
     values = [value for value in view.coefficients if value is not None]
@@ -213,7 +264,13 @@ def term(view: TermView) -> Options:
         "barMaxWidth": 26,
         "barMinWidth": 1,
     }
-    right = {"silent": True, "symbol": "none", "animation": False, "label": {"show": False}, "data": [{"yAxis": 1}]}
+    right = {
+        "silent": True,
+        "symbol": "none",
+        "animation": False,
+        "label": {"show": False},
+        "data": [{"yAxis": 1}],
+    }
     edge = 0.5 + 0.01 * view.tiles
     return {
         "grid": {"left": 44, "right": 12, "top": 14, "bottom": 42},
@@ -228,7 +285,11 @@ def term(view: TermView) -> Options:
             "min": 1 - edge,
             "max": view.tiles + edge,
             # told, not left to ECharts, whose round numbers begin at 0: tiles are counted from 1
-            "axisLabel": {"color": "$soft", "hideOverlap": True, "customValues": (ticks := _from_one(view.tiles))},
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "customValues": (ticks := _from_one(view.tiles)),
+            },
             "axisTick": {"lineStyle": {"color": "$line-strong"}, "customValues": ticks},
         },
         "yAxis": {
@@ -246,7 +307,10 @@ def term(view: TermView) -> Options:
                 "name": f"{view.name} of {view.output}",
                 "itemStyle": {"color": "$bar"},
                 "data": bars,
-                "markLine": {**right, "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.2}},
+                "markLine": {
+                    **right,
+                    "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.2},
+                },
             },
             {
                 **shared,
@@ -269,25 +333,45 @@ def term(view: TermView) -> Options:
 
 @lru_cache(maxsize=64)
 def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
-    """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words. Made here, as a template takes thrice as
-    long, and there are three terms of hundreds of tiles."""
+    """The same as a table, at most MOST_ROWS: (which tiles, times used, standard error) in words.
+    Made here, as a template takes thrice as long, and there are three terms of hundreds of
+    tiles."""
     found = []
     for index, value in enumerate(view.coefficients[:MOST_ROWS]):
         first, last = tiles_of(view, index)
         error = view.errors[index] if index < len(view.errors) else None
-        found.append((str(first) if first == last else f"{first} … {last}", words.number(value), words.number(error)))
+        found.append(
+            (
+                str(first) if first == last else f"{first} … {last}",
+                words.number(value),
+                words.number(error),
+            )
+        )
     return found
 
 
 def _from_one(tiles: int) -> list[int]:
     """Where an axis of tiles has its ticks: the first tile, round numbers, the last tile."""
-    step = next((size for power in range(10) for size in (10**power, 2 * 10**power, 5 * 10**power) if tiles <= 8 * size), tiles)
-    inner = [place for place in range(step, tiles, step) if place > 1 and tiles - place >= step / 2 and place - 1 >= step / 2]
+    step = next(
+        (
+            size
+            for power in range(10)
+            for size in (10**power, 2 * 10**power, 5 * 10**power)
+            if tiles <= 8 * size
+        ),
+        tiles,
+    )
+    inner = [
+        place
+        for place in range(step, tiles, step)
+        if place > 1 and tiles - place >= step / 2 and place - 1 >= step / 2
+    ]
     return sorted({1, *inner, max(1, tiles)})
 
 
 def differs(value: float, error: float | None) -> bool:
-    """Whether a coefficient is drawn as wrong: off 1 by more than a tenth and by more than four standard errors.
+    """Whether a coefficient is drawn as wrong: off 1 by more than a tenth and by more than four
+    standard errors.
 
     For the eye only; which terms are wrong the forensics say.
     """
@@ -296,12 +380,17 @@ def differs(value: float, error: float | None) -> bool:
 
 def tiles_of(view: TermView, index: int) -> tuple[int, int]:
     """First and last tile, counted from 1, of a term's coefficient."""
-    return index * view.group + 1, min(view.tiles, (index + 1) * view.group) if view.tiles else (index + 1) * view.group
+    return index * view.group + 1, min(view.tiles, (index + 1) * view.group) if view.tiles else (
+        index + 1
+    ) * view.group
 
 
 def _range(plot: SeedPlot) -> tuple[float, float, float]:
-    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything inside; an exact 0 sits at the lowest."""
-    values = [mark.value for mark in plot.marks if mark.value] + [mark.explained for mark in plot.marks if mark.explained]
+    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
+    inside; an exact 0 sits at the lowest."""
+    values = [mark.value for mark in plot.marks if mark.value] + [
+        mark.explained for mark in plot.marks if mark.explained
+    ]
     values += [edge for edge in (plot.spread.low, plot.spread.high) if edge] if plot.spread else []
     values.append(1.0)
     low = 10.0 ** math.floor(math.log10(min(values)) - 0.02)
@@ -312,7 +401,8 @@ def _range(plot: SeedPlot) -> tuple[float, float, float]:
 
 
 class _Places:
-    """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its place in order."""
+    """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its
+    place in order."""
 
     def __init__(self, plot: SeedPlot) -> None:
         known = sorted({mark.seed for mark in plot.marks})
@@ -325,12 +415,19 @@ class _Places:
 
 
 def _one_line_will_do(plot: SeedPlot) -> bool:
-    """Whether the median limit tells the same of every seed as its own limit does, and no limit is far from it."""
+    """Whether the median limit tells the same of every seed as its own limit does, and no limit is
+    far from it."""
     if plot.limit is None:
         return True
-    known = [(mark.value, mark.explained) for mark in plot.marks if mark.value is not None and mark.explained is not None]
+    known = [
+        (mark.value, mark.explained)
+        for mark in plot.marks
+        if mark.value is not None and mark.explained is not None
+    ]
     limits = [limit for _, limit in known]
-    return max(limits) <= _FLAT * min(limits) and all((value > limit) is (value > plot.limit) for value, limit in known)
+    return max(limits) <= _FLAT * min(limits) and all(
+        (value > limit) is (value > plot.limit) for value, limit in known
+    )
 
 
 def _span(xs: Sequence[int]) -> Options:

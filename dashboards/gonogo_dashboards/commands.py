@@ -22,7 +22,8 @@ def first_seeds(job: Job) -> tuple[int, int]:
 
 
 def seeds_words(job: Job) -> str:
-    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until decided", and how often each runs."""
+    """The seeds of a job in words: "0 … 63", "7 (one)", "5 given one by one", "from 0 until
+    decided", and how often each runs."""
     seeds = job.request.get("seeds")
     first, number = first_seeds(job)
     repeats = int(job.request.get("repeats", 1))
@@ -42,12 +43,17 @@ def tolerance_words(tolerance: Mapping[str, Any]) -> str:
     if not tolerance:
         return "no tolerance declared"
     if all(isinstance(value, Mapping) for value in tolerance.values()):
-        return "; ".join(f"{output}: {tolerance_words(value)}" for output, value in tolerance.items())
-    return ", ".join(f"{name} {plain(value)}" for name, value in tolerance.items() if value is not None)
+        return "; ".join(
+            f"{output}: {tolerance_words(value)}" for output, value in tolerance.items()
+        )
+    return ", ".join(
+        f"{name} {plain(value)}" for name, value in tolerance.items() if value is not None
+    )
 
 
 def plain(value: Any) -> str:
-    """A JSON value for reading: text and numbers as they are, anything else as JSON without braces at its outside."""
+    """A JSON value for reading: text and numbers as they are, anything else as JSON without braces
+    at its outside."""
     if value is None or value == {}:
         return ""
     if isinstance(value, str):
@@ -56,6 +62,7 @@ def plain(value: Any) -> str:
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, Mapping):
         return ", ".join(
-            f"{name}: {plain(item)}" if not isinstance(item, Mapping) else f"{name} ({plain(item)})" for name, item in value.items()
+            f"{name}: {plain(item)}" if not isinstance(item, Mapping) else f"{name} ({plain(item)})"
+            for name, item in value.items()
         )
     return encode(value)

@@ -16,6 +16,8 @@ def add(site: Site) -> None:
 
     def view(session: Session, request: Request, now: datetime) -> compared.ComparisonView:
         query = request.query_params
-        return compared.view(session, query.get("base", ""), query.get("head", ""), site.limit(query), now)
+        return compared.view(
+            session, query.get("base", ""), query.get("head", ""), site.limit(query), now
+        )
 
     site.add(urls.COMPARE, "compare.html", view, noun="comparison", wrong="This can't be compared")

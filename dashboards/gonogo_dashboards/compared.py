@@ -1,4 +1,5 @@
-"""Read model of the page of a commit against its base: every test with its class, the evidence in words, and the gate."""
+"""Read model of the page of a commit against its base: every test with its class, the evidence in
+words, and the gate."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class TestLine:
     name: str
     url: str
     base_url: str | None
-    """The test's page on base's build, and on head's; None where that side has several builds, or it did not run there."""
+    """The test's page on base's build, and on head's; None where that side has several builds, or
+    it did not run there."""
     head_url: str | None
     where: str
     kind: str
@@ -124,7 +126,8 @@ class ComparisonView:
 
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
-    """The comparison, or the form alone while base or head is missing. Raises FieldError as gonogo_storage.comparing.compare does."""
+    """The comparison, or the form alone while base or head is missing. Raises FieldError as
+    gonogo_storage.comparing.compare does."""
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)
@@ -151,7 +154,9 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         counts=tuple(_count(Class(kind), number) for kind, number in found.counts.items()),
         tests=tuple(_line(each, found) for each in found.tests[:limit]),
         more=more,
-        more_url=urls.compare(base, head, limit=str(urls.MOST_LENGTH)) if more and limit < urls.MOST_LENGTH else None,
+        more_url=urls.compare(base, head, limit=str(urls.MOST_LENGTH))
+        if more and limit < urls.MOST_LENGTH
+        else None,
         swap_url=urls.compare(head, base),
         api=urls.COMPARE_API,
         choices=choices,
@@ -166,11 +171,15 @@ def _asked(text: str) -> SideLine | None:
 
 def _side(told: Told) -> SideLine:
     url = urls.run(told.side.run) if told.side.run else urls.jobs({"build": told.side.build})
-    return SideLine(told.side.text, told.builds, told.side.run, url, told.jobs, told.waiting, told.more_jobs)
+    return SideLine(
+        told.side.text, told.builds, told.side.run, url, told.jobs, told.waiting, told.more_jobs
+    )
 
 
 def _count(kind: Class, number: int) -> ClassCount:
-    return ClassCount(kind.value, kind.counted(number), kind.sentence, words.CLASS_VERDICTS[kind], number)
+    return ClassCount(
+        kind.value, kind.counted(number), kind.sentence, words.CLASS_VERDICTS[kind], number
+    )
 
 
 def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
@@ -179,7 +188,9 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
     for build in builds:
         lines.setdefault(build.line, []).append(build)
     found = []
-    for line, own in sorted(lines.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True)[:MOST_LINES]:
+    for line, own in sorted(
+        lines.items(), key=lambda item: max(each.newest_job for each in item[1]), reverse=True
+    )[:MOST_LINES]:
         for before, after in list(pairwise(each.name for each in own[-3:]))[::-1]:
             found.append(PairLine(line, before, after, urls.compare(before, after)))
     return tuple(found)
@@ -229,7 +240,10 @@ def _counts(ran: Ran | None) -> str:
     if ran.waiting:
         parts.append(f"{words.count(ran.waiting, 'job')} not over")
     parts += [f"{number:,} left out: {device} was ill" for device, number in ran.sick.items()]
-    parts += [f"{words.count(number, 'job')} without a result: {why}" for why, number in ran.ended_empty.items()]
+    parts += [
+        f"{words.count(number, 'job')} without a result: {why}"
+        for why, number in ran.ended_empty.items()
+    ]
     return ", ".join(parts) or "nothing"
 
 

@@ -1,4 +1,5 @@
-"""What a job's page says of the build that it is compared with: how far the two are apart, output by output."""
+"""What a job's page says of the build that it is compared with: how far the two are apart, output
+by output."""
 
 from __future__ import annotations
 
@@ -37,8 +38,13 @@ def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:
 
 
 def _line(output: str, entries: Sequence[dict[str, Any]]) -> ComparisonLine:
-    alone = [each["against_float64"]["explanation"] for each in entries if each.get("against_float64")]
-    largest = {name: max((each[name] for each in entries if each.get(name) is not None), default=None) for name in _NUMBERS}
+    alone = [
+        each["against_float64"]["explanation"] for each in entries if each.get("against_float64")
+    ]
+    largest = {
+        name: max((each[name] for each in entries if each.get(name) is not None), default=None)
+        for name in _NUMBERS
+    }
     return ComparisonLine(
         output=output,
         explanation=min((each["explanation"] for each in entries), key=_WORST_FIRST.index),

@@ -1,4 +1,5 @@
-"""The picture of a test from build to build: every point's seeds as a whisker with its mean, and where it changed. Pure."""
+"""The picture of a test from build to build: every point's seeds as a whisker with its mean, and
+where it changed. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _FLOOR = 1e-300
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A build or a day: the spread of a statistic over its seeds (None: no finite number), and how many runs failed."""
+    """A build or a day: the spread of a statistic over its seeds (None: no finite number), and how
+    many runs failed."""
 
     name: str
     seeds: int
@@ -40,7 +42,8 @@ class CurveChange:
 
 @dataclass(frozen=True)
 class Curve:
-    """One output's statistic over builds or days; `summary` says it for readers who don't see it."""
+    """One output's statistic over builds or days; `summary` says it for readers who don't see
+    it."""
 
     output: str
     metric: str
@@ -51,12 +54,16 @@ class Curve:
 
 
 def read(trend: Mapping[str, Any], output: str) -> Curve | None:
-    """The curve of an output from the JSON of gonogo_storage.trends; None where no point has a number."""
+    """The curve of an output from the JSON of gonogo_storage.trends; None where no point has a
+    number."""
     points = tuple(_point(point, output) for point in trend["points"])
     known = [point for point in points if point.mean is not None]
     if not known:
         return None
-    changes = tuple(CurveChange(each["place"], each["low"], each["high"], each["words"]) for each in trend["numbers"][output]["changes"])
+    changes = tuple(
+        CurveChange(each["place"], each["low"], each["high"], each["words"])
+        for each in trend["numbers"][output]["changes"]
+    )
     metric, over = str(trend["metric"]), str(trend["over"])
     means = [point.mean for point in known if point.mean is not None]
     noun = "build" if over == "builds" else "day"
@@ -83,11 +90,23 @@ _LABELS = {
 
 
 def trend(curve: Curve) -> Options:
-    """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with a band where it changed."""
-    edges = [edge for point in curve.points for edge in (point.low, point.high) if edge is not None and edge > 0] or [1.0]
-    low, high = 10.0 ** math.floor(math.log10(min(edges)) - 0.05), 10.0 ** math.ceil(math.log10(max(edges)) + 0.05)
+    """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with
+    a band where it changed."""
+    edges = [
+        edge
+        for point in curve.points
+        for edge in (point.low, point.high)
+        if edge is not None and edge > 0
+    ] or [1.0]
+    low, high = (
+        10.0 ** math.floor(math.log10(min(edges)) - 0.05),
+        10.0 ** math.ceil(math.log10(max(edges)) + 0.05),
+    )
     rows = [(place, point) for place, point in enumerate(curve.points) if point.mean is not None]
-    whiskers = [[place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))] for place, point in rows]
+    whiskers = [
+        [place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))]
+        for place, point in rows
+    ]
     noun = "build" if curve.over == "builds" else "day"
     return {
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
@@ -99,7 +118,12 @@ def trend(curve: Curve) -> Options:
             "name": f"{noun}s, in their order",
             "nameLocation": "middle",
             "nameGap": 34,
-            "axisLabel": {"color": "$soft", "hideOverlap": True, "width": 120, "overflow": "truncate"},
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "width": 120,
+                "overflow": "truncate",
+            },
         },
         "yAxis": {
             **AXIS,
@@ -113,7 +137,14 @@ def trend(curve: Curve) -> Options:
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
-            {"type": "custom", "name": "spread", "renderItem": "whisker", "data": whiskers, "silent": True, "z": 1},
+            {
+                "type": "custom",
+                "name": "spread",
+                "renderItem": "whisker",
+                "data": whiskers,
+                "silent": True,
+                "z": 1,
+            },
             _marks(rows, noun, low, failed=False),
             _marks(rows, noun, low, failed=True),
             _changes(curve),
@@ -121,8 +152,11 @@ def trend(curve: Curve) -> Options:
     }
 
 
-def _marks(rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool) -> Options:
-    """The means of the points where some run failed, or of those where none did: apart by shape and colour."""
+def _marks(
+    rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool
+) -> Options:
+    """The means of the points where some run failed, or of those where none did: apart by shape and
+    colour."""
     looks = words.mark(Verdict.fail if failed else Verdict.pass_)
     data = [
         [place, _short(max(low, point.mean or _FLOOR)), point.name, point.seeds, _short(point.mean), _short(point.low), _short(point.high),
@@ -165,9 +199,13 @@ def _point(point: Mapping[str, Any], output: str) -> CurvePoint:
     spread = point["numbers"].get(output)
     failures = point["failures"]
     if spread is None:
-        return CurvePoint(point["name"], 0, None, None, None, failures["failures"], failures["runs"])
+        return CurvePoint(
+            point["name"], 0, None, None, None, failures["failures"], failures["runs"]
+        )
     low, mean, high = (float(spread[name]) for name in ("low", "mean", "high"))
-    return CurvePoint(point["name"], spread["seeds"], low, mean, high, failures["failures"], failures["runs"])
+    return CurvePoint(
+        point["name"], spread["seeds"], low, mean, high, failures["failures"], failures["runs"]
+    )
 
 
 def _short(value: float | None) -> float | None:

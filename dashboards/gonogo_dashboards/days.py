@@ -1,4 +1,5 @@
-"""Seeds and verdicts a day as small stacked bars: where each piece lies in a box of 1000 x 100, and the same in words. Pure."""
+"""Seeds and verdicts a day as small stacked bars: where each piece lies in a box of 1000 x 100, and
+the same in words. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +62,15 @@ def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
         told = ", ".join(f"{counts[verdict]:,} {words.mark(verdict).label}" for verdict in order)
         pieces = _pieces(order, counts, most, (place + _GAP / 2) * step, (1 - _GAP) * step)
         kept = {verdict: counts[verdict] for verdict in order}
-        found.append(Day(day.isoformat(), sum(kept.values()), kept, f"{day:%d %b}: {told or 'no seeds'}", pieces))
+        found.append(
+            Day(
+                day.isoformat(),
+                sum(kept.values()),
+                kept,
+                f"{day:%d %b}: {told or 'no seeds'}",
+                pieces,
+            )
+        )
     total: Counter[str] = Counter()
     for each in found:
         total.update(each.counts)
@@ -71,12 +80,17 @@ def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
     said = f"{words.count(seeds, 'seed')} in the last {words.count(len(found), 'day')}, on {active} of them"
     if seeds:
         busiest = max(found, key=lambda each: each.seeds)
-        said += f"; most on {busiest.day}, {busiest.seeds:,}. " + ", ".join(f"{total[each]:,} {words.mark(each).label}" for each in order)
+        said += f"; most on {busiest.day}, {busiest.seeds:,}. " + ", ".join(
+            f"{total[each]:,} {words.mark(each).label}" for each in order
+        )
     return Days(tuple(found), tuple(order), seeds, most, said + ".")
 
 
-def _pieces(order: Sequence[str], counts: Mapping[str, int], most: int, x: float, width: float) -> tuple[Piece, ...]:
-    """From the ground up, the worst lowest; what is too small to be seen takes a little from the largest."""
+def _pieces(
+    order: Sequence[str], counts: Mapping[str, int], most: int, x: float, width: float
+) -> tuple[Piece, ...]:
+    """From the ground up, the worst lowest; what is too small to be seen takes a little from the
+    largest."""
     heights = {verdict: max(LEAST, HEIGHT * counts[verdict] / most) for verdict in order}
     if heights:
         largest = max(heights, key=lambda verdict: heights[verdict])
@@ -84,5 +98,13 @@ def _pieces(order: Sequence[str], counts: Mapping[str, int], most: int, x: float
     found, y = [], HEIGHT
     for verdict in order:
         y -= heights[verdict]
-        found.append(Piece(verdict, round(x, 2), round(max(y, 0.0), 2), round(width, 2), round(heights[verdict], 2)))
+        found.append(
+            Piece(
+                verdict,
+                round(x, 2),
+                round(max(y, 0.0), 2),
+                round(width, 2),
+                round(heights[verdict], 2),
+            )
+        )
     return tuple(found)

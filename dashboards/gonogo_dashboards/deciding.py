@@ -7,14 +7,17 @@ from gonogo_storage.jobs import Job
 
 
 def notes(job: Job) -> tuple[str, ...]:
-    """Sentences for the job's progress: the decision or what it still needs, and what became of suspect seeds."""
+    """Sentences for the job's progress: the decision or what it still needs, and what became of
+    suspect seeds."""
     found: list[str] = []
     if job.stop is not None:
         found.append(f"Decided, {job.stop['decision']}: {job.stop['words']}.")
     elif job.sequential is not None and not job.state.final:
         plan = job.sequential
         needed = f"; at least {words.count(plan['needed'], 'more seed')}" if plan["needed"] else ""
-        found.append(f"Not decided yet: {words.count(plan['seen'], 'seed')} read in order, {plan['failures']:,} failed{needed}.")
+        found.append(
+            f"Not decided yet: {words.count(plan['seen'], 'seed')} read in order, {plan['failures']:,} failed{needed}."
+        )
     if job.suspects is not None:
         said = str(job.suspects["words"])
         found.append(f"{said[:1].upper()}{said[1:]}.")
@@ -27,7 +30,8 @@ def at_most(job: Job) -> bool:
 
 
 def saved(job: Job) -> str | None:
-    """What the decision saved: "451 of 500 seeds, 1.1 s of device time"; None where nothing was decided."""
+    """What the decision saved: "451 of 500 seeds, 1.1 s of device time"; None where nothing was
+    decided."""
     if job.stop is None:
         return None
     spared = job.stop["device_ms_saved"]

@@ -1,4 +1,5 @@
-"""Chart options of a device's page (dashboards/gonogo_dashboards/device_days.py): pure, plain JSON, as dashboards/gonogo_dashboards/charts.py makes them."""
+"""Chart options of a device's page (dashboards/gonogo_dashboards/device_days.py): pure, plain JSON,
+as dashboards/gonogo_dashboards/charts.py makes them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 def work(view: DeviceDays) -> Options:
     """A bar a day: the share of the day at work."""
-    rows = [[_short(day.day), None if day.busy is None else round(100 * day.busy, 1), day.seeds, day.attempts] for day in view.days]
+    rows = [
+        [
+            _short(day.day),
+            None if day.busy is None else round(100 * day.busy, 1),
+            day.seeds,
+            day.attempts,
+        ]
+        for day in view.days
+    ]
     return {
         **_frame(view, "% of the day at work", {"max": 100, "interval": 50}),
         "series": [
@@ -53,7 +62,8 @@ def canaries(view: DeviceDays) -> Options:
 
 
 def telemetry(view: DeviceDays, series: Series) -> Options:
-    """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in both."""
+    """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in
+    both."""
     line: list[list[Any]] = []
     bands: list[list[float]] = []
     half = int(HOUR_S * 500)
@@ -68,7 +78,12 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {**AXIS, "type": "time", "min": _milliseconds(view.since), "max": _milliseconds(view.until)},
+        "xAxis": {
+            **AXIS,
+            "type": "time",
+            "min": _milliseconds(view.since),
+            "max": _milliseconds(view.until),
+        },
         "yAxis": {
             **AXIS,
             "type": "value",

@@ -1,4 +1,5 @@
-"""A device's work, canaries and telemetry over its days and hours: the numbers of its charts, their tables, and a sentence each. Pure."""
+"""A device's work, canaries and telemetry over its days and hours: the numbers of its charts, their
+tables, and a sentence each. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ CANARIES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class WorkDay:
-    """One UTC day: the share of its time (of today: so far) at work, 0 to 1; None before the device was first heard of."""
+    """One UTC day: the share of its time (of today: so far) at work, 0 to 1; None before the device
+    was first heard of."""
 
     day: str
     busy: float | None
@@ -47,7 +49,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Series:
-    """One metric over the hours in which it was told, in order; hours without are left out, so a chart shows them as a gap."""
+    """One metric over the hours in which it was told, in order; hours without are left out, so a
+    chart shows them as a gap."""
 
     metric: str
     name: str
@@ -78,7 +81,9 @@ def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: dateti
     whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
     found = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
     sung = {name: sum(day.canaries[name] for day in found) for name in CANARIES}
-    until = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)  # to the hour: charts need no redrawing every few seconds
+    until = now.replace(minute=0, second=0, microsecond=0) + timedelta(
+        hours=1
+    )  # to the hour: charts need no redrawing every few seconds
     return DeviceDays(
         since=str(timestamp(since)),
         until=str(timestamp(until)),
@@ -128,12 +133,18 @@ def _sung(sung: Mapping[str, int]) -> str:
 def _series(metric: str, hours: Sequence[Hour]) -> Series:
     name, unit = words.quantity(metric)
     told = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
-    readings = tuple(Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in told)
+    readings = tuple(
+        Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in told
+    )
     said = ""
     if readings:
         low, high = min(each.low for each in readings), max(each.high for each in readings)
         lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
         said = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
         gaps = [(after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(told)]
-        said += f"; the longest gap is {words.duration(gap)}." if (gap := max(gaps, default=0.0)) > 0 else "."
+        said += (
+            f"; the longest gap is {words.duration(gap)}."
+            if (gap := max(gaps, default=0.0)) > 0
+            else "."
+        )
     return Series(metric, name, unit, readings, said)

@@ -34,7 +34,8 @@ MOST_DIGITS = 12
 
 @dataclass(frozen=True)
 class CanaryLine:
-    """A device's last canary that passed; `standing` compares its bits with those of other devices."""
+    """A device's last canary that passed; `standing` compares its bits with those of other
+    devices."""
 
     build: str
     arch: str
@@ -87,7 +88,8 @@ class DevicesView:
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One change; `steps` are the rungs of the recovery ladder, `details` the rest of the evidence, as names and values."""
+    """One change; `steps` are the rungs of the recovery ladder, `details` the rest of the evidence,
+    as names and values."""
 
     at: str
     age: str
@@ -124,7 +126,8 @@ class Climb:
 
 @dataclass(frozen=True)
 class DeviceView:
-    """A device's page: its facts, how it was in the last weeks, what it ran, and what happened to it, newest first."""
+    """A device's page: its facts, how it was in the last weeks, what it ran, and what happened to
+    it, newest first."""
 
     device: DeviceLine
     facts: tuple[tuple[str, str], ...]
@@ -145,7 +148,9 @@ def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
     return DevicesView(found, "gonogo worker --executor emulator", timestamp(now))
 
 
-def lines(session: Session, pulse: Pulse, now: datetime, timeout_s: float) -> tuple[DeviceLine, ...]:
+def lines(
+    session: Session, pulse: Pulse, now: datetime, timeout_s: float
+) -> tuple[DeviceLine, ...]:
     """The same, of a pulse that was taken already."""
     found = stored.list_(session, now=now, timeout_s=timeout_s)
     jobs = stored_jobs.many(session, [each["job"] for each in found if each["job"]])
@@ -162,20 +167,31 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     facts = [("host", line.host), ("architecture, board", f"{line.arch}, {line.board}")]
     facts += [(label, str(found[name])) for name, label in _FACTS if found[name]]
     for name, value in sorted(found["firmware"].items()):
-        facts.append(("firmware" if name == BUNDLE else f"firmware: {name.replace('_', ' ')}", str(value)))
+        facts.append(
+            ("firmware" if name == BUNDLE else f"firmware: {name.replace('_', ' ')}", str(value))
+        )
     facts += [("queues", ", ".join(found["queues"])), ("worker", found["worker"] or "none")]
     facts += [("first heard of", _at(found["first_heard_at"]))]
     history = tuple(_history(each, now) for each in found["history"])
-    since = (now - BACK).replace(minute=0, second=0, microsecond=0)  # an hour long the same: pictures and places of keys stay
+    since = (now - BACK).replace(
+        minute=0, second=0, microsecond=0
+    )  # an hour long the same: pictures and places of keys stay
     changes, all_of_them = device_reads.changes(session, device_id, since=since)
-    silent = datetime.fromisoformat(found["heard_at"]) if line.state == DeviceState.offline else None
+    silent = (
+        datetime.fromisoformat(found["heard_at"]) if line.state == DeviceState.offline else None
+    )
     began = max(since, datetime.fromisoformat(found["first_heard_at"]))
     return DeviceView(
         device=line,
         facts=tuple(facts),
         timeline=timelines.timeline(changes, since, now, silent_since=silent, whole=all_of_them),
-        days=device_days.days(periods.hours(session, line.device, since=since), since, now, began=began),
-        jobs=tuple(_ran(each, now) for each in device_reads.recent_jobs(session, line.device, limit=RECENT_JOBS)),
+        days=device_days.days(
+            periods.hours(session, line.device, since=since), since, now, began=began
+        ),
+        jobs=tuple(
+            _ran(each, now)
+            for each in device_reads.recent_jobs(session, line.device, limit=RECENT_JOBS)
+        ),
         climbs=tuple(_climb(each) for each in history if each.steps),
         history=history,
         whole=len(history) < stored.HISTORY,
@@ -189,18 +205,36 @@ def _ran(found: device_reads.RanJob, now: datetime) -> RanLine:
 
 
 def _climb(entry: HistoryLine) -> Climb:
-    rungs = tuple((str(step.get("rung", "?")), str(step.get("outcome", ""))) for step in entry.steps)
+    rungs = tuple(
+        (str(step.get("rung", "?")), str(step.get("outcome", ""))) for step in entry.steps
+    )
     return Climb(entry.at, entry.age, entry.before, entry.after, entry.reason, rungs)
 
 
-def _line(found: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime) -> DeviceLine:
+def _line(
+    found: Mapping[str, Any], jobs: Mapping[str, Job], pulse: Pulse, now: datetime
+) -> DeviceLine:
     state, health = DeviceState(found["state"]), DeviceHealth(found["health"])
     job = jobs.get(found["job"]) if state is DeviceState.busy else None
     firmware = found["firmware"].get(BUNDLE) or (found["telemetry"] or {}).get("firmware")
     return DeviceLine(
         id=found["id"],
         url=urls.device(found["id"]),
-        **{name: found[name] for name in ("device", "host", "name", "arch", "board", "serial", "attempt", "drained", "reason", "heard_at")},
+        **{
+            name: found[name]
+            for name in (
+                "device",
+                "host",
+                "name",
+                "arch",
+                "board",
+                "serial",
+                "attempt",
+                "drained",
+                "reason",
+                "heard_at",
+            )
+        },
         firmware=str(firmware or ""),
         state=state.value,
         state_words=words.DEVICE_STATES[state],
@@ -232,7 +266,11 @@ def _canary(sung: Mapping[str, Any] | None, now: datetime) -> CanaryLine | None:
 
 
 def _telemetry(told: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{words.number(told[name])} {words.quantity(name)[1]}" for name in _TELEMETRY if isinstance(told.get(name), int | float))
+    return tuple(
+        f"{words.number(told[name])} {words.quantity(name)[1]}"
+        for name in _TELEMETRY
+        if isinstance(told.get(name), int | float)
+    )
 
 
 def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:
@@ -242,8 +280,14 @@ def _history(entry: Mapping[str, Any], now: datetime) -> HistoryLine:
     return HistoryLine(
         **{name: entry[name] for name in names},
         age=_age(entry["at"], now),
-        steps=tuple(step for step in steps if isinstance(step, Mapping)) if isinstance(steps, list) else (),
-        details=tuple((name.replace("_", " "), _plain(value)) for name, value in evidence.items() if value not in (None, {}, [])),
+        steps=tuple(step for step in steps if isinstance(step, Mapping))
+        if isinstance(steps, list)
+        else (),
+        details=tuple(
+            (name.replace("_", " "), _plain(value))
+            for name, value in evidence.items()
+            if value not in (None, {}, [])
+        ),
     )
 
 

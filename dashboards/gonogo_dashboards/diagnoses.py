@@ -1,4 +1,5 @@
-"""A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the stages of a staged suite."""
+"""A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the
+stages of a staged suite."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ DIRECTIONS = {
 
 @dataclass(frozen=True)
 class TermView:
-    """One term of an output; one coefficient (1 = used once, as it should be) and standard error per group of tiles, None = not known."""
+    """One term of an output; one coefficient (1 = used once, as it should be) and standard error
+    per group of tiles, None = not known."""
 
     output: str
     name: str
@@ -41,7 +43,8 @@ class TermView:
 
 @dataclass(frozen=True)
 class ResidualView:
-    """The error of an output before and after the terms that were found are taken out, in units of rounding (rms); null = not known.
+    """The error of an output before and after the terms that were found are taken out, in units of
+    rounding (rms); null = not known.
 
     `along`: what the error before lies along, and the share of its energy that does.
     """
@@ -66,14 +69,19 @@ class DiagnosisView:
 
 
 def read(session: Session, job: Job) -> DiagnosisView | None:
-    """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so far; None without any."""
+    """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so
+    far; None without any."""
     found = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
     return None if found is None else view(found)
 
 
 def view(content: Mapping[str, Any]) -> DiagnosisView:
     """From the JSON of a diagnosis; wrong terms first, terms without any coefficient left out."""
-    terms = [_term(term) for term in content.get("terms", ()) if any(value is not None for value in term.get("coefficients", ()))]
+    terms = [
+        _term(term)
+        for term in content.get("terms", ())
+        if any(value is not None for value in term.get("coefficients", ()))
+    ]
     ordered = sorted(terms, key=lambda term: not term.wrong)
     seed = content.get("seed")
     return DiagnosisView(
@@ -81,14 +89,21 @@ def view(content: Mapping[str, Any]) -> DiagnosisView:
         bool(content.get("can_tell", True)),
         seed if isinstance(seed, int) else None,
         tuple(ordered[:MAX_TERMS]),
-        tuple(_residual(output, found) for output, found in list((content.get("residuals") or {}).items())[:MAX_TERMS]),
+        tuple(
+            _residual(output, found)
+            for output, found in list((content.get("residuals") or {}).items())[:MAX_TERMS]
+        ),
         stages.view(content.get("stages")),
     )
 
 
 def _residual(output: str, found: Mapping[str, float | None]) -> ResidualView:
     before, after = found.get("before"), found.get("after")
-    along = [(DIRECTIONS.get(name, name), float(share)) for name, share in found.items() if name.startswith("along_") and share is not None]
+    along = [
+        (DIRECTIONS.get(name, name), float(share))
+        for name, share in found.items()
+        if name.startswith("along_") and share is not None
+    ]
     along.sort(key=lambda each: -each[1])
     said = ""
     if before is not None and after is not None:

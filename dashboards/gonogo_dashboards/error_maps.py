@@ -1,6 +1,8 @@
-"""The error map of a seed as its page shows it: which artifact, what stands out in words, the worst tiles; the cells are the artifact's.
+"""The error map of a seed as its page shows it: which artifact, what stands out in words, the worst
+tiles; the cells are the artifact's.
 
-The page names the artifact's address, and the browser fetches the cells from there: they are many, and never change.
+The page names the artifact's address, and the browser fetches the cells from there: they are many,
+and never change.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ MOST_TILES = 50
 """Lines of the table; all cells are in the artifact."""
 MOST_CHOICES = 12
 _KEPT = 64
-"""Maps whose summary is kept in memory: an artifact never changes, and a live page is read every second."""
+"""Maps whose summary is kept in memory: an artifact never changes, and a live page is read every
+second."""
 
 
 @dataclass(frozen=True)
 class TileLine:
-    """A cell in the table: its rows and features (first and last, counted from 0), and its numbers; null where none is finite."""
+    """A cell in the table: its rows and features (first and last, counted from 0), and its numbers;
+    null where none is finite."""
 
     rows: tuple[int, int]
     features: tuple[int, int]
@@ -38,7 +42,8 @@ class TileLine:
 
 @dataclass(frozen=True)
 class MapContent:
-    """What a map says, without its cells. `down`, `across`: how many cells; `group`: tiles (rows, columns) in a cell of `tile` values."""
+    """What a map says, without its cells. `down`, `across`: how many cells; `group`: tiles (rows,
+    columns) in a cell of `tile` values."""
 
     rows: int
     features: int
@@ -47,10 +52,12 @@ class MapContent:
     down: int
     across: int
     format: str | None
-    """The format whose ulp the largest errors are told in; null in a map of an older worker: those are absolute."""
+    """The format whose ulp the largest errors are told in; null in a map of an older worker: those
+    are absolute."""
     largest: float | None
     smallest: float | None
-    """The largest and the smallest of the cells' largest errors that aren't 0, in ulp where the map has them."""
+    """The largest and the smallest of the cells' largest errors that aren't 0, in ulp where the map
+    has them."""
     mean: float
     """The largest |signed mean| of a cell."""
     nonfinite: int
@@ -73,12 +80,18 @@ class MapView:
 
 
 def read(
-    session: Session, job_id: str, heads: Sequence[Mapping[str, Any]], output: str, wanted: tuple[int, int] | None,
+    session: Session,
+    job_id: str,
+    heads: Sequence[Mapping[str, Any]],
+    output: str,
+    wanted: tuple[int, int] | None,
     worst: Sequence[tuple[int, int]],
 ) -> MapView | None:
-    """The map of an output that a page shows: that of the wanted (seed, repeat), else of the worst seed that has one.
+    """The map of an output that a page shows: that of the wanted (seed, repeat), else of the worst
+    seed that has one.
 
-    heads: the job's artifacts. Of an output without a map that of another is shown; None where there is no map at all.
+    heads: the job's artifacts. Of an output without a map that of another is shown; None where
+    there is no map at all.
     """
     maps = [head for head in heads if head["kind"] == KIND]
     named = [head for head in maps if head["output"] == output] or maps
@@ -95,17 +108,31 @@ def read(
     content = _known(session, job_id, chosen["id"])
     if content is None:
         return None
-    same = sorted((head for head in ordered if head["output"] == chosen["output"]), key=lambda head: order(head)[1:])
+    same = sorted(
+        (head for head in ordered if head["output"] == chosen["output"]),
+        key=lambda head: order(head)[1:],
+    )
     others = tuple(
         SeedChoice(
-            head["seed"], head["repeat"],
-            urls.job(job_id, output=chosen["output"] if chosen["output"] == output else None, seed=(head["seed"], head["repeat"])),
+            head["seed"],
+            head["repeat"],
+            urls.job(
+                job_id,
+                output=chosen["output"] if chosen["output"] == output else None,
+                seed=(head["seed"], head["repeat"]),
+            ),
             head["id"] == chosen["id"],
         )
         for head in same[:MOST_CHOICES]
     )
     return MapView(
-        chosen["id"], urls.artifact(job_id, chosen["id"]), chosen["seed"], chosen["repeat"], chosen["output"], others, content
+        chosen["id"],
+        urls.artifact(job_id, chosen["id"]),
+        chosen["seed"],
+        chosen["repeat"],
+        chosen["output"],
+        others,
+        content,
     )
 
 
@@ -141,8 +168,12 @@ def content(told: Mapping[str, Any]) -> MapContent:
     cells = [(row, column) for row in range(down) for column in range(across)]
     shown = ulps if ulps is not None else largest
     # what isn't finite comes first: it is worse than any number
-    ranked = sorted(cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at))
-    worst = tuple(line(*at) for at in ranked[:MOST_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]])
+    ranked = sorted(
+        cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at)
+    )
+    worst = tuple(
+        line(*at) for at in ranked[:MOST_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
+    )
     values = [value for each in shown for value in each if value]
     lost = sum(map(sum, broken))
     width = features % (tile * group[1]) or tile * group[1]
@@ -157,7 +188,9 @@ def content(told: Mapping[str, Any]) -> MapContent:
         format=told.get("format"),
         largest=max(values, default=None),
         smallest=min(values, default=None),
-        mean=max((abs(value) for each in signed for value in each if value is not None), default=0.0),
+        mean=max(
+            (abs(value) for each in signed for value in each if value is not None), default=0.0
+        ),
         nonfinite=lost,
         summary=_summary(worst, str(told.get("format") or ""), lost, pattern),
         tiles=worst,

@@ -1,4 +1,5 @@
-"""Read models of findings: one as a line of a list, and its page with its evidence, its life and what can be done about it."""
+"""Read models of findings: one as a line of a list, and its page with its evidence, its life and
+what can be done about it."""
 
 from __future__ import annotations
 
@@ -84,8 +85,15 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         return None
     test = catalogue.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
     shown = line(flag, test, now)
-    facts = [("build", flag["build"]), ("line, arch, board", shown.variant), ("tolerance", shown.tolerance)]
-    facts += [("opened", _at(flag["opened_at"])), ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}")]
+    facts = [
+        ("build", flag["build"]),
+        ("line, arch, board", shown.variant),
+        ("tolerance", shown.tolerance),
+    ]
+    facts += [
+        ("opened", _at(flag["opened_at"])),
+        ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}"),
+    ]
     facts += [("owner", flag["owner"] or "nobody"), ("reason", flag["reason"] or "none given")]
     facts += [("expires", _at(flag["expires_at"]) if flag["expires_at"] else "never")]
     return FlagView(
@@ -135,9 +143,20 @@ def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> Fin
 
 
 def _deed(entry: Mapping[str, Any], now: datetime) -> Deed:
-    detail = {name: value for name, value in (entry["detail"] or {}).items() if name not in _SAID_APART and value is not None}
+    detail = {
+        name: value
+        for name, value in (entry["detail"] or {}).items()
+        if name not in _SAID_APART and value is not None
+    }
     told = tuple((proofs.label(name), proofs.text(value)) for name, value in detail.items())
-    return Deed(entry["at"], words.since(entry["at"], now), entry["actor"], entry["what"], entry["reason"] or "", told)
+    return Deed(
+        entry["at"],
+        words.since(entry["at"], now),
+        entry["actor"],
+        entry["what"],
+        entry["reason"] or "",
+        told,
+    )
 
 
 def _at(moment: str) -> str:

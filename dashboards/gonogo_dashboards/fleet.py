@@ -1,4 +1,5 @@
-"""The fleet as a strip of cells, and which of its devices are in trouble. Pure: from the lines of the list of devices."""
+"""The fleet as a strip of cells, and which of its devices are in trouble. Pure: from the lines of
+the list of devices."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ LETTERS = {DeviceState.busy: "B", DeviceState.idle: "I", DeviceState.offline: "â
 
 @dataclass(frozen=True)
 class Cell:
-    """A device: the letter of its state, the verdict whose shape and colour its health takes, and all of it in one sentence."""
+    """A device: the letter of its state, the verdict whose shape and colour its health takes, and
+    all of it in one sentence."""
 
     id: str
     url: str
@@ -59,16 +61,29 @@ class Fleet:
 def fleet(lines: Sequence[DeviceLine], now: datetime) -> Fleet:
     """The strip, and what is wrong in it: the worst first."""
     trouble = [found for line in lines if (found := _trouble(line, now)) is not None]
-    order = {verdict: place for place, verdict in enumerate(words.ordered({found.verdict for found in trouble}))}
+    order = {
+        verdict: place
+        for place, verdict in enumerate(words.ordered({found.verdict for found in trouble}))
+    }
     trouble.sort(key=lambda found: order[found.verdict])
     hosts = len({line.host for line in lines})
-    return Fleet(tuple(_cell(line, hosts > 1) for line in lines), tuple(trouble), _words(lines), len(lines) <= ROOMY)
+    return Fleet(
+        tuple(_cell(line, hosts > 1) for line in lines),
+        tuple(trouble),
+        _words(lines),
+        len(lines) <= ROOMY,
+    )
 
 
 def _cell(line: DeviceLine, hosts: bool) -> Cell:
     job = line.job
     runs = f"{job.kernel} {job.shape} on {job.build}" if job is not None else ""
-    said = [f"{line.device}: {line.health}", "drained" if line.drained else "", line.state, f"runs {runs}" if runs else ""]
+    said = [
+        f"{line.device}: {line.health}",
+        "drained" if line.drained else "",
+        line.state,
+        f"runs {runs}" if runs else "",
+    ]
     why = f" ({line.reason})" if line.reason and line.health != DeviceHealth.good else ""
     return Cell(
         id=line.id,
@@ -87,7 +102,8 @@ def _cell(line: DeviceLine, hosts: bool) -> Cell:
 
 
 def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
-    """Bad, suspect, silent, or with other bits than the rest. What a person has taken out of work is nobody's trouble."""
+    """Bad, suspect, silent, or with other bits than the rest. What a person has taken out of work
+    is nobody's trouble."""
     if line.health == DeviceHealth.maintenance or line.drained:
         return None
     verdict = words.HEALTH_VERDICTS[line.health]
@@ -95,11 +111,23 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
         if now - datetime.fromisoformat(line.heard_at) > GONE:
             return None
         said = f"offline: last heard {line.heard_words}"
-        return Trouble(line.device, line.url, "error", said if line.health == DeviceHealth.good else f"{said}; {line.health} before")
+        return Trouble(
+            line.device,
+            line.url,
+            "error",
+            said if line.health == DeviceHealth.good else f"{said}; {line.health} before",
+        )
     if line.health in (DeviceHealth.bad, DeviceHealth.suspect):
-        return Trouble(line.device, line.url, verdict, f"{line.health} since {line.since_words}: {line.reason or 'no reason given'}")
+        return Trouble(
+            line.device,
+            line.url,
+            verdict,
+            f"{line.health} since {line.since_words}: {line.reason or 'no reason given'}",
+        )
     if line.canary is not None and line.canary.differs:
-        return Trouble(line.device, line.url, "suspect", f"its last canary's {line.canary.standing}")
+        return Trouble(
+            line.device, line.url, "suspect", f"its last canary's {line.canary.standing}"
+        )
     return None
 
 
@@ -107,5 +135,10 @@ def _words(lines: Sequence[DeviceLine]) -> str:
     """ "3 devices: 1 busy, 1 idle, 1 offline"."""
     if not lines:
         return "No device has been heard of yet."
-    counts = {state: sum(line.state == state for line in lines) for state in (DeviceState.busy, DeviceState.idle, DeviceState.offline)}
-    return f"{words.count(len(lines), 'device')}: " + ", ".join(f"{number} {state.value}" for state, number in counts.items() if number)
+    counts = {
+        state: sum(line.state == state for line in lines)
+        for state in (DeviceState.busy, DeviceState.idle, DeviceState.offline)
+    }
+    return f"{words.count(len(lines), 'device')}: " + ", ".join(
+        f"{number} {state.value}" for state, number in counts.items() if number
+    )

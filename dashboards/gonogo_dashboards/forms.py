@@ -1,4 +1,5 @@
-"""The page that submits a job: what its form offers and begins with. The API checks what is typed, so that there is one set of rules."""
+"""The page that submits a job: what its form offers and begins with. The API checks what is typed,
+so that there is one set of rules."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ BEGINNING: Mapping[str, str] = {
     "sha": "",
     "pull_request": "",
 }
-"""Field -> what stands in it where the address says nothing: a small job that is over within seconds."""
+"""Field -> what stands in it where the address says nothing: a small job that is over within
+seconds."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,21 @@ class FormView:
 
 
 def new_job(session: Session, query: Mapping[str, str]) -> FormView:
-    """The form, filled from the address: `?from=` a job's id or `?test=` a test's key, and `?kernel=&shape=&build=...` before those.
+    """The form, filled from the address: `?from=` a job's id or `?test=` a test's key, and
+    `?kernel=&shape=&build=...` before those.
 
     Other names are left out.
     """
     begun, notice, url = _begun(session, query)
-    values = {name: query.get(name, begun.get(name, default))[:MOST_CHARS] for name, default in BEGINNING.items()}
+    values = {
+        name: query.get(name, begun.get(name, default))[:MOST_CHARS]
+        for name, default in BEGINNING.items()
+    }
     built, served = queue_reads.executors(session)
-    registered = [(str(each["name"]), f"{each['executor']}, {each['line']}") for each in builds.list_(session, limit=MOST_BUILDS).items]
+    registered = [
+        (str(each["name"]), f"{each['executor']}, {each['line']}")
+        for each in builds.list_(session, limit=MOST_BUILDS).items
+    ]
     own = [(build.name, build.executor) for build in own_builds().values()]
     return FormView(
         values=values,

@@ -1,4 +1,5 @@
-"""Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauge_curves.py): pure, plain JSON, as dashboards/gonogo_dashboards/charts.py makes them."""
+"""Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauge_curves.py): pure, plain
+JSON, as dashboards/gonogo_dashboards/charts.py makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from gonogo_dashboards.gauge_curves import ALL, Picture
 
 
 def curves(picture: Picture) -> Options:
-    """Two stepped curves with their intervals over a log axis; the window shaded, today's tolerance a line, a mark where a kernel turns."""
+    """Two stepped curves with their intervals over a log axis; the window shaded, today's tolerance
+    a line, a mark where a kernel turns."""
     low, high = _range(picture)
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": 48},
@@ -38,10 +40,28 @@ def curves(picture: Picture) -> Options:
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
-            _interval("interval of false alarms", picture, low, high, "$fail_by_tolerance", right=True),
+            _interval(
+                "interval of false alarms", picture, low, high, "$fail_by_tolerance", right=True
+            ),
             _interval("interval of misses", picture, low, high, "$pass_by_tolerance", right=False),
-            _line("right kernels that fail", picture, low, high, "$fail_by_tolerance", [7, 4], right=True),
-            _line("wrong kernels that pass", picture, low, high, "$pass_by_tolerance", "solid", right=False),
+            _line(
+                "right kernels that fail",
+                picture,
+                low,
+                high,
+                "$fail_by_tolerance",
+                [7, 4],
+                right=True,
+            ),
+            _line(
+                "wrong kernels that pass",
+                picture,
+                low,
+                high,
+                "$pass_by_tolerance",
+                "solid",
+                right=False,
+            ),
             _turns(picture, low, right=True),
             _turns(picture, low, right=False),
             _marked(picture, high),
@@ -51,34 +71,49 @@ def curves(picture: Picture) -> Options:
 
 def _range(picture: Picture) -> tuple[float, float]:
     """The axis in whole powers of ten, with everything that is drawn inside."""
-    values = [point.tolerance for point in picture.points] + [each.tolerance for each in picture.today]
+    values = [point.tolerance for point in picture.points] + [
+        each.tolerance for each in picture.today
+    ]
     values += [edge for edge in (picture.needed, *(picture.window or ())) if edge]
-    return 10.0 ** math.floor(math.log10(min(values)) - 0.1), 10.0 ** math.ceil(math.log10(max(values)) + 0.1)
+    return 10.0 ** math.floor(math.log10(min(values)) - 0.1), 10.0 ** math.ceil(
+        math.log10(max(values)) + 0.1
+    )
 
 
-def _steps(picture: Picture, low: float, high: float, *, right: bool) -> list[tuple[float, float, float, float, float]]:
+def _steps(
+    picture: Picture, low: float, high: float, *, right: bool
+) -> list[tuple[float, float, float, float, float]]:
     """(from, to, rate, lower, upper) of every level piece of a curve."""
     points = picture.points
     found = []
     for place, point in enumerate((replace(picture.strictest, tolerance=low), *points)):
         to = points[place].tolerance if place < len(points) else high
         rate = (point.alarms, point.alarms_of, point.alarms_low, point.alarms_high)
-        count, of, lower, upper = rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
+        count, of, lower, upper = (
+            rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
+        )
         if of:
             found.append((point.tolerance, to, count / of, lower, upper))
     return found
 
 
-def _interval(name: str, picture: Picture, low: float, high: float, colour: str, *, right: bool) -> Options:
+def _interval(
+    name: str, picture: Picture, low: float, high: float, colour: str, *, right: bool
+) -> Options:
     pieces = _steps(picture, low, high, right=right)
-    rows = [[_short(left), _short(to), _short(least), _short(most), 0.13] for left, to, _, least, most in pieces]
+    rows = [
+        [_short(left), _short(to), _short(least), _short(most), 0.13]
+        for left, to, _, least, most in pieces
+    ]
     return {
         "type": "custom", "name": name, "renderItem": "box", "itemStyle": {"color": colour}, "data": rows,
         "encode": {"x": [0, 1], "y": [2, 3]}, "silent": True, "clip": True, "z": 1,
     }  # fmt: skip
 
 
-def _line(name: str, picture: Picture, low: float, high: float, colour: str, dashes: Any, *, right: bool) -> Options:
+def _line(
+    name: str, picture: Picture, low: float, high: float, colour: str, dashes: Any, *, right: bool
+) -> Options:
     pieces = _steps(picture, low, high, right=right)
     data = [[_short(piece[0]), _short(piece[2])] for piece in pieces]
     return {
@@ -89,10 +124,17 @@ def _line(name: str, picture: Picture, low: float, high: float, colour: str, das
 
 
 def _turns(picture: Picture, low: float, *, right: bool) -> Options:
-    """A mark for each kernel at the tolerance where it turns: on the zero line for right ones, on the full line for wrong ones."""
+    """A mark for each kernel at the tolerance where it turns: on the zero line for right ones, on
+    the full line for wrong ones."""
     looks = words.mark(Verdict.pass_ if right else Verdict.pass_by_tolerance)
     rows = [
-        [_short(max(low, each.tolerance)), 0.02 if right else 0.98, each.name, _short(each.tolerance), each.runs]
+        [
+            _short(max(low, each.tolerance)),
+            0.02 if right else 0.98,
+            each.name,
+            _short(each.tolerance),
+            each.runs,
+        ]
         for each in picture.turns
         if each.right is right and each.tolerance is not None
     ]
@@ -110,14 +152,41 @@ def _marked(picture: Picture, high: float) -> Options:
     for each in picture.today:
         name = "today" if each.output == ALL else f"today, {each.output}"
         label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
-        lines.append({"xAxis": each.tolerance, "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5}, "label": label})
+        lines.append(
+            {
+                "xAxis": each.tolerance,
+                "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
+                "label": label,
+            }
+        )
     if picture.needed and not picture.window:
-        label = {**LABEL, "position": "insideEndTop", "formatter": "rounding may need", "color": "$limit"}
-        lines.append({"xAxis": picture.needed, "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.5}, "label": label})
+        label = {
+            **LABEL,
+            "position": "insideEndTop",
+            "formatter": "rounding may need",
+            "color": "$limit",
+        }
+        lines.append(
+            {
+                "xAxis": picture.needed,
+                "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.5},
+                "label": label,
+            }
+        )
     areas = []
     if picture.window:
-        label = {**LABEL, "show": True, "position": "inside", "formatter": "window", "color": "$limit"}
-        edge = {"xAxis": picture.window[0], "itemStyle": {"color": "$limit", "opacity": 0.2}, "label": label}
+        label = {
+            **LABEL,
+            "show": True,
+            "position": "inside",
+            "formatter": "window",
+            "color": "$limit",
+        }
+        edge = {
+            "xAxis": picture.window[0],
+            "itemStyle": {"color": "$limit", "opacity": 0.2},
+            "label": label,
+        }
         areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
     return {
         "type": "scatter", "name": "window", "data": [], "silent": True, "z": 0,

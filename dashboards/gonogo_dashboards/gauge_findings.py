@@ -1,4 +1,5 @@
-"""What a gauge's report says, as lines of its page: kernels, windows, other inputs, public gates."""
+"""What a gauge's report says, as lines of its page: kernels, windows, other inputs, public
+gates."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class EdgeLine:
 
 @dataclass(frozen=True)
 class WindowLine:
-    """A comparator: its edges, whether one of its tolerances works, what passes at its lower edge, and that tolerance."""
+    """A comparator: its edges, whether one of its tolerances works, what passes at its lower edge,
+    and that tolerance."""
 
     comparator: str
     works: bool
@@ -62,7 +64,8 @@ class WindowLine:
 
 @dataclass(frozen=True)
 class ElsewhereLine:
-    """Other inputs that were tried: the tolerance advised there, and what it rejects that none does here."""
+    """Other inputs that were tried: the tolerance advised there, and what it rejects that none does
+    here."""
 
     name: str
     sentence: str
@@ -128,7 +131,9 @@ def read(report: Mapping[str, Any]) -> Findings:
 
 def _rate(found: Mapping[str, Any]) -> RateLine:
     count, of = int(found["count"]), int(found["of"])
-    return RateLine(count, of, f"{count:,} of {of:,} [{found['low']:.1%}, {found['high']:.1%}]" if of else "–")
+    return RateLine(
+        count, of, f"{count:,} of {of:,} [{found['low']:.1%}, {found['high']:.1%}]" if of else "–"
+    )
 
 
 def _parts(report: Mapping[str, Any]) -> list[PartLine]:
@@ -137,25 +142,59 @@ def _parts(report: Mapping[str, Any]) -> list[PartLine]:
     lines = []
     for name, rate in report["false_alarms"]["parts"].items():
         looks = Verdict.fail_by_tolerance if rate["count"] else Verdict.pass_
-        lines.append(PartLine(name, sentences.get(name, ""), True, _rate(rate), 0, None, broken.get(name, 0), looks))
+        lines.append(
+            PartLine(
+                name,
+                sentences.get(name, ""),
+                True,
+                _rate(rate),
+                0,
+                None,
+                broken.get(name, 0),
+                looks,
+            )
+        )
     wrong = []
     for name, rate in report["misses"]["parts"].items():
-        looks = Verdict.no_information if not rate["of"] else Verdict.pass_by_tolerance if rate["count"] else Verdict.fail
+        looks = (
+            Verdict.no_information
+            if not rate["of"]
+            else Verdict.pass_by_tolerance
+            if rate["count"]
+            else Verdict.fail
+        )
         seen = _rate(rate["unexplained"])
-        wrong.append(PartLine(name, sentences.get(name, ""), False, _rate(rate), rate["cannot_show"], seen, broken.get(name, 0), looks))
+        wrong.append(
+            PartLine(
+                name,
+                sentences.get(name, ""),
+                False,
+                _rate(rate),
+                rate["cannot_show"],
+                seen,
+                broken.get(name, 0),
+                looks,
+            )
+        )
     wrong.sort(key=lambda part: (not part.rate.of, -part.rate.count / max(part.rate.of, 1)))
     silent = [name for name in broken if name not in {line.name for line in (*lines, *wrong)}]
-    gone = [PartLine(name, "", False, RateLine(0, 0, "–"), 0, None, broken[name], Verdict.error) for name in silent]
+    gone = [
+        PartLine(name, "", False, RateLine(0, 0, "–"), 0, None, broken[name], Verdict.error)
+        for name in silent
+    ]
     return lines + wrong + gone
 
 
 def _window(window: Mapping[str, Any]) -> WindowLine:
     rtol = window["rtol"]
     return WindowLine(
-        comparator=window["comparator"] if rtol is None else f"{window['comparator']}, rtol {rtol:g}",
+        comparator=window["comparator"]
+        if rtol is None
+        else f"{window['comparator']}, rtol {rtol:g}",
         works=window["works"],
         edges=tuple(
-            EdgeLine(output, edge["lower"], edge["observed"], edge["tail"], edge["upper"]) for output, edge in window["outputs"].items()
+            EdgeLine(output, edge["lower"], edge["observed"], edge["tail"], edge["upper"])
+            for output, edge in window["outputs"].items()
         ),
         missed=tuple(window["missed"]),
         tolerance="" if window["tolerance"] is None else spelt(window["tolerance"]),
@@ -180,5 +219,10 @@ def _gate(name: str, gate: Mapping[str, Any]) -> GateLine:
     known = GATES.get(name)
     rejected, missed = gate["rejected"], gate["missed"]
     return GateLine(
-        name, known.sentence if known else name, _rate(gate["false_alarms"]), len(rejected), len(rejected) + len(missed), tuple(missed)
+        name,
+        known.sentence if known else name,
+        _rate(gate["false_alarms"]),
+        len(rejected),
+        len(rejected) + len(missed),
+        tuple(missed),
     )

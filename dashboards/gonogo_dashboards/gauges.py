@@ -1,4 +1,5 @@
-"""Read models of the gauges' pages: what a test lets pass and stops, its windows, and the tolerance that it should have."""
+"""Read models of the gauges' pages: what a test lets pass and stops, its windows, and the tolerance
+that it should have."""
 
 from __future__ import annotations
 
@@ -78,16 +79,24 @@ class GaugeView:
     at: str | None
 
 
-def listed(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> GaugesView:
-    """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises gonogo_storage.paging.BadCursor."""
+def listed(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> GaugesView:
+    """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
     following = urls.gauges(given, cursor=page.next) if page.next else None
-    return GaugesView(tuple(_line(each, now) for each in page.items), given, page.next, following, timestamp(now))
+    return GaugesView(
+        tuple(_line(each, now) for each in page.items), given, page.next, following, timestamp(now)
+    )
 
 
-def one(session: Session, gauge_id: str, query: Mapping[str, str], now: datetime) -> GaugeView | None:
-    """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there is no such gauge."""
+def one(
+    session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
+) -> GaugeView | None:
+    """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there
+    is no such gauge."""
     gauge = stored.get(session, gauge_id)
     if gauge is None:
         return None
@@ -102,7 +111,9 @@ def one(session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
         picture=None if gauge["report"] is None else gauge_curves.read(session, gauge, query),
         links={
             "self": line.url,
-            "twin": urls.gauge(gauge_id, {name: query.get(name) for name in gauge_curves.CHOICES}, twin=True),
+            "twin": urls.gauge(
+                gauge_id, {name: query.get(name) for name in gauge_curves.CHOICES}, twin=True
+            ),
             "history": urls.history(gauge["test_key"]),
             "test": urls.gauges({"test": gauge["test_key"]}),
             "cancel": urls.cancel_gauge(gauge_id),
@@ -114,7 +125,20 @@ def one(session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
 def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
     test, state = gauge["test"], JobState(gauge["state"])
     return GaugeLine(
-        **{name: gauge[name] for name in ("id", "kernel", "state", "done", "total", "waiting_reason", "error", "sharpness", "created_at")},
+        **{
+            name: gauge[name]
+            for name in (
+                "id",
+                "kernel",
+                "state",
+                "done",
+                "total",
+                "waiting_reason",
+                "error",
+                "sharpness",
+                "created_at",
+            )
+        },
         url=urls.gauge(gauge["id"]),
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
@@ -137,8 +161,15 @@ def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ("tolerance", commands.tolerance_words(test.get("tolerance", {}))),
         ("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"),
         ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"),
-        *((name, commands.plain(test[name])) for name in ("epsilon", "memory", "program") if name in test),
-        ("graded as", f"{gauge['build_line']} on {gauge['target']['arch']} · {gauge['target']['board']}"),
+        *(
+            (name, commands.plain(test[name]))
+            for name in ("epsilon", "memory", "program")
+            if name in test
+        ),
+        (
+            "graded as",
+            f"{gauge['build_line']} on {gauge['target']['arch']} · {gauge['target']['board']}",
+        ),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
         ("asked for", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),
     ]

@@ -1,4 +1,5 @@
-"""The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for several neighbours, at most 5,000 cells."""
+"""The seeds of a job as a dense grid that fills in: a cell for each (seed, repeat), or for several
+neighbours, at most 5,000 cells."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _WORST_FIRST = "".join(seed_grids.LETTERS[verdict] for verdict in WORST_FIRST)
 
 @dataclass(frozen=True)
 class GridCell:
-    """A cell in the table below the grid: which seeds, how many have come, the worst verdict and the first seed that has it."""
+    """A cell in the table below the grid: which seeds, how many have come, the worst verdict and
+    the first seed that has it."""
 
     first: int
     last: int
@@ -38,7 +40,8 @@ class GridCell:
 
 @dataclass(frozen=True)
 class GridView:
-    """`cells` has a letter for each cell in order, its worst verdict as in `verdicts`, "." where nothing has come."""
+    """`cells` has a letter for each cell in order, its worst verdict as in `verdicts`, "." where
+    nothing has come."""
 
     noun: str
     total: int
@@ -87,7 +90,10 @@ def view(job: Job, letters: str, noun: str) -> GridView:
         seeds=firsts,
         start=order.at(0)[0],
         worst=worst,
-        verdicts={letter: _VERDICTS[letter] for letter in sorted(set(cells) - {seed_grids.NONE_YET}, key=_WORST_FIRST.index)},
+        verdicts={
+            letter: _VERDICTS[letter]
+            for letter in sorted(set(cells) - {seed_grids.NONE_YET}, key=_WORST_FIRST.index)
+        },
         waiting=waiting,
         summary=_summary(job, letters, length, width, come, noun),
         table=tuple(_table(order, line, cells, width)),
@@ -95,10 +101,19 @@ def view(job: Job, letters: str, noun: str) -> GridView:
 
 
 def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str, Any]:
-    """What the browser draws the grid from (web/src/grid.js). page: the address to add a seed to; chosen: the one shown."""
-    marks = {letter: (verdict, words.mark(verdict).label, words.mark(verdict).path) for letter, verdict in grid.verdicts.items()}
+    """What the browser draws the grid from (web/src/grid.js). page: the address to add a seed to;
+    chosen: the one shown."""
+    marks = {
+        letter: (verdict, words.mark(verdict).label, words.mark(verdict).path)
+        for letter, verdict in grid.verdicts.items()
+    }
     names = ("noun", "cells", "width", "repeats", "seeds", "start", "worst", "waiting")
-    return {**{name: getattr(grid, name) for name in names}, "marks": marks, "page": page, "chosen": chosen}
+    return {
+        **{name: getattr(grid, name) for name in names},
+        "marks": marks,
+        "page": page,
+        "chosen": chosen,
+    }
 
 
 def _width(length: int) -> int:
@@ -124,7 +139,12 @@ def _worst_of_each(line: str, width: int) -> tuple[str, tuple[int, ...]]:
 
 def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
     """The first seed of each cell; none where the cells are the seeds from the first on."""
-    if width == 1 and order.repeats == 1 and isinstance(order.seeds, range) and length <= len(order.seeds):
+    if (
+        width == 1
+        and order.repeats == 1
+        and isinstance(order.seeds, range)
+        and length <= len(order.seeds)
+    ):
         return ()
     return tuple(seed for seed, _ in _at(order, range(0, length, width)))
 
@@ -143,13 +163,29 @@ def _waiting(job: Job) -> str:
 def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell]:
     """The cells that are not green, worst first."""
     fine = _WORST_FIRST[-1] + seed_grids.NONE_YET
-    bad = (number for letter in _WORST_FIRST if letter not in fine for number, cell in enumerate(cells) if cell == letter)
+    bad = (
+        number
+        for letter in _WORST_FIRST
+        if letter not in fine
+        for number, cell in enumerate(cells)
+        if cell == letter
+    )
     lines = []
     for number in islice(bad, MOST_ROWS):
         start, end = number * width, min((number + 1) * width, len(line))
         seed, repeat = order.at(line.index(cells[number], start))
         come = end - start - line.count(seed_grids.NONE_YET, start, end)
-        lines.append(GridCell(order.at(start)[0], order.at(end - 1)[0], come, end - start, _VERDICTS[cells[number]], seed, repeat))
+        lines.append(
+            GridCell(
+                order.at(start)[0],
+                order.at(end - 1)[0],
+                come,
+                end - start,
+                _VERDICTS[cells[number]],
+                seed,
+                repeat,
+            )
+        )
     return lines
 
 
@@ -160,9 +196,17 @@ def _summary(job: Job, letters: str, length: int, width: int, come: int, noun: s
             return f"No {noun} ever ran."
         return f"No {noun} has come back yet: a mark fills in as each one does."
     counts = {letter: letters.count(letter) for letter in _WORST_FIRST}
-    told = ", ".join(f"{counts[letter]:,} {words.mark(_VERDICTS[letter]).label}" for letter in _WORST_FIRST if counts[letter])
+    told = ", ".join(
+        f"{counts[letter]:,} {words.mark(_VERDICTS[letter]).label}"
+        for letter in _WORST_FIRST
+        if counts[letter]
+    )
     missing = length - come
-    text = f"{words.count(length, noun)}: {told}." if not missing else f"{come:,} of {words.count(length, noun)}: {told}."
+    text = (
+        f"{words.count(length, noun)}: {told}."
+        if not missing
+        else f"{come:,} of {words.count(length, noun)}: {told}."
+    )
     if missing:
         text += f" {missing:,} never ran." if job.state.final else f" {missing:,} still to come."
     if width > 1:

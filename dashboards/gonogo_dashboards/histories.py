@@ -1,4 +1,5 @@
-"""Read models of the tests' pages: the list of tests, and one test on one variant: grade, rates, causes, change points, flags."""
+"""Read models of the tests' pages: the list of tests, and one test on one variant: grade, rates,
+causes, change points, flags."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class BuildLine:
 
 @dataclass(frozen=True)
 class RowLine:
-    """A row of the table by context or device: how often the test passes there, and what the exact test against isolation says."""
+    """A row of the table by context or device: how often the test passes there, and what the exact
+    test against isolation says."""
 
     name: str
     runs: int
@@ -99,7 +101,8 @@ class StepLine:
 
 @dataclass(frozen=True)
 class ChangeLine:
-    """A change point of an output's numbers; `url`: the page with the grade of the build it is at, None of a day."""
+    """A change point of an output's numbers; `url`: the page with the grade of the build it is at,
+    None of a day."""
 
     words: str
     url: str | None
@@ -161,13 +164,17 @@ class TestView:
 
 
 def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> TestView | None:
-    """The page of a test, of the variant that the query names as far as it exists, else the one that ran last; None: no such test."""
+    """The page of a test, of the variant that the query names as far as it exists, else the one
+    that ran last; None: no such test."""
     test = test_specs.get(session, key)
     if test is None:
         return None
     wanted = {name: value for name in CHOICES if (value := query.get(name, ""))}
     variants = standing.variants(session, key)
-    variant = next((each for each in variants if _named(each).items() >= _of_variant(wanted).items()), variants[0] if variants else None)
+    variant = next(
+        (each for each in variants if _named(each).items() >= _of_variant(wanted).items()),
+        variants[0] if variants else None,
+    )
     canonical = test["test"]
     about: dict[str, Any] = {
         "key": key, "subject_key": test["subject_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
@@ -188,7 +195,13 @@ _NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canonical: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _judged(
+    session: Session,
+    variant: Variant,
+    wanted: Mapping[str, str],
+    canonical: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
     """Everything of a page that needs runs."""
     jobs, here = jobs_of(session, variant), _named(variant)
     found = standing.read(session, variant, build=wanted.get("build"), jobs=jobs)
@@ -198,17 +211,38 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
     outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
     output = wanted.get("output", "")
     if output not in outputs:
-        output = _first(trend, _worst_of(strips.outputs(session, jobs), outputs) if len(outputs) > 1 else outputs)
-    chosen = {**here, "build": wanted.get("build"), "output": output, "metric": str(metric), "over": over}
+        output = _first(
+            trend,
+            _worst_of(strips.outputs(session, jobs), outputs) if len(outputs) > 1 else outputs,
+        )
+    chosen = {
+        **here,
+        "build": wanted.get("build"),
+        "output": output,
+        "metric": str(metric),
+        "over": over,
+    }
     of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
     killed = kills.read(session, variant, now)
     advised = killed.tolerance if killed else {}
-    cause, raised = found.attribution, flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items
-    of_variant = [flag for flag in raised if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())]
+    cause, raised = (
+        found.attribution,
+        flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items,
+    )
+    of_variant = [
+        flag
+        for flag in raised
+        if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())
+    ]
 
     def choices(name: str, values: Sequence[str], said: Mapping[str, str]) -> tuple[Choice, ...]:
         return tuple(
-            Choice(said.get(each, each), urls.history(variant.test_key, {**chosen, name: each}), each == chosen[name]) for each in values
+            Choice(
+                said.get(each, each),
+                urls.history(variant.test_key, {**chosen, name: each}),
+                each == chosen[name],
+            )
+            for each in values
         )
 
     return {
@@ -218,20 +252,32 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "build": found.build,
         "grade_words": tuple(found.grade["words"].split("; ")),
         "failures": _interval(found.grade["failures"]),
-        "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}" if found.at else f"from {found.looked['words']}",
+        "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}"
+        if found.at
+        else f"from {found.looked['words']}",
         "builds": tuple(
-            _build_line(each, of_any_build + urls.further("build", each["build"]), each["build"] == found.build, now)
+            _build_line(
+                each,
+                of_any_build + urls.further("build", each["build"]),
+                each["build"] == found.build,
+                now,
+            )
             for each in standing.builds(jobs, MOST_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),
         "cause": words.CAUSES[cause["cause"]],
         "cause_sentence": Cause(cause["cause"]).sentence,
         "cause_words": cause["words"],
-        "factors": tuple(FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"]) for each in cause["findings"]),
+        "factors": tuple(
+            FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"])
+            for each in cause["findings"]
+        ),
         "contexts": tuple(_row_line(each) for each in cause["contexts"]),
         "devices": tuple(_row_line(each) for each in cause["devices"]),
         "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
-        "tail": tails.read(session, found.grade["tail"], [job for job in jobs if job.build == found.build]),
+        "tail": tails.read(
+            session, found.grade["tail"], [job for job in jobs if job.build == found.build]
+        ),
         "kills": killed,
         "curve": curves.read(trend, output) if output else None,
         "outputs": choices("output", outputs, {}),
@@ -240,7 +286,9 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "changes": tuple(
             ChangeLine(
                 words.tamed(f"{name}: {each['words']}", names),
-                urls.history(variant.test_key, {**chosen, "output": name, "build": each["at"]}) if over == "builds" else None,
+                urls.history(variant.test_key, {**chosen, "output": name, "build": each["at"]})
+                if over == "builds"
+                else None,
             )
             for name in outputs
             for each in trend["numbers"][name]["changes"]
@@ -249,8 +297,12 @@ def _judged(session: Session, variant: Variant, wanted: Mapping[str, str], canon
         "steps": tuple(_step_line(each) for each in reversed(trend["steps"])),
         "flags": tuple(findings.line(flag, canonical, now) for flag in of_variant),
         "links": {
-            "attribution": urls.of_test(variant.test_key, "attribution", {**here, "build": found.build}),
-            "changes": urls.of_test(variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}),
+            "attribution": urls.of_test(
+                variant.test_key, "attribution", {**here, "build": found.build}
+            ),
+            "changes": urls.of_test(
+                variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}
+            ),
             "comparison": urls.of_test(variant.test_key, "comparison", here),
         },
         "twin": urls.history(variant.test_key, chosen, twin=True),
@@ -266,7 +318,9 @@ def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
     """The output to show: one that changed, else the one whose error varies most; "" for none."""
 
     def interest(output: str) -> tuple[int, float]:
-        spreads = [point["numbers"][output] for point in trend["points"] if output in point["numbers"]]
+        spreads = [
+            point["numbers"][output] for point in trend["points"] if output in point["numbers"]
+        ]
         edges = [spread[edge] for spread in spreads for edge in ("low", "high") if spread[edge] > 0]
         return len(trend["numbers"][output]["changes"]), max(edges) / min(edges) if edges else 0.0
 
@@ -292,9 +346,22 @@ def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime)
 
 def _row_line(row: Mapping[str, Any]) -> RowLine:
     share = row["pass_rate"]
-    text = f"{percent(share)}, {percent(row['pass_low'])} to {percent(row['pass_high'])}" if row["pass_low"] is not None else "UNKNOWN"
+    text = (
+        f"{percent(share)}, {percent(row['pass_low'])} to {percent(row['pass_high'])}"
+        if row["pass_low"] is not None
+        else "UNKNOWN"
+    )
     passes = Interval(text, share, row["pass_low"], row["pass_high"])
-    return RowLine(row["name"], row["runs"], row["passed"], row["failed"], row["host_runs"], passes, row["p"], row["higher"])
+    return RowLine(
+        row["name"],
+        row["runs"],
+        row["passed"],
+        row["failed"],
+        row["host_runs"],
+        passes,
+        row["p"],
+        row["higher"],
+    )
 
 
 def _step_line(step: Mapping[str, Any]) -> StepLine:

@@ -1,4 +1,5 @@
-"""The routes of the pages of deliveries in and of rules, each with its JSON twin; payloads and replays need the scope admin."""
+"""The routes of the pages of deliveries in and of rules, each with its JSON twin; payloads and
+replays need the scope admin."""
 
 from __future__ import annotations
 
@@ -16,9 +17,13 @@ def add(site: Site) -> None:
     """Adds the pages. They only read; what works a delivery off again is the API's."""
 
     def hook(session: Session, request: Request, now: datetime) -> hooks.HookView | None:
-        return hooks.hook(session, request.path_params["inbound_id"], now, whole=site.may(request, "admin"))
+        return hooks.hook(
+            session, request.path_params["inbound_id"], now, whole=site.may(request, "admin")
+        )
 
-    def rules(session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> hook_rules.RulesView:
+    def rules(
+        session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+    ) -> hook_rules.RulesView:
         return hook_rules.rules(session, cursor, limit, now)
 
     site.add_list(urls.HOOKS, "hooks.html", hooks.hooks)

@@ -52,18 +52,25 @@ def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> Ru
     """A page of rules."""
     page = ci_rules.list_(session, limit=limit, cursor=cursor or None)
     return RulesView(
-        tuple(_rule(each, now) for each in page.items), page.next, urls.rules(cursor=page.next) if page.next else None, timestamp(now)
+        tuple(_rule(each, now) for each in page.items),
+        page.next,
+        urls.rules(cursor=page.next) if page.next else None,
+        timestamp(now),
     )
 
 
 def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
     content = item["content"]
-    suites = tuple(each if isinstance(each, str) else str(each["name"]) for each in content.get("suites") or ())
+    suites = tuple(
+        each if isinstance(each, str) else str(each["name"]) for each in content.get("suites") or ()
+    )
     patterns = ("actions", "branches", "paths", "workflows", "conclusions")
     builds, register = content.get("builds") or {}, content.get("register")
     named = [(side, str(builds[side])) for side in ("head", "base") if builds.get(side)]
     if register:
-        named.append(("registered for", f"{register['executor']}, line {register.get('line', 'default')}"))
+        named.append(
+            ("registered for", f"{register['executor']}, line {register.get('line', 'default')}")
+        )
     repositories = tuple(content["repositories"])
     alone = len(repositories) == 1 and not set(repositories[0]) & set("*?!")
     return RuleLine(

@@ -1,4 +1,5 @@
-"""Read models of the pages of deliveries in: what came, what was made of it and why, and which delivery a run goes back to."""
+"""Read models of the pages of deliveries in: what came, what was made of it and why, and which
+delivery a run goes back to."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ AGAIN = (InboundState.ignored, InboundState.failed)
 
 @dataclass(frozen=True)
 class HookLine:
-    """A delivery in a list: what came, and what was made of it. `delivery` is the sender's own id."""
+    """A delivery in a list: what came, and what was made of it. `delivery` is the sender's own
+    id."""
 
     id: str
     url: str
@@ -107,7 +109,8 @@ class OutcomeLine:
 
 @dataclass(frozen=True)
 class HookView:
-    """A delivery. `payload` is text, None where it is not shown: `payload_words` say why, or what is left out of it."""
+    """A delivery. `payload` is text, None where it is not shown: `payload_words` say why, or what
+    is left out of it."""
 
     hook: HookLine
     outcome: tuple[OutcomeLine, ...]
@@ -120,17 +123,26 @@ class HookView:
     at: str | None
 
 
-def hooks(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> HooksView:
+def hooks(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> HooksView:
     """A page of deliveries. Raises gonogo_storage.paging.BadCursor."""
     known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(InboundState)}
-    given = {name: filters[name] for name in FILTERS if filters.get(name) and filters[name] in known.get(name, (filters[name],))}
+    given = {
+        name: filters[name]
+        for name in FILTERS
+        if filters.get(name) and filters[name] in known.get(name, (filters[name],))
+    }
     page = inbound.list_(session, **given, limit=limit, cursor=cursor or None)
     next_url = urls.hooks(given, cursor=page.next) if page.next else None
-    return HooksView(tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now))
+    return HooksView(
+        tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now)
+    )
 
 
 def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> HookView | None:
-    """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such one."""
+    """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
+    one."""
     found = inbound.look(session, inbound_id)
     if found is None:
         return None
@@ -145,7 +157,9 @@ def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> Ho
         hook=_line(told, now),
         outcome=tuple(_outcome(each, subjects, links) for each in told["outcome"]),
         push=None if push is None else urls.hook(push),
-        replay=urls.replay_hook(inbound_id) if whole and body is not None and told["state"] in AGAIN else None,
+        replay=urls.replay_hook(inbound_id)
+        if whole and body is not None and told["state"] in AGAIN
+        else None,
         payload=payload,
         payload_words=said,
         api=urls.hook_api(inbound_id),
@@ -161,17 +175,35 @@ class OriginLine:
     words: str
 
 
-def origins(session: Session, *, run: str | None = None, job: str | None = None) -> tuple[OriginLine, ...]:
+def origins(
+    session: Session, *, run: str | None = None, job: str | None = None
+) -> tuple[OriginLine, ...]:
     """The deliveries for which a run, or the run of a job, was started; the first few of them."""
     run = ci_subjects.run_of_job(session, job) if job is not None else run
     found = [] if run is None else ci_subjects.of_run(session, run, limit=MOST_ORIGINS)
-    lines = (OriginLine(urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}") for each in found)
+    lines = (
+        OriginLine(
+            urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}"
+        )
+        for each in found
+    )
     return tuple(dict.fromkeys(lines))
 
 
 def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
     state = InboundState(item["state"])
-    same = ("id", "source", "delivery", "event", "repository", "reason", "tries", "received_at", "ended_at", "due_at")
+    same = (
+        "id",
+        "source",
+        "delivery",
+        "event",
+        "repository",
+        "reason",
+        "tries",
+        "received_at",
+        "ended_at",
+        "due_at",
+    )
     return HookLine(
         **{name: item[name] for name in same},
         url=urls.hook(item["id"]),
@@ -186,19 +218,36 @@ def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
     )
 
 
-def _runs(session: Session, subjects: Iterable[CiSubject]) -> dict[str, tuple[str, str, str | None]]:
+def _runs(
+    session: Session, subjects: Iterable[CiSubject]
+) -> dict[str, tuple[str, str, str | None]]:
     """Run -> state, its words, verdict."""
-    wanted = dict.fromkeys(run for each in subjects for run in (each.run_id, each.base_run_id) if run is not None)
+    wanted = dict.fromkeys(
+        run for each in subjects for run in (each.run_id, each.base_run_id) if run is not None
+    )
     found = ci_subjects.standings(session, list(wanted)[:MOST_RUNS])
-    return {run: (state.value, words.RUN_STATES[state], verdict) for run, (state, verdict) in found.items()}
+    return {
+        run: (state.value, words.RUN_STATES[state], verdict)
+        for run, (state, verdict) in found.items()
+    }
 
 
 def _outcome(
-    item: Mapping[str, Any], subjects: Mapping[str, CiSubject], links: Mapping[str, tuple[str, str, str | None]]
+    item: Mapping[str, Any],
+    subjects: Mapping[str, CiSubject],
+    links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
     mine = tuple(_started(subjects[each], links) for each in item["subjects"] if each in subjects)
-    state = InboundState.started if item["started"] else InboundState.failed if mine else InboundState.ignored
-    return OutcomeLine(item["rule"], item["started"], item["reason"], words.INBOUND[state].verdict, mine)
+    state = (
+        InboundState.started
+        if item["started"]
+        else InboundState.failed
+        if mine
+        else InboundState.ignored
+    )
+    return OutcomeLine(
+        item["rule"], item["started"], item["reason"], words.INBOUND[state].verdict, mine
+    )
 
 
 def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]]) -> StartedLine:
@@ -229,5 +278,8 @@ def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
     except ValueError:
         return body[:MOST_TEXT].decode("utf-8", "replace"), "It is no JSON, and shown as it came."
     if len(text) > MOST_TEXT:
-        return text[:MOST_TEXT], f"The first {MOST_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them."
+        return (
+            text[:MOST_TEXT],
+            f"The first {MOST_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them.",
+        )
     return text, "As it came, without secrets."

@@ -1,4 +1,5 @@
-"""A job that was imported, in words: which file, by whom it was run, and whether there are numbers behind its red and green."""
+"""A job that was imported, in words: which file, by whom it was run, and whether there are numbers
+behind its red and green."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def read(job: Job) -> ImportedView | None:
         if numbers
         else ": history without numbers. It says red and green, and nothing of whether a pass means anything."
     )
-    return ImportedView(told["format"], told["tool"], int(told["tests"]), numbers, told["started_at"], said)
+    return ImportedView(
+        told["format"], told["tool"], int(told["tests"]), numbers, told["started_at"], said
+    )
 
 
 def facts(job: Job) -> list[tuple[str, str]]:
@@ -47,5 +50,7 @@ def facts(job: Job) -> list[tuple[str, str]]:
     found = read(job)
     if found is None:
         return []
-    ran = [("ran", " ".join(filter(None, ("elsewhere,", found.tool, found.started_at))).rstrip(","))]
+    ran = [
+        ("ran", " ".join(filter(None, ("elsewhere,", found.tool, found.started_at))).rstrip(","))
+    ]
     return [("imported", f"{words.count(found.tests, 'test')} from {NAMES[found.format]}"), *ran]

@@ -1,4 +1,5 @@
-"""What never changes again and takes long to make, kept in the process: the last few, least used out first."""
+"""What never changes again and takes long to make, kept in the process: the last few, least used
+out first."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ Value = TypeVar("Value")
 
 
 class Kept(Generic[Value]):
-    """At most `most` values by key; safe between threads, two of which may make the same value once each."""
+    """At most `most` values by key; safe between threads, two of which may make the same value once
+    each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -19,7 +21,8 @@ class Kept(Generic[Value]):
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
 
     def get(self, key: Hashable | None, make: Callable[[], Value | None]) -> Value | None:
-        """The value of a key, made if it isn't there; None is not kept, nor is anything of the key None: that may still change."""
+        """The value of a key, made if it isn't there; None is not kept, nor is anything of the key
+        None: that may still change."""
         if key is None:
             return make()
         with self._lock:

@@ -1,4 +1,5 @@
-"""The kill matrix of a test's last gauge: known-wrong kernels by what may stop them. What stops none of them lets them be green."""
+"""The kill matrix of a test's last gauge: known-wrong kernels by what may stop them. What stops
+none of them lets them be green."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from gonogo_storage.variants import Variant
 
 @dataclass(frozen=True)
 class KillCell:
-    """A wrong kernel against something that may stop it: in a word, and the verdict whose looks it takes."""
+    """A wrong kernel against something that may stop it: in a word, and the verdict whose looks it
+    takes."""
 
     said: str
     looks: str
@@ -26,7 +28,8 @@ class KillCell:
 
 @dataclass(frozen=True)
 class KillLine:
-    """A known-wrong kernel: against the declared tolerance, the advised one, and what rounding explains."""
+    """A known-wrong kernel: against the declared tolerance, the advised one, and what rounding
+    explains."""
 
     name: str
     sentence: str
@@ -37,7 +40,8 @@ class KillLine:
 
 @dataclass(frozen=True)
 class KillMatrix:
-    """The last finished gauge of a variant; lines with what passes the declared tolerance first, what can't show last."""
+    """The last finished gauge of a variant; lines with what passes the declared tolerance first,
+    what can't show last."""
 
     url: str
     at: str | None
@@ -61,7 +65,11 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
     report = found["report"]
     known = gauge_findings.read(report)
     advice = report["advice"]
-    lines = tuple(_line(part, advice) for part in known.parts if not part.right and part.unexplained is not None)
+    lines = tuple(
+        _line(part, advice)
+        for part in known.parts
+        if not part.right and part.unexplained is not None
+    )
     passing = [line for line in lines if line.declared.looks == Verdict.pass_by_tolerance]
     able = [line for line in lines if line.declared.looks != Verdict.no_information]
     return KillMatrix(
@@ -69,7 +77,9 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
         at=found["finished_at"],
         age=words.since(found["finished_at"], now),
         sharpness=report["sharpness"],
-        sentence=f"{len(passing)} of {len(able)} known-wrong kernels pass this test." if able else "No wrong kernel can show here.",
+        sentence=f"{len(passing)} of {len(able)} known-wrong kernels pass this test."
+        if able
+        else "No wrong kernel can show here.",
         alarms=known.alarms.words,
         advice=known.advice,
         works=known.works,
@@ -85,7 +95,13 @@ def _line(part: gauge_findings.PartLine, advice: Mapping[str, Any]) -> KillLine:
     if advice["tolerance"]:
         advised = _cell(part.rate.of - advice["missed"].get(part.name, 0), part.rate.of)
     rounding = part.unexplained or part.rate
-    return KillLine(part.name, part.sentence, declared, advised, _cell(rounding.count, rounding.of if part.rate.of else 0))
+    return KillLine(
+        part.name,
+        part.sentence,
+        declared,
+        advised,
+        _cell(rounding.count, rounding.of if part.rate.of else 0),
+    )
 
 
 def _cell(stopped: int, of: int) -> KillCell:
@@ -94,4 +110,6 @@ def _cell(stopped: int, of: int) -> KillCell:
         return KillCell("can't show", Verdict.no_information)
     if stopped == of:
         return KillCell("stopped", Verdict.fail)
-    return KillCell("passes" if not stopped else f"{of - stopped} of {of} pass", Verdict.pass_by_tolerance)
+    return KillCell(
+        "passes" if not stopped else f"{of - stopped} of {of} pass", Verdict.pass_by_tolerance
+    )

@@ -19,7 +19,8 @@ from gonogo_storage.states import FlagKind, JobState
 
 @dataclass(frozen=True)
 class Count:
-    """How many seeds got a verdict, with its looks, and where its part of a bar of length 1 begins."""
+    """How many seeds got a verdict, with its looks, and where its part of a bar of length 1
+    begins."""
 
     verdict: str
     label: str
@@ -124,7 +125,8 @@ def job_line(job: Job, now: datetime) -> JobLine:
 
 
 def noun_of(test: Mapping[str, Any]) -> str:
-    """What a job is run over: seeds of a kernel's test, or iterations of tests that exist already."""
+    """What a job is run over: seeds of a kernel's test, or iterations of tests that exist
+    already."""
     return "iteration" if is_selection(test) else "seed"
 
 
@@ -135,13 +137,21 @@ def shape_of(test: Mapping[str, Any]) -> str:
 
 def tolerance_of(test: Mapping[str, Any]) -> str:
     """The tolerance of a kernel's test; the gates of a selection are in its tests."""
-    return "gates of its tests" if is_selection(test) else commands.tolerance_words(test.get("tolerance", {}))
+    return (
+        "gates of its tests"
+        if is_selection(test)
+        else commands.tolerance_words(test.get("tolerance", {}))
+    )
 
 
 def state_words(job: Job) -> str:
     """The state of a job in words: "cancelled after 5 of 64 seeds"."""
     said = words.STATES.get(job.state, job.state.value)
-    return f"{said} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}" if job.state == JobState.cancelled else said
+    return (
+        f"{said} after {job.done:,} of {words.count(job.total, noun_of(job.canonical))}"
+        if job.state == JobState.cancelled
+        else said
+    )
 
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:

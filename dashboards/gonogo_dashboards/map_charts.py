@@ -1,6 +1,8 @@
-"""Chart options of an error map: axes, colours and their scale. The cells are put in by the browser (web/src/maps.js), from the artifact.
+"""Chart options of an error map: axes, colours and their scale. The cells are put in by the browser
+(web/src/maps.js), from the artifact.
 
-A row of data is [column, row, what is coloured, which rows, which features, mean error, largest |error|, the same in ulp, not finite].
+A row of data is [column, row, what is coloured, which rows, which features, mean error, largest
+|error|, the same in ulp, not finite].
 """
 
 from __future__ import annotations
@@ -12,15 +14,35 @@ from gonogo_dashboards.charts import AXIS, Options
 from gonogo_dashboards.error_maps import MapContent
 
 DECADES = 4
-"""So many powers of ten below the largest the colours of the largest errors go; what is smaller has the last colour."""
-_DIMENSIONS = ["_x", "_y", "_colour", "rows", "features", "mean error", "largest |error|", "in ulp", "not finite"]
+"""So many powers of ten below the largest the colours of the largest errors go; what is smaller has
+the last colour."""
+_DIMENSIONS = [
+    "_x",
+    "_y",
+    "_colour",
+    "rows",
+    "features",
+    "mean error",
+    "largest |error|",
+    "in ulp",
+    "not finite",
+]
 
 
 def signed(map_: MapContent) -> Options:
     """The mean error of each cell: one colour above 0, another below, the ground's own at 0."""
     most = map_.mean or 1.0
     colours = ["$below", "$below-soft", "$level", "$above-soft", "$above"]
-    return _map(map_, "signed_mean", {"min": -most, "max": most, "text": [_said(most), _said(-most)], "inRange": {"color": colours}})
+    return _map(
+        map_,
+        "signed_mean",
+        {
+            "min": -most,
+            "max": most,
+            "text": [_said(most), _said(-most)],
+            "inRange": {"color": colours},
+        },
+    )
 
 
 def largest(map_: MapContent) -> Options:
@@ -28,7 +50,16 @@ def largest(map_: MapContent) -> Options:
     high = math.log10(map_.largest) if map_.largest else 0.0
     low = min(max(math.log10(map_.smallest) if map_.smallest else high, high - DECADES), high - 1)
     colours = ["$least", "$lesser", "$middle", "$greater", "$most"]
-    return _map(map_, "largest", {"min": low, "max": high, "text": [_said(10**high), _said(10**low)], "inRange": {"color": colours}})
+    return _map(
+        map_,
+        "largest",
+        {
+            "min": low,
+            "max": high,
+            "text": [_said(10**high), _said(10**low)],
+            "inRange": {"color": colours},
+        },
+    )
 
 
 def unit(map_: MapContent) -> str:
@@ -45,14 +76,27 @@ def height(map_: MapContent) -> str:
 
 
 def _map(map_: MapContent, what: str, scale: Options) -> Options:
-    zoom = {"type": "inside", "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False, "minValueSpan": 3}
+    zoom = {
+        "type": "inside",
+        "filterMode": "none",
+        "zoomOnMouseWheel": "ctrl",
+        "moveOnMouseWheel": False,
+        "minValueSpan": 3,
+    }
     shared = {"dimensions": _DIMENSIONS, "encode": {"x": 0, "y": 1}}
-    flat = {"name": "row"} if height(map_) == "map-flat" else {}  # a longer name takes the height of the tiles
+    flat = (
+        {"name": "row"} if height(map_) == "map-flat" else {}
+    )  # a longer name takes the height of the tiles
     return {
         "grid": {"left": 52, "right": 14, "top": 8, "bottom": 84},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {**_axis(map_.across, map_.group[1], "column of tiles"), "nameGap": 24},
-        "yAxis": {**_axis(map_.down, map_.group[0], "row of tiles"), **flat, "inverse": True, "nameGap": 34},
+        "yAxis": {
+            **_axis(map_.down, map_.group[0], "row of tiles"),
+            **flat,
+            "inverse": True,
+            "nameGap": 34,
+        },
         "dataZoom": [{**zoom, "xAxisIndex": 0}, {**zoom, "yAxisIndex": 0}],
         "visualMap": {
             "type": "continuous",
@@ -70,7 +114,16 @@ def _map(map_: MapContent, what: str, scale: Options) -> Options:
             **scale,
         },
         "series": [
-            {**shared, "type": "custom", "renderItem": "tile", "name": "tile", "cells": what, "data": [], "progressive": 0, "clip": True},
+            {
+                **shared,
+                "type": "custom",
+                "renderItem": "tile",
+                "name": "tile",
+                "cells": what,
+                "data": [],
+                "progressive": 0,
+                "clip": True,
+            },
             {
                 **shared,
                 "type": "scatter",

@@ -1,4 +1,5 @@
-"""The cells of the build matrix as HTML: a page has a thousand, and a template takes most of the page's time for them."""
+"""The cells of the build matrix as HTML: a page has a thousand, and a template takes most of the
+page's time for them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Cells:
         self._looks: dict[tuple[str, bool, bool], tuple[str, str]] = {}
 
     def row(self, cells: Sequence[MatrixCell | None], place: int) -> Markup:
-        """The `td` of a row, its cells numbered from 1: web/src/matrix.js goes by these ids. The title is the link's name, too."""
+        """The `td` of a row, its cells numbered from 1: web/src/matrix.js goes by these ids. The
+        title is the link's name, too."""
         made = []
         for number, cell in enumerate(cells, 1):
             if cell is None:
@@ -36,7 +38,12 @@ class Cells:
         """The start of a cell, and its drawing."""
         key = verdict, hollow, partly
         if key not in self._looks:
-            classes = ["cell", f"v-{verdict}", *(["hollow"] if hollow else []), *(["partly"] if partly else [])]
+            classes = [
+                "cell",
+                f"v-{verdict}",
+                *(["hollow"] if hollow else []),
+                *(["partly"] if partly else []),
+            ]
             shown = HOLLOW.value if hollow and verdict != Verdict.fail else verdict
             self._looks[key] = f'<td class="{escape(" ".join(classes))}">', str(self._shape(shown))
         return self._looks[key]

@@ -1,4 +1,5 @@
-"""Green and red of tests that exist already, counted: the part of a selection that its verdict, without arrays, can't show."""
+"""Green and red of tests that exist already, counted: the part of a selection that its verdict,
+without arrays, can't show."""
 
 from __future__ import annotations
 
@@ -20,5 +21,7 @@ class OutcomeCount:
 
 def outcomes(counts: Mapping[str, int]) -> tuple[OutcomeCount, ...]:
     """Worst first."""
-    named = sorted(counts, key=lambda word: (WORST_FIRST.index(word) if word in WORST_FIRST else 0, word))
+    named = sorted(
+        counts, key=lambda word: (WORST_FIRST.index(word) if word in WORST_FIRST else 0, word)
+    )
     return tuple(OutcomeCount(word, counts[word], word in RED) for word in named if counts[word])

@@ -1,4 +1,5 @@
-"""The overview's read model: what needs someone, what the fleet does, how fast, what came out. From indexes and roll-ups only."""
+"""The overview's read model: what needs someone, what the fleet does, how fast, what came out. From
+indexes and roll-ups only."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ HOLLOW = ("passes_by_tolerance", "fix_masked")
 
 @dataclass(frozen=True)
 class Need:
-    """Something that needs someone, in a few words; `url` leads to the part of the page, or to the list."""
+    """Something that needs someone, in a few words; `url` leads to the part of the page, or to the
+    list."""
 
     what: str
     count: int
@@ -51,7 +53,8 @@ class FlagKindLine:
 
 @dataclass(frozen=True)
 class RedLine:
-    """A red job of last night's runs; `new`: the test wasn't red the time before, and `before` is what it was."""
+    """A red job of last night's runs; `new`: the test wasn't red the time before, and `before` is
+    what it was."""
 
     name: str
     job_url: str
@@ -66,7 +69,8 @@ class RedLine:
 
 @dataclass(frozen=True)
 class NightView:
-    """The runs of the last 24 hours: how many, what is newly red in them, and how much was red before."""
+    """The runs of the last 24 hours: how many, what is newly red in them, and how much was red
+    before."""
 
     runs: int
     ended: int
@@ -96,7 +100,8 @@ class QueueLine:
 
 @dataclass(frozen=True)
 class RateLine:
-    """Seeds stored within a window ("now": the last minute or two); `amount` of them each `unit`, and the page of who stored them."""
+    """Seeds stored within a window ("now": the last minute or two); `amount` of them each `unit`,
+    and the page of who stored them."""
 
     name: str
     seeds: int
@@ -129,14 +134,23 @@ class OverviewView:
     at: str | None
 
 
-def overview(session: Session, memory: day_totals.Memory, now: datetime, timeout_s: float) -> OverviewView:
-    """The overview at a moment; a device or worker not heard of for `timeout_s` is offline. `memory` is kept from look to look."""
-    running = tuple(job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING))
-    recent = tuple(job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT))
+def overview(
+    session: Session, memory: day_totals.Memory, now: datetime, timeout_s: float
+) -> OverviewView:
+    """The overview at a moment; a device or worker not heard of for `timeout_s` is offline.
+    `memory` is kept from look to look."""
+    running = tuple(
+        job_line(job, now) for job in reads.latest_jobs(session, reads.OPEN_STATES, RUNNING)
+    )
+    recent = tuple(
+        job_line(job, now) for job in reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
+    )
     unseen, taken_on = needs.flags(session, each=EACH_KIND)
     flags = tuple(_kind(found, now) for found in unseen)
     night = _night(needs.night(session, now=now))
-    queues = tuple(_queue(found, now) for found in queue_reads.standing(session, timeout_s=timeout_s, now=now))
+    queues = tuple(
+        _queue(found, now) for found in queue_reads.standing(session, timeout_s=timeout_s, now=now)
+    )
     pulse = periods.pulse(session, now=now)
     strip = fleet.fleet(devices.lines(session, pulse, now, timeout_s), now)
     wanted = _needs(flags, night, strip, queues)
@@ -191,13 +205,18 @@ def _night(found: Night) -> NightView:
     said = f"{words.count(found.runs, 'run')} in the last 24 hours, {found.ended} over:{more} {words.count(new, 'new failure')}"
     said += f", {old} red the time before too" if old else ""
     said = said if found.runs else "No suite ran in the last 24 hours"
-    return NightView(found.runs, found.ended, urls.runs(), new, old, found.whole, lines[:RED_SHOWN], said + ".")
+    return NightView(
+        found.runs, found.ended, urls.runs(), new, old, found.whole, lines[:RED_SHOWN], said + "."
+    )
 
 
 def _queue(found: queue_reads.Standing, now: datetime) -> QueueLine:
     age_s = None if found.oldest_at is None else max(0.0, (now - found.oldest_at).total_seconds())
     return QueueLine(
-        **{name: getattr(found, name) for name in ("queue", "waiting", "running", "workers", "stuck")},
+        **{
+            name: getattr(found, name)
+            for name in ("queue", "waiting", "running", "workers", "stuck")
+        },
         oldest_at=timestamp(found.oldest_at),
         age_s=age_s,
         age="" if age_s is None else words.duration(age_s),
@@ -208,20 +227,32 @@ def _queue(found: queue_reads.Standing, now: datetime) -> QueueLine:
 def _rate(name: str, found: periods.Rate) -> RateLine:
     said = {"now": "now", "hour": "last hour", "day": "last day"}[name]
     amount, unit = words.pace(found.per_s)
-    url = urls.jobs({"state": "running"}) if name == "now" else urls.devices()  # each device there with its load of the hour and of the day
+    url = (
+        urls.jobs({"state": "running"}) if name == "now" else urls.devices()
+    )  # each device there with its load of the hour and of the day
     told = f"{said}: {words.number(amount)} seeds/{unit} ({words.count(found.seeds, 'seed')})"
     return RateLine(name, found.seeds, found.window_s, found.per_s, amount, unit, url, told)
 
 
-def _needs(flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues: Sequence[QueueLine]) -> tuple[Need, ...]:
+def _needs(
+    flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues: Sequence[QueueLine]
+) -> tuple[Need, ...]:
     """In the order of the page: hollow tests, new failures, devices, queues, other findings."""
     hollow = sum(each.count for each in flags if each.kind in HOLLOW)
     other = sum(each.count for each in flags if each.kind not in HOLLOW)
     stuck = sum(each.stuck for each in queues)
     found = (
-        Need("hollow", hollow, words.count(hollow, "hollow finding"), "pass_by_tolerance", "#flagged"),
+        Need(
+            "hollow", hollow, words.count(hollow, "hollow finding"), "pass_by_tolerance", "#flagged"
+        ),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
-        Need("devices", len(strip.trouble), words.count(len(strip.trouble), "device") + " in trouble", "error", "#trouble"),
+        Need(
+            "devices",
+            len(strip.trouble),
+            words.count(len(strip.trouble), "device") + " in trouble",
+            "error",
+            "#trouble",
+        ),
         Need("queues", stuck, words.count(stuck, "stuck queue"), "hang", "#stuck"),
         Need("flags", other, words.count(other, "other new flag"), "suspect", "#flagged"),
     )
@@ -230,7 +261,11 @@ def _needs(flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues
 
 def _calm(night: NightView, strip: Fleet, taken_on: int) -> str:
     """Why nothing needs anyone."""
-    said = ["no flag that nobody has looked at", "no new failure in the last 24 hours", "no queue without a worker"]
+    said = [
+        "no flag that nobody has looked at",
+        "no new failure in the last 24 hours",
+        "no queue without a worker",
+    ]
     said += ["every device is well"] if strip.cells else []
     owned = f"{words.count(taken_on, 'flag')} {'is' if taken_on == 1 else 'are'} {words.FLAG_STATES[FlagState.acknowledged]}"
     more = f" {owned}." if taken_on else ""

@@ -1,4 +1,5 @@
-"""The pages' router: HTML and its JSON twin from the same view, built assets, the API's documentation, and the error and login pages."""
+"""The pages' router: HTML and its JSON twin from the same view, built assets, the API's
+documentation, and the error and login pages."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class Context(Protocol):
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates: everything is escaped, an unknown name is an error, no text turns its neighbours around."""
+    """The templates: everything is escaped, an unknown name is an error, no text turns its
+    neighbours around."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -84,8 +86,19 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
-    made.globals.update(charts=charts, curves=curves, device_charts=device_charts, gauge_charts=gauge_charts, grids=grids)
-    made.globals.update(map_charts=map_charts, posteriors=posteriors, seed_details=seed_details, strip_charts=strip_charts)
+    made.globals.update(
+        charts=charts,
+        curves=curves,
+        device_charts=device_charts,
+        gauge_charts=gauge_charts,
+        grids=grids,
+    )
+    made.globals.update(
+        map_charts=map_charts,
+        posteriors=posteriors,
+        seed_details=seed_details,
+        strip_charts=strip_charts,
+    )
     made.globals.update(matrix_cells=matrix_cells, suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, exact=bidi.exact)
     made.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
@@ -93,7 +106,8 @@ def environment() -> Environment:
 
 
 def _asset(name: str) -> assets.Entry | None:
-    """An entry of the bundle; None where it was never built, so that a page still says what it can."""
+    """An entry of the bundle; None where it was never built, so that a page still says what it
+    can."""
     try:
         return assets.entry(name)
     except assets.NotBuilt:
@@ -101,7 +115,8 @@ def _asset(name: str) -> assets.Entry | None:
 
 
 def _data(value: Any) -> Markup:
-    """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the block or begin another."""
+    """JSON for a `<script type="application/json">` block: no "<" in it, so nothing can end the
+    block or begin another."""
     return Markup(encode(value).replace("<", "\\u003c"))
 
 
@@ -111,7 +126,9 @@ def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
-def login_page(*, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200) -> HTMLResponse:
+def login_page(
+    *, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200
+) -> HTMLResponse:
     """The form that turns a token into a session: POST /login with csrf_token, next and token."""
     return render("login.html", status, csrf=csrf, next_url=next_url, error=error)
 
@@ -121,15 +138,23 @@ def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
     return render("error.html", status, title=title, detail=detail)
 
 
-def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER) -> APIRouter:
-    """All pages. They only read; whether the reader may is decided before (service/gonogo_service/auth.py)."""
+def make_router(
+    context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER
+) -> APIRouter:
+    """All pages. They only read; whether the reader may is decided before
+    (service/gonogo_service/auth.py)."""
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:
         return _packed(request, render(template, view=view, csrf=context.csrf(request)))
 
     def twin(request: Request, view: Any) -> Response:
-        return _packed(request, Response(encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}))
+        return _packed(
+            request,
+            Response(
+                encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
+            ),
+        )
 
     site = routes.Site(router, page, twin, _refuse, context.reading, context.may, now)
     days = day_totals.Memory()
@@ -140,7 +165,13 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
     def job(session: Session, request: Request, at: datetime) -> views.JobView | None:
         query = request.query_params
-        return views.job(session, request.path_params["job_id"], query.get("output"), at, seed_details.wanted(query))
+        return views.job(
+            session,
+            request.path_params["job_id"],
+            query.get("output"),
+            at,
+            seed_details.wanted(query),
+        )
 
     def all_devices(session: Session, _: Request, at: datetime) -> devices.DevicesView:
         return devices.devices(session, at, patience)
@@ -154,7 +185,16 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
     site.add(urls.JOBS + "/{job_id}", "job.html", job, noun="job")
     site.add(urls.DEVICES, "devices.html", all_devices)
     site.add(urls.DEVICES + "/{device_id}", "device.html", device, noun="device")
-    for more in (gauge_pages, bisection_pages, run_pages, compare_pages, matrix_pages, test_pages, webhook_pages, hook_pages):
+    for more in (
+        gauge_pages,
+        bisection_pages,
+        run_pages,
+        compare_pages,
+        matrix_pages,
+        test_pages,
+        webhook_pages,
+        hook_pages,
+    ):
         more.add(site)
 
     @router.get(urls.DOCS)
@@ -173,12 +213,16 @@ def make_router(context: Context, *, now: Callable[[], datetime] = utcnow, stati
 
 
 def _packed(request: Request, response: Response) -> Response:
-    """The response in gzip where the browser takes it and it is worth it: tables of numbers shrink to a fifth.
+    """The response in gzip where the browser takes it and it is worth it: tables of numbers shrink
+    to a fifth.
 
-    That the length then hints at the text is no way to the CSRF token: the cookie is SameSite=Strict, so no other site gets such a page.
+    That the length then hints at the text is no way to the CSRF token: the cookie is
+    SameSite=Strict, so no other site gets such a page.
     """
     response.headers["Vary"] = "Accept-Encoding"
-    if len(response.body) > PACK_FROM and "gzip" in assets.accepted(request.headers.get("accept-encoding", "")):
+    if len(response.body) > PACK_FROM and "gzip" in assets.accepted(
+        request.headers.get("accept-encoding", "")
+    ):
         response.body = gzip.compress(bytes(response.body), compresslevel=5, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))
@@ -187,9 +231,17 @@ def _packed(request: Request, response: Response) -> Response:
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
     """A problem document for a JSON twin, a page for a reader."""
-    return _problem(status, title, detail) if request.url.path.endswith(".json") else error_page(status, title, detail)
+    return (
+        _problem(status, title, detail)
+        if request.url.path.endswith(".json")
+        else error_page(status, title, detail)
+    )
 
 
 def _problem(status: int, title: str, detail: str) -> Response:
     """A problem document (RFC 9457), as the API gives them."""
-    return Response(encode({"title": title, "status": status, "detail": detail}), status_code=status, media_type="application/problem+json")
+    return Response(
+        encode({"title": title, "status": status, "detail": detail}),
+        status_code=status,
+        media_type="application/problem+json",
+    )

@@ -1,9 +1,12 @@
-"""The picture of a job's seeds: every error on one axis with the declared tolerance and what rounding explains.
+"""The picture of a job's seeds: every error on one axis with the declared tolerance and what
+rounding explains.
 
-The axis is the tolerance ratio, so 1 is where green turns red. Every statistic that decides whether an error is explained grows
-in proportion to the error; so an error of the same form as a seed's would be explained if it were smaller by the seed's evidence
-(its largest statistic over that statistic's limit). Ratio / evidence is therefore the seed's line of what rounding explains, on the
-same axis, whichever statistic found it. Between that line and 1 lies the gap in which a wrong kernel is green.
+The axis is the tolerance ratio, so 1 is where green turns red. Every statistic that decides whether
+an error is explained grows in proportion to the error; so an error of the same form as a seed's
+would be explained if it were smaller by the seed's evidence (its largest statistic over that
+statistic's limit). Ratio / evidence is therefore the seed's line of what rounding explains, on the
+same axis, whichever statistic found it. Between that line and 1 lies the gap in which a wrong
+kernel is green.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from gonogo_storage.jobs import Job
 from gonogo_storage.seed_order import SeedOrder
 
 MAX_MARKS = 5_000
-"""More marks than this are never sent to a browser: above it, the spread of all and the worst points."""
+"""More marks than this are never sent to a browser: above it, the spread of all and the worst
+points."""
 
 WORST_MARKS = 400
-"""Of more than gonogo_storage.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of all: more would be a smear, and take as long."""
+"""Of more than gonogo_storage.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of
+all: more would be a smear, and take as long."""
 
 TOLERANCE_RATIO = "tolerance_ratio"
 EVIDENCE = "evidence"
@@ -34,7 +39,8 @@ EVIDENCE = "evidence"
 
 @dataclass(frozen=True)
 class SeedMark:
-    """One seed: its value on the axis (None: it has none, as it hung or gave NaN), and up to which value rounding would explain it."""
+    """One seed: its value on the axis (None: it has none, as it hung or gave NaN), and up to which
+    value rounding would explain it."""
 
     seed: int
     repeat: int
@@ -47,11 +53,13 @@ class SeedMark:
 
 @dataclass(frozen=True)
 class SeedPlot:
-    """A job's seeds for one output. `metric` is what `value` is: tolerance_ratio, or evidence where no tolerance is declared.
+    """A job's seeds for one output. `metric` is what `value` is: tolerance_ratio, or evidence where
+    no tolerance is declared.
 
-    `limit` is where rounding ends on that axis: the median over the marks beyond it, if there are none over all (None: unknown).
-    `total` counts all seeds, shown or not. `whole`: each of them is a mark, else the worst of each verdict are; then `spread` is that of
-    all values (None where the axis is the evidence, which is known of marks only), from seed `first` to seed `last`.
+    `limit` is where rounding ends on that axis: the median over the marks beyond it, if there are
+    none over all (None: unknown). `total` counts all seeds, shown or not. `whole`: each of them is
+    a mark, else the worst of each verdict are; then `spread` is that of all values (None where the
+    axis is the evidence, which is known of marks only), from seed `first` to seed `last`.
     """
 
     output: str
@@ -74,7 +82,8 @@ class SeedPlot:
 
 
 def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
-    """The wanted output if the job has it, else the one with the worst verdict, then the largest budget ratio; "" for none."""
+    """The wanted output if the job has it, else the one with the worst verdict, then the largest
+    budget ratio; "" for none."""
     names = [each.output for each in outputs]
     if wanted in names:
         return str(wanted)
@@ -84,8 +93,20 @@ def choose(outputs: Sequence[OutputRecord], wanted: str | None) -> str:
 
 def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
     """By the worst verdict, then the largest budget ratio, then the name."""
-    order = {verdict: rank for rank, verdict in enumerate(words.ordered({word for each in outputs for word in each.counts}))}
-    return sorted(outputs, key=lambda each: (min(order[word] for word in each.counts), -(each.budget_ratio or 0.0), each.output))
+    order = {
+        verdict: rank
+        for rank, verdict in enumerate(
+            words.ordered({word for each in outputs for word in each.counts})
+        )
+    }
+    return sorted(
+        outputs,
+        key=lambda each: (
+            min(order[word] for word in each.counts),
+            -(each.budget_ratio or 0.0),
+            each.output,
+        ),
+    )
 
 
 def evidence(mark: MarkRecord) -> float | None:
@@ -93,8 +114,11 @@ def evidence(mark: MarkRecord) -> float | None:
     return verdicts.evidence(mark.statistics)
 
 
-def read(session: Session, job: Job, output: str, told: Told, noun: str = "seed") -> SeedPlot | None:
-    """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its rows; None where it has none."""
+def read(
+    session: Session, job: Job, output: str, told: Told, noun: str = "seed"
+) -> SeedPlot | None:
+    """The picture of a job's seeds for an output, from its roll-up (None: not counted yet) and its
+    rows; None where it has none."""
     total = reads.mark_count(session, job.id, output, told)
     if not total:
         return None
@@ -113,7 +137,8 @@ def read(session: Session, job: Job, output: str, told: Told, noun: str = "seed"
 
 
 def _ends(job: Job) -> tuple[int, int]:
-    """The first and the last seed of the job that may have come back: they do in about their order."""
+    """The first and the last seed of the job that may have come back: they do in about their
+    order."""
     order = SeedOrder.of(job.request, job.suspects)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 
@@ -138,7 +163,9 @@ def picture(
     summary = _summary(output, metric, words.count(total, noun), noun, marks, spread, limit)
     if not whole:
         summary += _left_out(len(marks), noun, spread)
-    return SeedPlot(output, metric, total, marks, whole, min(seeds), max(seeds), spread, limit, summary, noun)
+    return SeedPlot(
+        output, metric, total, marks, whole, min(seeds), max(seeds), spread, limit, summary, noun
+    )
 
 
 def _mark(row: MarkRecord, metric: str) -> SeedMark:
@@ -148,15 +175,31 @@ def _mark(row: MarkRecord, metric: str) -> SeedMark:
     else:
         value = row.statistics.get(TOLERANCE_RATIO)
         explained = value / beyond if value and beyond else None
-    return SeedMark(row.seed, row.repeat, row.verdict, value, explained, row.statistics.get("budget_ratio"), beyond)
+    return SeedMark(
+        row.seed,
+        row.repeat,
+        row.verdict,
+        value,
+        explained,
+        row.statistics.get("budget_ratio"),
+        beyond,
+    )
 
 
 def _summary(
-    output: str, metric: str, total: str, noun: str, marks: Sequence[SeedMark], spread: Spread | None, limit: float | None
+    output: str,
+    metric: str,
+    total: str,
+    noun: str,
+    marks: Sequence[SeedMark],
+    spread: Spread | None,
+    limit: float | None,
 ) -> str:
     """The picture in words, for readers who don't see it."""
     values = [mark.value for mark in marks if mark.value is not None]
-    values += [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
+    values += (
+        [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
+    )
     if not values:
         return f"{total}, none with numbers."
     seeds = f"{output}: {total}"

@@ -1,4 +1,5 @@
-"""The pictures of a bisection's posterior: a bar for each build, and where it ran; and how it moved with the runs. Pure."""
+"""The pictures of a bisection's posterior: a bar for each build, and where it ran; and how it moved
+with the runs. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +13,14 @@ from gonogo_dashboards.charts import AXIS, Options
 
 
 def posterior(search: Search) -> Options:
-    """How likely each build is the first changed one (bars), and the share of its runs that were bad (marks, where it has run)."""
+    """How likely each build is the first changed one (bars), and the share of its runs that were
+    bad (marks, where it has run)."""
     bad = "unexplained" if search.track == "numbers" else "red"
     ran = [line for line in search.builds if line.runs]
     first = search.builds[0].place
-    shares = [0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds]  # of a change, if there was one
+    shares = [
+        0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds
+    ]  # of a change, if there was one
     return {
         "grid": {"left": 48, "right": 48, "top": 30, "bottom": 44},
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -49,13 +53,24 @@ def posterior(search: Search) -> Options:
 
 
 def moves(search: Search) -> Options:
-    """The builds across, the runs downwards: the darker, the likelier a build was the first changed one then; a mark where each run was."""
-    first, names = search.builds[0].place, [f"{line.place + 1} {line.name}" for line in search.builds]
+    """The builds across, the runs downwards: the darker, the likelier a build was the first changed
+    one then; a mark where each run was."""
+    first, names = (
+        search.builds[0].place,
+        [f"{line.place + 1} {line.name}" for line in search.builds],
+    )
     runs = max((dot.number for dot in search.dots), default=0) + 1
     ends = [*(move.runs for move in search.moves[1:]), runs]
     boxes = [
-        # the root, so that an eighth is seen too; a box lies from the later run to the earlier, as the axis is turned upside down
-        [place - first - 0.5, place - first + 0.5, max(end, move.runs + 0.25), move.runs, round(0.85 * math.sqrt(share), 3)]
+        # the root, so that an eighth is seen too; a box lies from the later run to the earlier, as
+        # the axis is turned upside down
+        [
+            place - first - 0.5,
+            place - first + 0.5,
+            max(end, move.runs + 0.25),
+            move.runs,
+            round(0.85 * math.sqrt(share), 3),
+        ]
         for move, end in zip(search.moves, ends, strict=False)
         for place, share in move.shares
     ]

@@ -1,4 +1,5 @@
-"""What the form that submits a job begins with when it starts from a job, or from a test: each field's text."""
+"""What the form that submits a job begins with when it starts from a job, or from a test: each
+field's text."""
 
 from __future__ import annotations
 
@@ -41,18 +42,32 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
 
 
 def of_test(session: Session, key: str) -> dict[str, str] | None:
-    """A test, on the build and the target where it ran last, if it ever ran; None when there is none of that key."""
+    """A test, on the build and the target where it ran last, if it ever ran; None when there is
+    none of that key."""
     test = test_specs.get(session, key)
     if test is None:
         return None
-    last = [job for variant in standing.variants(session, key)[:1] for job in jobs_of(session, variant, limit=1)]
-    place = {name: text for job in last for name, text in (("build", job.build), ("executor", job.executor))}
-    where = {name: text for job in last for name, text in (("arch", job.variant.arch), ("board", job.variant.board))}
+    last = [
+        job
+        for variant in standing.variants(session, key)[:1]
+        for job in jobs_of(session, variant, limit=1)
+    ]
+    place = {
+        name: text
+        for job in last
+        for name, text in (("build", job.build), ("executor", job.executor))
+    }
+    where = {
+        name: text
+        for job in last
+        for name, text in (("arch", job.variant.arch), ("board", job.variant.board))
+    }
     return {**_of_test(test["test"]), **place, **where}
 
 
 def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a test in its canonical form; what has no field of its own stands in the JSON beside them."""
+    """The fields of a test in its canonical form; what has no field of its own stands in the JSON
+    beside them."""
     if is_selection(canonical):
         inner = canonical[FIELD]
         shuffle = inner.get("shuffle")
@@ -60,7 +75,11 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
             "kind": "selection", "suite": _text(inner.get("suite")), "filter": _text(inner.get("filter")),
             "shuffle": "yes" if shuffle is True else _text(shuffle), "stages": ", ".join(inner.get("stages", ())),
         }  # fmt: skip
-    rest = {name: value for name, value in canonical.items() if name not in ("kernel", "shape", "epsilon", "tolerance")}
+    rest = {
+        name: value
+        for name, value in canonical.items()
+        if name not in ("kernel", "shape", "epsilon", "tolerance")
+    }
     tolerance = canonical.get("tolerance", {})
     close = {name: _text(value) for name, value in tolerance.items() if name in _CLOSE}
     others = {name: value for name, value in tolerance.items() if name not in _CLOSE}
@@ -80,7 +99,11 @@ def _of_seeds(job: Job) -> dict[str, str]:
     start, policy = _text(asked.get("start") or 0), "range"
     if asked.get("policy") == "sequential":
         policy = "sequential" if asked.get("stop_on_finding", True) else "rate"
-    return {"policy": policy, "start": start, "count": _text(asked.get("max") or asked.get("count"))}
+    return {
+        "policy": policy,
+        "start": start,
+        "count": _text(asked.get("max") or asked.get("count")),
+    }
 
 
 def _text(value: Any) -> str:

@@ -22,7 +22,8 @@ _LONG_HEX = 16
 
 @dataclass(frozen=True)
 class ProofTable:
-    """A part of the evidence with rows: one cell of text per column. `left_out`: rows that are not shown."""
+    """A part of the evidence with rows: one cell of text per column. `left_out`: rows that are not
+    shown."""
 
     name: str
     columns: tuple[str, ...]
@@ -51,8 +52,11 @@ def read(evidence: Mapping[str, Any]) -> Proof:
     return Proof(tuple(facts), tuple(tables), commands_shown, tuple(str(each) for each in left))
 
 
-def _collect(above: str, values: Mapping[str, Any], facts: list[tuple[str, str]], tables: list[ProofTable]) -> None:
-    """Facts and tables of an object; objects that hold more than plain values are gone through, and lend their names."""
+def _collect(
+    above: str, values: Mapping[str, Any], facts: list[tuple[str, str]], tables: list[ProofTable]
+) -> None:
+    """Facts and tables of an object; objects that hold more than plain values are gone through, and
+    lend their names."""
     for name, value in values.items():
         if name in _SHOWN_APART or value is None or value in ({}, [], ""):
             continue
@@ -60,7 +64,11 @@ def _collect(above: str, values: Mapping[str, Any], facts: list[tuple[str, str]]
         table = _table(said, value)
         if table is not None:
             tables.append(table)
-        elif isinstance(value, Mapping) and not value.keys() >= _RATE and any(_deep(each) for each in value.values()):
+        elif (
+            isinstance(value, Mapping)
+            and not value.keys() >= _RATE
+            and any(_deep(each) for each in value.values())
+        ):
             _collect(said, value, facts, tables)
         else:
             facts.append((said, text(value)))
@@ -92,13 +100,16 @@ def percent(share: float | None) -> str:
 
 
 def text(value: Any) -> str:
-    """A value of the evidence in one line: numbers with three digits, digests shortened, rates in words."""
+    """A value of the evidence in one line: numbers with three digits, digests shortened, rates in
+    words."""
     if isinstance(value, Mapping):
         if value.keys() >= _RATE:
             return rate_words(value)
         if isinstance(value.get("words"), str):
             return str(value["words"])
-        return ", ".join(f"{label(str(name))} {text(each)}" for name, each in value.items() if each is not None)
+        return ", ".join(
+            f"{label(str(name))} {text(each)}" for name, each in value.items() if each is not None
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         shown = ", ".join(text(each) for each in value[:MOST_MEMBERS])
         return f"{shown}, … ({len(value):,} in all)" if len(value) > MOST_MEMBERS else shown
@@ -106,24 +117,48 @@ def text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return words.number(value)
-    if isinstance(value, str) and len(value) >= _LONG_HEX and all(each in "0123456789abcdef" for each in value):
+    if (
+        isinstance(value, str)
+        and len(value) >= _LONG_HEX
+        and all(each in "0123456789abcdef" for each in value)
+    ):
         return value[:_DIGITS]
     if isinstance(value, str) and _ID.fullmatch(value):
         return f"…{value[-_DIGITS:]}"  # ids begin with the time: those of one night begin alike
-    return "–" if value is None else commands.plain(value) if not isinstance(value, int) else str(value)
+    return (
+        "–"
+        if value is None
+        else commands.plain(value)
+        if not isinstance(value, int)
+        else str(value)
+    )
 
 
 def _table(name: str, value: Any) -> ProofTable | None:
-    """Lists of objects, and objects of objects (their names become the first column), are tables."""
-    if isinstance(value, Mapping) and value and all(isinstance(each, Mapping) for each in value.values()):
+    """Lists of objects, and objects of objects (their names become the first column), are
+    tables."""
+    if (
+        isinstance(value, Mapping)
+        and value
+        and all(isinstance(each, Mapping) for each in value.values())
+    ):
         rates = any(each.keys() >= _RATE for each in value.values())
         if len(value) == 1 and not rates:
             return None
-        rows = [{"": key, "rate": each} if rates else {"": key, **each} for key, each in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(each, Mapping) for each in value):
+        rows = [
+            {"": key, "rate": each} if rates else {"": key, **each} for key, each in value.items()
+        ]
+    elif (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and value
+        and all(isinstance(each, Mapping) for each in value)
+    ):
         rows = [dict(each) for each in value]
     else:
         return None
     columns = tuple(dict.fromkeys(column for row in rows for column in row))
     cells = tuple(tuple(text(row.get(column)) for column in columns) for row in rows[:MOST_ROWS])
-    return ProofTable(name, tuple(label(column) for column in columns), cells, max(0, len(rows) - MOST_ROWS))
+    return ProofTable(
+        name, tuple(label(column) for column in columns), cells, max(0, len(rows) - MOST_ROWS)
+    )

@@ -1,4 +1,5 @@
-"""A selection's job on its page: a line for each test, with how often it was green or red and what it said."""
+"""A selection's job on its page: a line for each test, with how often it was green or red and what
+it said."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MOST_CHARS = 600
 
 @dataclass(frozen=True)
 class TestLine:
-    """One test over the job's iterations; message, failures and numbers are those of its worst one."""
+    """One test over the job's iterations; message, failures and numbers are those of its worst
+    one."""
 
     __test__ = False  # pytest: not a test case
 
@@ -66,10 +68,21 @@ def read(session: Session, job: Job) -> TestsView | None:
 def facts(job: Job) -> tuple[tuple[str, str], ...]:
     """What was asked for, in words, where no kernel was."""
     wanted = Selection.parse(job.canonical)
-    named = (("suite", wanted.suite), ("filter", wanted.filter), ("stages", ", ".join(wanted.stages or ()) or None))
+    named = (
+        ("suite", wanted.suite),
+        ("filter", wanted.filter),
+        ("stages", ", ".join(wanted.stages or ()) or None),
+    )
     found = [(name, value) for name, value in named if value is not None]
     if wanted.shuffle is not None:
-        found.append(("order", "shuffled by each seed" if wanted.shuffle is True else f"shuffled by {wanted.shuffle}"))
+        found.append(
+            (
+                "order",
+                "shuffled by each seed"
+                if wanted.shuffle is True
+                else f"shuffled by {wanted.shuffle}",
+            )
+        )
     return tuple(found or [("tests", "all of the build")])
 
 
@@ -85,7 +98,12 @@ def _line(record: report_reads.TestRecord) -> TestLine:
         duration_ms=said.get("duration_ms"),
         message=first[:MOST_CHARS],
         more=more,
-        failures=tuple((str(each.get("expression")), int(each.get("count", 1))) for each in said.get("failures") or ()),
-        measurements=tuple((str(name), value) for name, value in list(measured.items())[:MOST_NUMBERS]),
+        failures=tuple(
+            (str(each.get("expression")), int(each.get("count", 1)))
+            for each in said.get("failures") or ()
+        ),
+        measurements=tuple(
+            (str(name), value) for name, value in list(measured.items())[:MOST_NUMBERS]
+        ),
         stage=said.get("stage"),
     )

@@ -1,4 +1,5 @@
-"""Read models of the pages of runs and schedules: many tests with one verdict, and when the next ones come."""
+"""Read models of the pages of runs and schedules: many tests with one verdict, and when the next
+ones come."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ class TestLine:
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything of a run's page; before the run has a verdict `verdict` is the worst of the jobs that have ended."""
+    """Everything of a run's page; before the run has a verdict `verdict` is the worst of the jobs
+    that have ended."""
 
     run: RunLine
     verdict: str | None
@@ -121,7 +123,8 @@ class DueLine:
 
 @dataclass(frozen=True)
 class ScheduleLine:
-    """A schedule: when it comes, and what came of it. `next` are its next times as the clock of its zone shows them."""
+    """A schedule: when it comes, and what came of it. `next` are its next times as the clock of its
+    zone shows them."""
 
     id: str
     name: str
@@ -149,13 +152,22 @@ class SchedulesView:
     at: str | None
 
 
-def runs(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> RunsView:
-    """A page of runs that match the filters (FILTERS; empty values don't count). Raises gonogo_storage.paging.BadCursor."""
+def runs(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> RunsView:
+    """A page of runs that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    wanted = {"name": given.get("suite"), "state": given.get("state"), "schedule": given.get("schedule")}
+    wanted = {
+        "name": given.get("suite"),
+        "state": given.get("state"),
+        "schedule": given.get("schedule"),
+    }
     page = stored_runs.list_(session, **wanted, limit=limit, cursor=cursor or None)
     next_url = urls.runs(given, cursor=page.next) if page.next else None
-    return RunsView(tuple(_run(run, now) for run in page.items), given, page.next, next_url, timestamp(now))
+    return RunsView(
+        tuple(_run(run, now) for run in page.items), given, page.next, next_url, timestamp(now)
+    )
 
 
 def run(session: Session, run_id: str, now: datetime) -> RunView | None:
@@ -164,7 +176,9 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
     if found is None:
         return None
     stored, members = found
-    verdict = stored.verdict if stored.state.final else next(iter(words.ordered(stored.job_counts)), None)
+    verdict = (
+        stored.verdict if stored.state.final else next(iter(words.ordered(stored.job_counts)), None)
+    )
     return RunView(
         run=_run(stored, now),
         verdict=verdict,
@@ -183,11 +197,25 @@ def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesV
     """The schedules in use. Raises gonogo_storage.paging.BadCursor."""
     page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
     lines = tuple(_schedule(session, schedule) for schedule in page.items)
-    return SchedulesView(lines, page.next, urls.schedules(cursor=page.next) if page.next else None, timestamp(now))
+    return SchedulesView(
+        lines, page.next, urls.schedules(cursor=page.next) if page.next else None, timestamp(now)
+    )
 
 
 def _run(run: Run, now: datetime) -> RunLine:
-    same = {name: getattr(run, name) for name in ("id", "suite_version", "verdict", "jobs_ended", "done", "total", "labels", "owner")}
+    same = {
+        name: getattr(run, name)
+        for name in (
+            "id",
+            "suite_version",
+            "verdict",
+            "jobs_ended",
+            "done",
+            "total",
+            "labels",
+            "owner",
+        )
+    }
     return RunLine(
         **same,
         url=urls.run(run.id),
@@ -207,8 +235,24 @@ def _run(run: Run, now: datetime) -> RunLine:
 
 
 def _test(member: Member) -> TestLine:
-    same = {name: getattr(member, name) for name in ("name", "kernel", "build", "verdict", "done", "total", "waiting_reason", "error")}
-    gates = "gates of its tests" if is_selection(member.canonical) else commands.tolerance_words(member.canonical.get("tolerance", {}))
+    same = {
+        name: getattr(member, name)
+        for name in (
+            "name",
+            "kernel",
+            "build",
+            "verdict",
+            "done",
+            "total",
+            "waiting_reason",
+            "error",
+        )
+    }
+    gates = (
+        "gates of its tests"
+        if is_selection(member.canonical)
+        else commands.tolerance_words(member.canonical.get("tolerance", {}))
+    )
     return TestLine(
         **same,
         job=member.id,
@@ -225,14 +269,26 @@ def _test(member: Member) -> TestLine:
 def _schedule(session: Session, schedule: stored_schedules.Schedule) -> ScheduleLine:
     zone = ZoneInfo(schedule["timezone"])
     next_at: datetime | None = schedule["next_at"]
-    ahead = [] if next_at is None else [next_at, *CronLine(schedule["cron"], schedule["timezone"]).next(next_at, UPCOMING - 1)]
-    same = {name: schedule[name] for name in ("id", "name", "suite", "cron", "timezone", "overlap", "owner", "paused")}
+    ahead = (
+        []
+        if next_at is None
+        else [
+            next_at,
+            *CronLine(schedule["cron"], schedule["timezone"]).next(next_at, UPCOMING - 1),
+        ]
+    )
+    same = {
+        name: schedule[name]
+        for name in ("id", "name", "suite", "cron", "timezone", "overlap", "owner", "paused")
+    }
     return ScheduleLine(
         **same,
         builds=tuple(schedule["builds"]),
         next_at=timestamp(next_at),
         next=tuple(_clock(each, zone) for each in ahead),
-        last=tuple(_due(each, zone) for each in stored_schedules.dues(session, schedule["id"], limit=LAST)),
+        last=tuple(
+            _due(each, zone) for each in stored_schedules.dues(session, schedule["id"], limit=LAST)
+        ),
         runs_url=urls.runs({"schedule": schedule["id"]}),
         run_now=urls.run_now(schedule["id"]),
     )

@@ -1,4 +1,5 @@
-"""One seed of a job on the job's page: its numbers output by output, where it ran, and the command that runs it again."""
+"""One seed of a job on the job's page: its numbers output by output, where it ran, and the command
+that runs it again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from gonogo_storage.seed_order import SeedOrder
 
 STATISTICS = (
     ("tolerance_ratio", "of the tolerance", "1 = where green turns red"),
-    ("budget_ratio", "error ÷ budget", "the largest error over the worst that rounding can do there"),
+    (
+        "budget_ratio",
+        "error ÷ budget",
+        "the largest error over the worst that rounding can do there",
+    ),
     ("chi", "chi", "the errors over their own standard deviations, rms"),
     ("row_z", "along a constant per row", "in standard deviations of what rounding leaves"),
     ("xhat_z", "along x̂ in a row", "in standard deviations of what rounding leaves"),
@@ -26,7 +31,11 @@ STATISTICS = (
     ("rms", "rms e", "root mean square error"),
     ("ulp_max", "max ulp", "the largest distance in units in the last place"),
     ("pcc_deficit", "1 − PCC", "what correlation lacks of 1"),
-    ("mismatch_fraction", "values that differ", "share of the values that are not the rounded reference"),
+    (
+        "mismatch_fraction",
+        "values that differ",
+        "share of the values that are not the rounded reference",
+    ),
 )
 """Statistic, what it is called, what it means."""
 _MOST_OUTPUTS = 24
@@ -34,7 +43,8 @@ _MOST_OUTPUTS = 24
 
 @dataclass(frozen=True)
 class OutputNumbers:
-    """One output of the seed. `numbers` in the order of the view's columns; `beyond`: times what rounding explains, above 1 it isn't."""
+    """One output of the seed. `numbers` in the order of the view's columns; `beyond`: times what
+    rounding explains, above 1 it isn't."""
 
     output: str
     verdict: str
@@ -73,15 +83,22 @@ def wanted(query: Mapping[str, str]) -> tuple[int, int] | None:
     return None
 
 
-def read(session: Session, job: Job, pair: tuple[int, int], output: str | None) -> SeedDetails | None:
+def read(
+    session: Session, job: Job, pair: tuple[int, int], output: str | None
+) -> SeedDetails | None:
     """The details of a (seed, repeat); None where the job has no such one."""
     order = SeedOrder.of(job.request, job.suspects)
     found = results.get(session, job.id, *pair)
     place = order.place(*pair)
     if found is None and place is None:
         return None
-    near = [None if place is None or not 0 <= each < len(order) else order.at(each) for each in ((place or 0) - 1, (place or 0) + 1)]
-    before, after = (None if each is None else urls.job(job.id, output=output, seed=each) for each in near)
+    near = [
+        None if place is None or not 0 <= each < len(order) else order.at(each)
+        for each in ((place or 0) - 1, (place or 0) + 1)
+    ]
+    before, after = (
+        None if each is None else urls.job(job.id, output=output, seed=each) for each in near
+    )
     seed, repeat = pair
     said: Mapping[str, Any] = found or {}
     outputs = _outputs(said.get("outputs") or {})
@@ -90,7 +107,9 @@ def read(session: Session, job: Job, pair: tuple[int, int], output: str | None) 
         seed=seed,
         repeat=repeat,
         verdict=verdict,
-        sentence=words.sentence(verdict) if verdict else ("It never ran." if job.state.final else "It has not come back yet."),
+        sentence=words.sentence(verdict)
+        if verdict
+        else ("It never ran." if job.state.final else "It has not come back yet."),
         facts=_facts(said),
         message=said.get("message"),
         columns=tuple((label, meaning) for _, label, meaning in STATISTICS),
@@ -117,7 +136,12 @@ def _facts(said: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
     """Worst first."""
-    order = {verdict: rank for rank, verdict in enumerate(words.ordered({str(each["verdict"]) for each in told.values()}))}
+    order = {
+        verdict: rank
+        for rank, verdict in enumerate(
+            words.ordered({str(each["verdict"]) for each in told.values()})
+        )
+    }
     found = [
         OutputNumbers(
             output=name,
@@ -134,14 +158,25 @@ def _outputs(told: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
 
 
 def check(job: Job, seed: int, output: str) -> str | None:
-    """The command that runs a seed of the job again on the reader's own machine; None of what was imported: nothing here can run it."""
+    """The command that runs a seed of the job again on the reader's own machine; None of what was
+    imported: nothing here can run it."""
     if imported.read(job) is not None:
         return None
     return check_line(
-        job.canonical, build=job.build, executor=job.executor, seed=seed, output=output, reference=job.reference, context=job.context
+        job.canonical,
+        build=job.build,
+        executor=job.executor,
+        seed=seed,
+        output=output,
+        reference=job.reference,
+        context=job.context,
     )
 
 
 def shown_columns(details: SeedDetails) -> Sequence[int]:
     """The statistics that any of the outputs has: a column without a number says nothing."""
-    return [place for place in range(len(STATISTICS)) if any(each.numbers[place] is not None for each in details.outputs)]
+    return [
+        place
+        for place in range(len(STATISTICS))
+        if any(each.numbers[place] is not None for each in details.outputs)
+    ]

@@ -22,7 +22,8 @@ LOOKS: Mapping[StageStatus, str] = {
 
 @dataclass(frozen=True)
 class StageLine:
-    """One stage: number from 1, status with its looks and its sentence, what came of its tests, and since which build it went backwards."""
+    """One stage: number from 1, status with its looks and its sentence, what came of its tests, and
+    since which build it went backwards."""
 
     number: int
     name: str
@@ -45,15 +46,21 @@ class StagesView:
 
 
 def view(content: Any) -> StagesView | None:
-    """From gonogo_storage.stages.of_job's JSON; None without any, or when it is from a version that this one can't read."""
+    """From gonogo_storage.stages.of_job's JSON; None without any, or when it is from a version that
+    this one can't read."""
     if not isinstance(content, Mapping):
         return None
     try:
         table = StageTable.parse(content)
     except FieldError:
         return None
-    since = {str(each.get("stage")): str(each.get("since")) for each in content.get("regressions") or ()}
-    lines = tuple(_line(number, stage, table, since.get(stage.name)) for number, stage in enumerate(table.stages, 1))
+    since = {
+        str(each.get("stage")): str(each.get("since")) for each in content.get("regressions") or ()
+    }
+    lines = tuple(
+        _line(number, stage, table, since.get(stage.name))
+        for number, stage in enumerate(table.stages, 1)
+    )
     return StagesView(str(content.get("words") or table.words), lines)
 
 

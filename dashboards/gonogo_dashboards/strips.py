@@ -1,10 +1,13 @@
-"""The central picture of a test: every seed's error, a column per build in order, against the tolerance and what rounding explains.
+"""The central picture of a test: every seed's error, a column per build in order, against the
+tolerance and what rounding explains.
 
-The axis is the tolerance ratio, so 1 is where green turns red; where no rtol and atol are declared it is error ÷ budget. Lines are found as
-in dashboards/gonogo_dashboards/plots.py: an error of a seed's form would be explained, or within another tolerance, if it were smaller by a factor that its
-stored statistics tell; so value / factor is that line on this axis. Seeds that are explained and seeds that are not have errors of
-different form: each build has a band for either, left and right. With more than MAX_MARKS seeds a column shows the spread of all of them,
-from the roll-ups, and the worst of each verdict as marks.
+The axis is the tolerance ratio, so 1 is where green turns red; where no rtol and atol are declared
+it is error ÷ budget. Lines are found as in dashboards/gonogo_dashboards/plots.py: an error of a
+seed's form would be explained, or within another tolerance, if it were smaller by a factor that its
+stored statistics tell; so value / factor is that line on this axis. Seeds that are explained and
+seeds that are not have errors of different form: each build has a band for either, left and right.
+With more than MAX_MARKS seeds a column shows the spread of all of them, from the roll-ups, and the
+worst of each verdict as marks.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 
 @dataclass(frozen=True)
 class StripMark:
-    """One seed: where it stands (0, 1, ... are the columns' middles), and its value on the axis; None: it has none, it hung or gave NaN."""
+    """One seed: where it stands (0, 1, ... are the columns' middles), and its value on the axis;
+    None: it has none, it hung or gave NaN."""
 
     x: float
     job: str
@@ -60,7 +64,8 @@ class StripMark:
 
 @dataclass(frozen=True)
 class StripBand:
-    """The seeds of one form on a build: from where to where they stand, and how large an error of that form may be (None: not known)."""
+    """The seeds of one form on a build: from where to where they stand, and how large an error of
+    that form may be (None: not known)."""
 
     column: int
     left: float
@@ -99,7 +104,8 @@ class StripWorst:
 
 @dataclass(frozen=True)
 class Strip:
-    """The picture of an output. `metric` is what `value` is; `whole`: every seed is a mark, else the worst of each verdict are."""
+    """The picture of an output. `metric` is what `value` is; `whole`: every seed is a mark, else
+    the worst of each verdict are."""
 
     output: str
     metric: str
@@ -125,21 +131,29 @@ class Strip:
 
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
-    """The outputs with the worst verdict over the builds that are shown: those that a reader must see first; none where nothing is counted
-    yet."""
+    """The outputs with the worst verdict over the builds that are shown: those that a reader must
+    see first; none where nothing is counted yet."""
     columns, _ = _columns(jobs)
     found = reads.outputs(session, [job.id for group in columns for job in group])
-    ranks = {output: min((_RANK.get(verdict, len(_RANK)) for verdict in told), default=len(_RANK)) for output, told in found.items()}
+    ranks = {
+        output: min((_RANK.get(verdict, len(_RANK)) for verdict in told), default=len(_RANK))
+        for output, told in found.items()
+    }
     return [output for output, rank in ranks.items() if rank == min(ranks.values())]
 
 
 def read(
-    session: Session, jobs: Sequence[JobFacts], output: str, test: Mapping[str, Any], advised: Mapping[str, Any], here: Mapping[str, str]
+    session: Session,
+    jobs: Sequence[JobFacts],
+    output: str,
+    test: Mapping[str, Any],
+    advised: Mapping[str, Any],
+    here: Mapping[str, str],
 ) -> Strip | None:
     """The picture of these jobs of one variant, newest first; None where no seed has a number.
 
-    test: its canonical form; advised: the tolerance that a gauge advises, in the form of a test's, {} for none; here: the variant as the
-    query of a page names it.
+    test: its canonical form; advised: the tolerance that a gauge advises, in the form of a test's,
+    {} for none; here: the variant as the query of a page names it.
     """
     columns, older = _columns(jobs)
     shown = [job for group in columns for job in group]
@@ -148,7 +162,13 @@ def read(
     declared = None if selected else for_output(test.get("tolerance", {}), output)
     close = selected or (declared is not None and declared.allclose is not None)
     whole = total <= MAX_MARKS
-    for metric in (TOLERANCE_RATIO, "budget_ratio") if selected else (TOLERANCE_RATIO,) if close else ("budget_ratio",):
+    for metric in (
+        (TOLERANCE_RATIO, "budget_ratio")
+        if selected
+        else (TOLERANCE_RATIO,)
+        if close
+        else ("budget_ratio",)
+    ):
         told = {} if whole else reads.sums(session, [job.id for job in shown], output, metric)
         seeds = _seeds(session, columns, output, metric, None if whole else told)
         if any(seed.value is not None for group in seeds for seed in group):
@@ -159,12 +179,21 @@ def read(
     numbers = reads.statistics(session, _asked(marks, bands), output)
     allowed = {} if declared is None else declared.to_json()
     asked = for_output(advised, output) if advised else None
-    lines = [_lined(band, marks, numbers, metric, allowed, {} if asked is None else asked.to_json()) for band in bands]
+    lines = [
+        _lined(band, marks, numbers, metric, allowed, {} if asked is None else asked.to_json())
+        for band in bands
+    ]
     of_any_build = urls.history(jobs[0].variant.test_key, here)
-    made = [_column(group, own, told, whole, of_any_build) for group, own in zip(columns, seeds, strict=True)]
+    made = [
+        _column(group, own, told, whole, of_any_build)
+        for group, own in zip(columns, seeds, strict=True)
+    ]
     flat = [mark for group in marks for mark in group]
     noun = "iteration" if selected else "seed"
-    worst = [_worst(mark, made[round(mark.x)].build, output) for mark in sorted(flat, key=_severity)[:MOST_NAMED]]
+    worst = [
+        _worst(mark, made[round(mark.x)].build, output)
+        for mark in sorted(flat, key=_severity)[:MOST_NAMED]
+    ]
     strip = Strip(
         output=output,
         metric=metric,
@@ -182,7 +211,8 @@ def read(
 
 
 def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
-    """(The jobs of each build that is shown, in the order of the line; how many older builds there are)."""
+    """(The jobs of each build that is shown, in the order of the line; how many older builds there
+    are)."""
     groups: dict[tuple[int, str], list[JobFacts]] = {}
     for job in jobs:
         groups.setdefault((job.sequence, job.build), []).append(job)
@@ -192,9 +222,14 @@ def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
 
 
 def _seeds(
-    session: Session, columns: Sequence[Sequence[JobFacts]], output: str, metric: str, told: Mapping[str, Sums] | None
+    session: Session,
+    columns: Sequence[Sequence[JobFacts]],
+    output: str,
+    metric: str,
+    told: Mapping[str, Sums] | None,
 ) -> list[list[StripSeed]]:
-    """The seeds that are marks, by column: all, or where `told` are the sums of too many the worst."""
+    """The seeds that are marks, by column: all, or where `told` are the sums of too many the
+    worst."""
     found: list[list[StripSeed]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
     if told is None:
@@ -206,7 +241,9 @@ def _seeds(
     return found
 
 
-def _placed(columns: Sequence[Sequence[StripSeed]]) -> tuple[list[list[StripMark]], list[StripBand]]:
+def _placed(
+    columns: Sequence[Sequence[StripSeed]],
+) -> tuple[list[list[StripMark]], list[StripBand]]:
     """Where each seed stands: by form, in each by job and seed."""
     marks: list[list[StripMark]] = []
     bands: list[StripBand] = []
@@ -223,8 +260,22 @@ def _placed(columns: Sequence[Sequence[StripSeed]]) -> tuple[list[list[StripMark
             right = left + 2 * HALF * (share if form else 1 - share)
             for place, seed in enumerate(group):
                 x = left + (right - left) * (place + 0.5) / len(group)
-                own.append(StripMark(round(x, 4), seed.job, seed.seed, seed.repeat, seed.verdict, seed.explanation, finite(seed.value)))
-            bands.append(StripBand(number, round(left, 4), round(right, 4), form, len(group), None, None, None))
+                own.append(
+                    StripMark(
+                        round(x, 4),
+                        seed.job,
+                        seed.seed,
+                        seed.repeat,
+                        seed.verdict,
+                        seed.explanation,
+                        finite(seed.value),
+                    )
+                )
+            bands.append(
+                StripBand(
+                    number, round(left, 4), round(right, 4), form, len(group), None, None, None
+                )
+            )
             left = right
         marks.append(own)
     return marks, bands
@@ -233,10 +284,14 @@ def _placed(columns: Sequence[Sequence[StripSeed]]) -> tuple[list[list[StripMark
 def _of_band(band: StripBand, marks: Sequence[Sequence[StripMark]]) -> list[StripMark]:
     """So many of a band's seeds with numbers, spread evenly over them."""
     own = [mark for mark in marks[band.column] if band.left <= mark.x <= band.right and mark.value]
-    return [own[place * len(own) // min(_ASKED, len(own))] for place in range(min(_ASKED, len(own)))]
+    return [
+        own[place * len(own) // min(_ASKED, len(own))] for place in range(min(_ASKED, len(own)))
+    ]
 
 
-def _asked(marks: Sequence[Sequence[StripMark]], bands: Sequence[StripBand]) -> dict[str, list[tuple[int, int]]]:
+def _asked(
+    marks: Sequence[Sequence[StripMark]], bands: Sequence[StripBand]
+) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = {}
     for band in bands:
         for mark in _of_band(band, marks):
@@ -248,26 +303,41 @@ def _lined(
     band: StripBand, marks: Sequence[Sequence[StripMark]], numbers: Mapping[tuple[str, int, int], Mapping[str, Any]], metric: str,
     declared: Mapping[str, float], advised: Mapping[str, float],
 ) -> StripBand:  # fmt: skip
-    """The band with its lines: what the statistics of a few of its seeds say, the median of them."""
+    """The band with its lines: what the statistics of a few of its seeds say, the median of
+    them."""
     lines: dict[str, list[float]] = {"explained": [], "declared": [], "advised": []}
     for mark in _of_band(band, marks):
         told = numbers.get((mark.job, mark.seed, mark.repeat))
         if told is None or not mark.value:
             continue
-        factors = {"explained": verdicts.evidence(told), "declared": beyond(declared, told), "advised": beyond(advised, told)}
+        factors = {
+            "explained": verdicts.evidence(told),
+            "declared": beyond(declared, told),
+            "advised": beyond(advised, told),
+        }
         for name, factor in factors.items():
             if factor and math.isfinite(factor):
                 lines[name].append(mark.value / factor)
-    found = {name: float(f"{median(values):.4g}") if values else None for name, values in lines.items()}
+    found = {
+        name: float(f"{median(values):.4g}") if values else None for name, values in lines.items()
+    }
     if metric == TOLERANCE_RATIO:
         found["declared"] = 1.0
     return StripBand(band.column, band.left, band.right, band.beyond, band.shown, **found)
 
 
 def _column(
-    jobs: Sequence[JobFacts], seeds: Sequence[StripSeed], told: Mapping[str, Sums], whole: bool, of_any_build: str
+    jobs: Sequence[JobFacts],
+    seeds: Sequence[StripSeed],
+    told: Mapping[str, Sums],
+    whole: bool,
+    of_any_build: str,
 ) -> StripColumn:
-    found = _own_sums(seeds) if whole else reads.together([told[job.id] for job in jobs if job.id in told])
+    found = (
+        _own_sums(seeds)
+        if whole
+        else reads.together([told[job.id] for job in jobs if job.id in told])
+    )
     return StripColumn(
         build=jobs[0].build,
         url=of_any_build + urls.further("build", jobs[0].build),
@@ -286,12 +356,19 @@ def _own_sums(seeds: Sequence[StripSeed]) -> Sums:
 
 
 def _beyond(seed: StripSeed) -> bool:
-    """Whether rounding doesn't explain it: those stand on the right. A seed without numbers says nothing."""
+    """Whether rounding doesn't explain it: those stand on the right. A seed without numbers says
+    nothing."""
     return seed.explanation in (Explanation.suspect, Explanation.unexplained)
 
 
 def _severity(mark: StripMark) -> tuple[Any, ...]:
-    return _RANK.get(mark.verdict, len(_RANK)), -(math.inf if mark.value is None else mark.value), mark.job, mark.seed, mark.repeat
+    return (
+        _RANK.get(mark.verdict, len(_RANK)),
+        -(math.inf if mark.value is None else mark.value),
+        mark.job,
+        mark.seed,
+        mark.repeat,
+    )
 
 
 def _worst(mark: StripMark, build: str, output: str) -> StripWorst:
@@ -301,14 +378,26 @@ def _worst(mark: StripMark, build: str, output: str) -> StripWorst:
 
 def summary(strip: Strip) -> str:
     """The picture in words, for readers who don't see it."""
-    values = [edge for column in strip.columns for edge in (column.low, column.high) if edge is not None]
-    of = "the declared tolerance (1 = where green turns red)" if strip.metric == TOLERANCE_RATIO else "its budget"
-    builds = words.count(len(strip.columns), "build") + (f", the newest of {len(strip.columns) + strip.older}" if strip.older else "")
+    values = [
+        edge for column in strip.columns for edge in (column.low, column.high) if edge is not None
+    ]
+    of = (
+        "the declared tolerance (1 = where green turns red)"
+        if strip.metric == TOLERANCE_RATIO
+        else "its budget"
+    )
+    builds = words.count(len(strip.columns), "build") + (
+        f", the newest of {len(strip.columns) + strip.older}" if strip.older else ""
+    )
     said = f"{strip.output}: {words.count(strip.total, strip.noun)} on {builds}."
     if values:
         least, most = words.number(min(values)), words.number(max(values))
         said += f" The error {f'is {most}' if least == most else f'lies between {least} and {most}'} times {of}."
-    hollow = [(column, band) for band in strip.bands if band.beyond and _green(column := strip.columns[band.column])]
+    hollow = [
+        (column, band)
+        for band in strip.bands
+        if band.beyond and _green(column := strip.columns[band.column])
+    ]
     if hollow:
         names = [words.brief(column.build) for column, _ in hollow]
         some = f" and {len(names) - 4} more" if len(names) > 4 else ""

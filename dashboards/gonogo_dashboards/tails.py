@@ -1,4 +1,5 @@
-"""How near a green test is to failing: the share of its seeds above each error, and the failure rate that is predicted from that tail."""
+"""How near a green test is to failing: the share of its seeds above each error, and the failure
+rate that is predicted from that tail."""
 
 from __future__ import annotations
 
@@ -50,14 +51,22 @@ class TailView:
     per: str = "seeds"
 
 
-def read(session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]) -> TailView | None:
-    """From a grade's tail in plain JSON, and the jobs of its build; None where nothing was predicted from numbers."""
+def read(
+    session: Session, tail: Mapping[str, Any] | None, jobs: Sequence[JobFacts]
+) -> TailView | None:
+    """From a grade's tail in plain JSON, and the jobs of its build; None where nothing was
+    predicted from numbers."""
     if tail is None or not tail["seeds"]:
         return None
-    sketch = reads.together(list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())).sketch
+    sketch = reads.together(
+        list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())
+    ).sketch
     # a picture of few says nothing of a tail, however often they ran
     curve = [] if min(sketch.count, tail["seeds"]) < POLICY.least_seeds else _curve(sketch)
-    fits = tuple(FitLine(each["threshold"], each["exceedances"], each["predicted"]) for each in tail["thresholds"])
+    fits = tuple(
+        FitLine(each["threshold"], each["exceedances"], each["predicted"])
+        for each in tail["thresholds"]
+    )
     target = POLICY.latent_target
     view = TailView(
         tail["words"], tail["seeds"], rate_words(tail["observed"]), tail["predicted"], tail["upper"], bool(tail["at_most"]), tail["level"],
@@ -81,17 +90,28 @@ def _curve(sketch: Sketch) -> list[tuple[float, float]]:
 def _summary(view: TailView) -> str:
     """The picture in words."""
     counted = words.count(view.seeds, view.per.removesuffix("s"))
-    largest = "" if view.largest is None else f" The largest of {counted} needs {words.number(view.largest)} of it."
+    largest = (
+        ""
+        if view.largest is None
+        else f" The largest of {counted} needs {words.number(view.largest)} of it."
+    )
     if view.predicted is None:
         return f"Share of seeds above each part of the declared tolerance.{largest} No failure rate can be predicted: {view.sentence}."
     rate = f"{'at most ' if view.at_most else ''}{words.number(view.predicted)} of the {view.per} are predicted to fail"
-    bound = "" if view.upper is None else f", {words.number(view.upper)} at the upper {view.level:.0%} bound"
+    bound = (
+        ""
+        if view.upper is None
+        else f", {words.number(view.upper)} at the upper {view.level:.0%} bound"
+    )
     return f"Share of seeds above each part of the declared tolerance.{largest} {rate[:1].upper()}{rate[1:]}{bound}."
 
 
 def survival(view: TailView) -> Options:
-    """Both axes logarithmic: the share of seeds above a ratio, the line where green turns red, and the prediction there with its bound."""
-    rates = [share for _, share in view.curve] + [rate for rate in (view.predicted, view.upper, view.target) if rate]
+    """Both axes logarithmic: the share of seeds above a ratio, the line where green turns red, and
+    the prediction there with its bound."""
+    rates = [share for _, share in view.curve] + [
+        rate for rate in (view.predicted, view.upper, view.target) if rate
+    ]
     ratios = [ratio for ratio, _ in view.curve] + [1.0]
     mark = [] if not view.predicted else [[1.0, view.predicted, view.predicted, view.upper]]
     lines = [

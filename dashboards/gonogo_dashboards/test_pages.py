@@ -1,4 +1,5 @@
-"""The routes of the tests' and the flags' pages, each with its JSON twin. They only read; what changes a flag is the API's."""
+"""The routes of the tests' and the flags' pages, each with its JSON twin. They only read; what
+changes a flag is the API's."""
 
 from __future__ import annotations
 

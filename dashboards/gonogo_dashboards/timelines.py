@@ -1,4 +1,5 @@
-"""A device's health in time: spans of good, suspect, bad, maintenance and away, with their reasons and their places in a picture. Pure."""
+"""A device's health in time: spans of good, suspect, bad, maintenance and away, with their reasons
+and their places in a picture. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ SAID = {AWAY: "no heartbeat of its worker"}
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which the device was in one state; `x` and `width` in a picture that is WIDTH wide."""
+    """A time in which the device was in one state; `x` and `width` in a picture that is WIDTH
+    wide."""
 
     state: str
     verdict: str
@@ -51,7 +53,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in order; what lies before the first is not known. `ticks` are days under the picture, evenly apart."""
+    """Spans in order; what lies before the first is not known. `ticks` are days under the picture,
+    evenly apart."""
 
     spans: tuple[Span, ...]
     since: str
@@ -83,17 +86,31 @@ class _State:
         if change.what == "health":
             return replace(self, health=change.after, said=why)
         if change.what == "state":
-            return replace(self, away=why if change.after == DeviceState.offline else None, health=self.health or DeviceHealth.good.value)
+            return replace(
+                self,
+                away=why if change.after == DeviceState.offline else None,
+                health=self.health or DeviceHealth.good.value,
+            )
         return replace(self, drained=change.after == "drained")
 
 
 def timeline(
-    changes: Sequence[Change], since: datetime, now: datetime, *, silent_since: datetime | None = None, whole: bool = True
+    changes: Sequence[Change],
+    since: datetime,
+    now: datetime,
+    *,
+    silent_since: datetime | None = None,
+    whole: bool = True,
 ) -> Timeline:
-    """The spans between two moments from changes in order, of which the first may lie before. `silent_since`: nobody heard of it since
-    then, which may not have been noted yet. Changes that alter nothing (a health that stays) divide no span."""
+    """The spans between two moments from changes in order, of which the first may lie before.
+    `silent_since`: nobody heard of it since then, which may not have been noted yet. Changes that
+    alter nothing (a health that stays) divide no span."""
     told = [*changes]
-    if silent_since is not None and next((each.after for each in reversed(told) if each.what == "state"), None) != DeviceState.offline:
+    if (
+        silent_since is not None
+        and next((each.after for each in reversed(told) if each.what == "state"), None)
+        != DeviceState.offline
+    ):
         began = max([silent_since, *(each.at for each in told[-1:])])
         told.append(Change(began, "state", DeviceState.offline.value, "background", SAID[AWAY]))
     found: list[tuple[_State, datetime, datetime]] = []
@@ -111,10 +128,18 @@ def timeline(
     spans = tuple(_span(*each, since=since, scale=scale, open=each[2] == now) for each in found)
     step = (now - since) / (TICKS - 1)
     ticks = tuple(f"{since + place * step:%d %b}" for place in range(TICKS - 1))
-    return Timeline(spans, str(timestamp(since)), _words(spans, (now - since).total_seconds()), (*ticks, "now"), whole)
+    return Timeline(
+        spans,
+        str(timestamp(since)),
+        _words(spans, (now - since).total_seconds()),
+        (*ticks, "now"),
+        whole,
+    )
 
 
-def _span(state: _State, start: datetime, end: datetime, *, since: datetime, scale: float, open: bool) -> Span:
+def _span(
+    state: _State, start: datetime, end: datetime, *, since: datetime, scale: float, open: bool
+) -> Span:
     name = str(state.name)
     seconds = (end - start).total_seconds()
     x = (start - since).total_seconds() * scale

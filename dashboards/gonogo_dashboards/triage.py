@@ -1,4 +1,5 @@
-"""Read model of the flags' list: what needs someone, by kind, hollow first; and what became of those that were just changed."""
+"""Read model of the flags' list: what needs someone, by kind, hollow first; and what became of
+those that were just changed."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ SENTENCES: Mapping[str, str] = {
     FlagKind.tolerance_too_tight: "Red though right: rounding explains the error.",
 }
 """What a kind means, in one sentence."""
-DEEDS: Mapping[str, str] = {"acknowledged": "taken on", "owned": "assigned", "resolved": "resolved", "open": "open again"}
+DEEDS: Mapping[str, str] = {
+    "acknowledged": "taken on",
+    "owned": "assigned",
+    "resolved": "resolved",
+    "open": "open again",
+}
 """What the buttons do, as it is told afterwards; `owned` sets the owner alone."""
 UNDONE = ("acknowledged", "resolved")
 """Deeds that opening again takes back."""
@@ -82,7 +88,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class FlagsView:
-    """A page of the list; `next_url` leads on, or is None. `state` is what is shown: open unless the address says otherwise."""
+    """A page of the list; `next_url` leads on, or is None. `state` is what is shown: open unless
+    the address says otherwise."""
 
     items: tuple[FindingLine, ...]
     counts: tuple[KindCount, ...]
@@ -108,7 +115,8 @@ class FlagsView:
 
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
-    """The filters that say something: empty ones, and kinds and states that don't exist, are left out."""
+    """The filters that say something: empty ones, and kinds and states that don't exist, are left
+    out."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     for name, there in (("kind", FlagKind), ("state", STATES)):
         if given.get(name) not in {None, *there}:
@@ -127,7 +135,9 @@ def listed(
     tests = catalogue.specs(session, {flag["test_key"] for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
-        items=tuple(findings.line(flag, tests.get(flag["test_key"], {}), now) for flag in page.items),
+        items=tuple(
+            findings.line(flag, tests.get(flag["test_key"], {}), now) for flag in page.items
+        ),
         counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
         waiting=sum(waiting.values()),
         state=wanted.state,
@@ -142,14 +152,19 @@ def listed(
 
 
 def told(session: Session, deed: str, outcomes: Sequence[Outcome]) -> Told:
-    """What became of a change, in words: how many, and each that could not be changed by its name."""
+    """What became of a change, in words: how many, and each that could not be changed by its
+    name."""
     changed = [each.id for each in outcomes if each.outcome == "changed"]
     same = sum(each.outcome == "same" for each in outcomes)
     said = f"{words.count(len(changed), 'flag')} {DEEDS[deed]}"
     said += f", {words.count(same, 'was', 'were')} so already" if same else ""
     refused = [each for each in outcomes if each.outcome in ("refused", "missing")]
     tests = catalogue.specs(session, _keys(refused))
-    return Told(said, tuple(_refusal(each, tests) for each in refused), tuple(changed) if deed in UNDONE else ())
+    return Told(
+        said,
+        tuple(_refusal(each, tests) for each in refused),
+        tuple(changed) if deed in UNDONE else (),
+    )
 
 
 def _keys(outcomes: Collection[Outcome]) -> set[str]:
@@ -160,11 +175,19 @@ def _refusal(outcome: Outcome, tests: Mapping[str, Any]) -> Refusal:
     flag = outcome.flag
     if flag is None:
         return Refusal(outcome.id[:50], None, "there is no such flag")
-    line = findings.line(flag, tests.get(flag["test_key"], {}), datetime.fromisoformat(flag["updated_at"]))
-    return Refusal(f"{line.kernel} {line.shape}: {line.kind_words}", line.url, "" if outcome.problem is None else outcome.problem.reason)
+    line = findings.line(
+        flag, tests.get(flag["test_key"], {}), datetime.fromisoformat(flag["updated_at"])
+    )
+    return Refusal(
+        f"{line.kernel} {line.shape}: {line.kind_words}",
+        line.url,
+        "" if outcome.problem is None else outcome.problem.reason,
+    )
 
 
 def _count(kind: FlagKind, number: int, given: Mapping[str, str]) -> KindCount:
     chosen = given.get("kind") == kind and given.get("state", "open") == "open"
     url = urls.flags({**given, "state": None, "kind": None if chosen else kind.value})
-    return KindCount(kind.value, words.FLAGS[kind], words.FLAG_VERDICTS.get(kind, "suspect"), number, url, chosen)
+    return KindCount(
+        kind.value, words.FLAGS[kind], words.FLAG_VERDICTS.get(kind, "suspect"), number, url, chosen
+    )

@@ -1,4 +1,5 @@
-"""Every URL of the pages and of the API that a page links to, made in one place. Paths only: a page works under any host name."""
+"""Every URL of the pages and of the API that a page links to, made in one place. Paths only: a page
+works under any host name."""
 
 from __future__ import annotations
 
@@ -41,28 +42,49 @@ def overview(*, twin: bool = False) -> str:
     return "/overview.json" if twin else OVERVIEW
 
 
-def jobs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def jobs(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """The list of jobs; filters that are empty or None are left out."""
     return (f"{JOBS}.json" if twin else JOBS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def job(job_id: str, *, output: str | None = None, seed: tuple[int, int] | None = None, twin: bool = False) -> str:
+def job(
+    job_id: str,
+    *,
+    output: str | None = None,
+    seed: tuple[int, int] | None = None,
+    twin: bool = False,
+) -> str:
     """A job's page, for one of its outputs, with the details of a (seed, repeat)."""
-    chosen = {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
+    chosen = (
+        {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
+    )
     return f"{JOBS}/{_part(job_id)}{'.json' if twin else ''}" + _query({"output": output, **chosen})
 
 
 def new_job(given: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
-    """The form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins with."""
+    """The form that submits a job; {"from": a job's id} or {"test": a test's key}: what it begins
+    with."""
     return (f"{NEW_JOB}.json" if twin else NEW_JOB) + _query(given or {})
 
 
-def gauges(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def gauges(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """The list of gauges, such as those of one test: {"test": its key}."""
     return (f"{GAUGES}.json" if twin else GAUGES) + _query({**(filters or {}), "cursor": cursor})
 
 
-def gauge(gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False) -> str:
+def gauge(
+    gauge_id: str, chosen: Mapping[str, str | None] | None = None, *, twin: bool = False
+) -> str:
     """A gauge's page, its curves of a comparator and an output."""
     return f"{GAUGES}/{_part(gauge_id)}{'.json' if twin else ''}" + _query(chosen or {})
 
@@ -72,9 +94,16 @@ def cancel_gauge(gauge_id: str) -> str:
     return f"{MEASURE}/{_part(gauge_id)}:cancel"
 
 
-def bisections(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def bisections(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """The list of bisections, such as those of one test: {"test": its key}."""
-    return (f"{BISECTIONS}.json" if twin else BISECTIONS) + _query({**(filters or {}), "cursor": cursor})
+    return (f"{BISECTIONS}.json" if twin else BISECTIONS) + _query(
+        {**(filters or {}), "cursor": cursor}
+    )
 
 
 def bisection(bisection_id: str, *, twin: bool = False) -> str:
@@ -92,12 +121,22 @@ def bisection_events(bisection_id: str) -> str:
     return f"{API}{bisection(bisection_id)}/events"
 
 
-def catalogue(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def catalogue(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """The list of tests."""
     return (f"{TESTS}.json" if twin else TESTS) + _query({**(filters or {}), "cursor": cursor})
 
 
-def matrix(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def matrix(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """Tests by builds; filters that are empty or None are left out."""
     return (f"{MATRIX}.json" if twin else MATRIX) + _query({**(filters or {}), "cursor": cursor})
 
@@ -107,8 +146,14 @@ def history(key: str, chosen: Mapping[str, str | None] | None = None, *, twin: b
     return f"{TESTS}/{_part(key)}{'.json' if twin else ''}" + _query(chosen or {})
 
 
-def flags(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
-    """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are empty or None are left out."""
+def flags(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
+    """The list of findings, the open ones unless `state` says otherwise ("any"); filters that are
+    empty or None are left out."""
     return (f"{FLAGS}.json" if twin else FLAGS) + _query({**(filters or {}), "cursor": cursor})
 
 
@@ -147,7 +192,12 @@ def device(device_id: str, *, twin: bool = False) -> str:
     return f"{DEVICES}/{_part(device_id)}{'.json' if twin else ''}"
 
 
-def runs(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def runs(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """The list of runs; filters that are empty or None are left out."""
     return (f"{RUNS}.json" if twin else RUNS) + _query({**(filters or {}), "cursor": cursor})
 
@@ -162,9 +212,17 @@ def cancel_run(run_id: str) -> str:
     return f"{API}/runs/{_part(run_id)}:cancel"
 
 
-def compare(base: str | None = None, head: str | None = None, *, limit: str | None = None, twin: bool = False) -> str:
+def compare(
+    base: str | None = None,
+    head: str | None = None,
+    *,
+    limit: str | None = None,
+    twin: bool = False,
+) -> str:
     """A build or a run against another, test by test."""
-    return (f"{COMPARE}.json" if twin else COMPARE) + _query({"base": base, "head": head, "limit": limit})
+    return (f"{COMPARE}.json" if twin else COMPARE) + _query(
+        {"base": base, "head": head, "limit": limit}
+    )
 
 
 def schedules(*, cursor: str | None = None, twin: bool = False) -> str:
@@ -182,14 +240,25 @@ def webhooks(*, cursor: str | None = None, twin: bool = False) -> str:
     return (f"{WEBHOOKS}.json" if twin else WEBHOOKS) + _query({"cursor": cursor})
 
 
-def webhook(webhook_id: str, filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
-    """A subscription's page: what was sent, what waits, what failed; such as {"state": "failed"} alone."""
-    return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if twin else ''}" + _query({**(filters or {}), "cursor": cursor})
+def webhook(
+    webhook_id: str,
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
+    """A subscription's page: what was sent, what waits, what failed; such as {"state": "failed"}
+    alone."""
+    return f"{WEBHOOKS}/{_part(webhook_id)}{'.json' if twin else ''}" + _query(
+        {**(filters or {}), "cursor": cursor}
+    )
 
 
 def webhook_delivery(webhook_id: str, delivery_id: str, *, twin: bool = False) -> str:
     """One message: what was sent, and every try."""
-    return f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if twin else ''}"
+    return (
+        f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{'.json' if twin else ''}"
+    )
 
 
 def replay(webhook_id: str, delivery_id: str) -> str:
@@ -202,7 +271,12 @@ def test_webhook(webhook_id: str) -> str:
     return f"{API}/webhooks/{_part(webhook_id)}:test"
 
 
-def answers(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def answers(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """What GitHub was told; such as {"state": "failed"} alone."""
     return (f"{ANSWERS}.json" if twin else ANSWERS) + _query({**(filters or {}), "cursor": cursor})
 
@@ -212,7 +286,12 @@ def answer_again(subject_id: str) -> str:
     return f"{API}/github/answers/{_part(subject_id)}:again"
 
 
-def hooks(filters: Mapping[str, str | None] | None = None, *, cursor: str | None = None, twin: bool = False) -> str:
+def hooks(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    twin: bool = False,
+) -> str:
     """What came in from GitHub and other CI; filters that are empty or None are left out."""
     return (f"{HOOKS}.json" if twin else HOOKS) + _query({**(filters or {}), "cursor": cursor})
 
@@ -286,7 +365,8 @@ def _part(text: str) -> str:
 
 
 def further(name: str, value: str) -> str:
-    """What is put behind an address that has a query already; for tables of addresses that differ in one name."""
+    """What is put behind an address that has a query already; for tables of addresses that differ
+    in one name."""
     return f"&{urlencode({name: value})}"
 
 

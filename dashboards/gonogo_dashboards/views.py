@@ -1,4 +1,5 @@
-"""Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows. A page and its JSON twin share them."""
+"""Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows.
+A page and its JSON twin share them."""
 
 from __future__ import annotations
 
@@ -124,8 +125,11 @@ class JobView:
     at: str | None
 
 
-def jobs(session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime) -> JobsView:
-    """A page of jobs that match the filters (FILTERS; empty values don't count). Raises gonogo_storage.paging.BadCursor."""
+def jobs(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> JobsView:
+    """A page of jobs that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
     return JobsView(
@@ -139,9 +143,14 @@ def jobs(session: Session, filters: Mapping[str, str], cursor: str | None, limit
 
 
 def job(
-    session: Session, job_id: str, output: str | None, now: datetime, pair: tuple[int, int] | None = None
+    session: Session,
+    job_id: str,
+    output: str | None,
+    now: datetime,
+    pair: tuple[int, int] | None = None,
 ) -> JobView | None:
-    """A job's page, its plot for one output (without one: the worst), the details of a (seed, repeat); None when there is no such job."""
+    """A job's page, its plot for one output (without one: the worst), the details of a (seed,
+    repeat); None when there is no such job."""
     found = stored_jobs.get(session, job_id)
     if found is None:
         return None
@@ -158,7 +167,15 @@ def job(
     so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
     verdict = found.verdict if found.state.final else so_far
     fixed = _fixed(found, told)
-    worst = _worst.get(fixed, lambda: job_seeds.worst_seeds(session, job_id, WORST_SEEDS if tests is None else 1, told)) or []
+    worst = (
+        _worst.get(
+            fixed,
+            lambda: job_seeds.worst_seeds(
+                session, job_id, WORST_SEEDS if tests is None else 1, told
+            ),
+        )
+        or []
+    )
     seed = worst[0].seed if worst else commands.first_seeds(found)[0]
     heads = stored_artifacts.list_(session, job_id)
     return JobView(
@@ -172,22 +189,30 @@ def job(
         suspects=found.suspects,
         test=found.canonical,
         test_key=found.test_key,
-        test_url=urls.history(found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}),
+        test_url=urls.history(
+            found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}
+        ),
         facts=_facts(found),
         outputs=tuple(each.output for each in outputs),
         tests=tests,
-        plot=_plots.get(fixed and (*fixed, chosen), lambda: plots.read(session, found, chosen, told, line.noun))
+        plot=_plots.get(
+            fixed and (*fixed, chosen), lambda: plots.read(session, found, chosen, told, line.noun)
+        )
         if found.done and (tests is None or chosen)
         else None,
         grid=grids.read(session, found, line.noun),
         seed=None if pair is None else seed_details.read(session, found, pair, output),
-        map=error_maps.read(session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]),
+        map=error_maps.read(
+            session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]
+        ),
         diagnosis=diagnoses.read(session, found),
         worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
         reference=found.reference,
         comparison=comparisons.lines(worst) if tests is None else (),
         artifacts=tuple(
-            ArtifactLine(url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT})
+            ArtifactLine(
+                url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT}
+            )
             for each in heads
         ),
         attempts=tuple(job_attempts.shown(session, job_id)),
@@ -212,17 +237,34 @@ def job(
 
 
 def _fixed(job: Job, told: job_seeds.Told) -> tuple[Hashable, ...] | None:
-    """What tells a job whose seeds stay as they are, as it is over and counted; None where more may come. Rows are never changed, and one
-    that comes late has its event."""
-    return (job.id, job.version, job.last_event, job.done) if job.state.final and told is not None else None
+    """What tells a job whose seeds stay as they are, as it is over and counted; None where more may
+    come. Rows are never changed, and one that comes late has its event."""
+    return (
+        (job.id, job.version, job.last_event, job.done)
+        if job.state.final and told is not None
+        else None
+    )
 
 
 def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [("kernel", kernel), ("shape", words.shape(test.get("shape", ())))]
-    facts.append(("tolerance", commands.tolerance_words(test["tolerance"]) if test.get("tolerance") else "none declared"))
+    facts.append(
+        (
+            "tolerance",
+            commands.tolerance_words(test["tolerance"])
+            if test.get("tolerance")
+            else "none declared",
+        )
+    )
     facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
-    facts.append(("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"))
-    return facts + [(name, commands.plain(test[name])) for name in ("parameters", "epsilon", "memory", "program") if name in test]
+    facts.append(
+        ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4")
+    )
+    return facts + [
+        (name, commands.plain(test[name]))
+        for name in ("parameters", "epsilon", "memory", "program")
+        if name in test
+    ]
 
 
 def _facts(job: Job) -> tuple[tuple[str, str], ...]:
@@ -230,16 +272,24 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     test = job.canonical
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    compared = [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
+    compared = (
+        [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
+    )
     elsewhere = imported.facts(job)
-    facts += [("build", job.build), *compared, *(elsewhere or [("runs on", job.queue.replace(".", " · "))])]
+    facts += [
+        ("build", job.build),
+        *compared,
+        *(elsewhere or [("runs on", job.queue.replace(".", " · "))]),
+    ]
     facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
     if (saved := deciding.saved(job)) is not None:
         facts.append(("saved", saved))
     if job.context != "isolated":
         facts.append(("context", commands.plain(job.context)))
     if job.labels:
-        facts.append(("labels", ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items()))))
+        facts.append(
+            ("labels", ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())))
+        )
     if job.commit:
         facts.append(("commit", commands.plain(job.commit)))
     facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))

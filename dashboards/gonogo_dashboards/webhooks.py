@@ -1,4 +1,5 @@
-"""Read models of the pages of webhooks: who is told what, what became of each message, and what a receiver answered."""
+"""Read models of the pages of webhooks: who is told what, what became of each message, and what a
+receiver answered."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class DeliveryLine:
 
 @dataclass(frozen=True)
 class WebhookLine:
-    """A subscription: where, what, whether it is told anything, how many messages wait, and the last one."""
+    """A subscription: where, what, whether it is told anything, how many messages wait, and the
+    last one."""
 
     id: str
     url: str
@@ -112,19 +114,29 @@ def webhooks(session: Session, cursor: str | None, limit: int, now: datetime) ->
     page = stored.list_(session, limit=limit, cursor=cursor or None)
     waiting = deliveries.waiting(session)
     lines = tuple(_webhook(session, each, waiting, now) for each in page.items)
-    return WebhooksView(lines, page.next, urls.webhooks(cursor=page.next) if page.next else None, timestamp(now))
+    return WebhooksView(
+        lines, page.next, urls.webhooks(cursor=page.next) if page.next else None, timestamp(now)
+    )
 
 
 def webhook(
-    session: Session, webhook_id: str, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+    session: Session,
+    webhook_id: str,
+    filters: Mapping[str, str],
+    cursor: str | None,
+    limit: int,
+    now: datetime,
 ) -> WebhookView | None:
-    """A subscription with its messages; None when there is no such one. Raises gonogo_storage.paging.BadCursor."""
+    """A subscription with its messages; None when there is no such one. Raises
+    gonogo_storage.paging.BadCursor."""
     found = stored.get(session, webhook_id)
     if found is None:
         return None
     state = filters.get("state", "")
     given = {"state": state} if state in set(DeliveryState) else {}
-    page = deliveries.list_(session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None)
+    page = deliveries.list_(
+        session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None
+    )
     return WebhookView(
         webhook=_webhook(session, found, deliveries.waiting(session), now),
         items=tuple(_delivery(each, found, now) for each in page.items),
@@ -135,7 +147,9 @@ def webhook(
     )
 
 
-def delivery(session: Session, webhook_id: str, delivery_id: str, now: datetime) -> DeliveryView | None:
+def delivery(
+    session: Session, webhook_id: str, delivery_id: str, now: datetime
+) -> DeliveryView | None:
     """A message; None when the subscription has no such one."""
     found = stored.get(session, webhook_id)
     whole = None if found is None else deliveries.look(session, webhook_id, delivery_id)
@@ -150,13 +164,17 @@ def delivery(session: Session, webhook_id: str, delivery_id: str, now: datetime)
     )
 
 
-def _webhook(session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime) -> WebhookLine:
+def _webhook(
+    session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
+) -> WebhookLine:
     newest = deliveries.list_(session, webhook.id, limit=1).items
     return WebhookLine(
         id=webhook.id,
         url=urls.webhook(webhook.id),
         kind=webhook.kind,
-        target=webhook.target.split("?")[0] if webhook.kind not in SECRET_PATHS else _host(webhook.target),
+        target=webhook.target.split("?")[0]
+        if webhook.kind not in SECRET_PATHS
+        else _host(webhook.target),
         events=webhook.events,
         description=webhook.description,
         state=webhook.state.value,
@@ -164,7 +182,9 @@ def _webhook(session: Session, webhook: Webhook, waiting: Mapping[str, int], now
         reason=webhook.reason,
         created_by=webhook.created_by,
         created_at=timestamp(webhook.created_at),
-        old_secret_until=timestamp(webhook.old_until) if webhook.old_until is not None and webhook.old_until > now else None,
+        old_secret_until=timestamp(webhook.old_until)
+        if webhook.old_until is not None and webhook.old_until > now
+        else None,
         waiting=waiting.get(webhook.id, 0),
         last=_delivery(newest[0], webhook, now) if newest else None,
         test=urls.test_webhook(webhook.id),
@@ -191,11 +211,18 @@ def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> Deliv
         age=words.since(item["created_at"], now),
         due_at=item["due_at"],
         due_words=words.until(item["due_at"], now),
-        replay=urls.replay(webhook.id, item["id"]) if webhook.state is WebhookState.active else None,
+        replay=urls.replay(webhook.id, item["id"])
+        if webhook.state is WebhookState.active
+        else None,
     )
 
 
 def _try(item: Mapping[str, Any], now: datetime) -> TryLine:
     same = {name: item[name] for name in ("number", "at", "status", "error", "answer")}
     taken = item["status"] is not None and 200 <= item["status"] < 300
-    return TryLine(**same, age=words.since(item["at"], now), duration=words.duration(item["duration_ms"] / 1000), taken=taken)
+    return TryLine(
+        **same,
+        age=words.since(item["at"], now),
+        duration=words.duration(item["duration_ms"] / 1000),
+        taken=taken,
+    )

@@ -1,4 +1,5 @@
-"""How verdicts and states are said and drawn: a label and a shape each, so that nothing hangs on colour alone."""
+"""How verdicts and states are said and drawn: a label and a shape each, so that nothing hangs on
+colour alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from gonogo_storage.variants import Variant
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict's looks: what it's called, its one-character sign in text, and its outline in a box of 16 x 16 (an SVG path)."""
+    """A verdict's looks: what it's called, its one-character sign in text, and its outline in a box
+    of 16 x 16 (an SVG path)."""
 
     label: str
     sign: str
@@ -46,7 +48,9 @@ class Standing:
     verdict: str
 
 
-_CROSS = "M3.2 1.2 8 6 12.8 1.2 14.8 3.2 10 8 14.8 12.8 12.8 14.8 8 10 3.2 14.8 1.2 12.8 6 8 1.2 3.2Z"
+_CROSS = (
+    "M3.2 1.2 8 6 12.8 1.2 14.8 3.2 10 8 14.8 12.8 12.8 14.8 8 10 3.2 14.8 1.2 12.8 6 8 1.2 3.2Z"
+)
 _RING = "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1ZM8 3A5 5 0 1 0 8 13A5 5 0 1 0 8 3Z"
 _HALF = "M8 1A7 7 0 0 0 8 15ZM8 1A7 7 0 0 1 8 15V13.1A5.1 5.1 0 0 0 8 2.9Z"
 _DASH = "M2 6.8H14V9.2H2Z"
@@ -157,7 +161,10 @@ GRADES: dict[str, str] = {
 }
 """The verdict whose shape and colour a grade takes."""
 
-GRADE_SENTENCES: dict[str, str] = {**{each: each.sentence for each in Stability}, **{each: each.sentence for each in Sharpness}}
+GRADE_SENTENCES: dict[str, str] = {
+    **{each: each.sentence for each in Stability},
+    **{each: each.sentence for each in Sharpness},
+}
 
 CAUSES: dict[str, str] = {
     Cause.unknown: "not known",
@@ -255,7 +262,11 @@ def options(states: Mapping[str, Standing]) -> list[tuple[str, str]]:
 def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:
     """Verdicts for a form; of_seeds: those that a seed can have."""
     none = (Verdict.skipped, Verdict.absent) if of_seeds else ()
-    return [(verdict, f"{looks.sign} {looks.label}") for verdict, looks in MARKS.items() if verdict not in none]
+    return [
+        (verdict, f"{looks.sign} {looks.label}")
+        for verdict, looks in MARKS.items()
+        if verdict not in none
+    ]
 
 
 def variant(line: str, arch: str, board: str) -> str:
@@ -304,9 +315,14 @@ def ordered(counts: Iterable[str]) -> list[str]:
 
 
 def brief(name: str, longest: int = 40) -> str:
-    """A name within a sentence: cut where it is very long, and kept from turning the sentence around it, as right-to-left text would."""
+    """A name within a sentence: cut where it is very long, and kept from turning the sentence
+    around it, as right-to-left text would."""
     short = name if len(name) <= longest else name[: longest - 1] + "…"
-    return short if all(bidirectional(each) not in _TURNS for each in short) else f"\u2068{short}\u2069"
+    return (
+        short
+        if all(bidirectional(each) not in _TURNS for each in short)
+        else f"\u2068{short}\u2069"
+    )
 
 
 def tamed(text: str, names: Iterable[str]) -> str:
@@ -329,7 +345,8 @@ _UNITS = {"c": "°C", "mhz": "MHz", "w": "W", "v": "V", "a": "A"}
 
 
 def quantity(reading: str) -> tuple[str, str]:
-    """What a reading of a device is of, and its unit, by its name: "temperature_c"; no unit where the name ends otherwise."""
+    """What a reading of a device is of, and its unit, by its name: "temperature_c"; no unit where
+    the name ends otherwise."""
     name, _, end = reading.rpartition("_")
     return (name, _UNITS[end]) if name and end in _UNITS else (reading, "")
 
@@ -345,7 +362,8 @@ def told_number(value: Any) -> float | None:
 
 
 def number(value: float | int | None, digits: int = 3) -> str:
-    """A statistic for reading: 3 significant digits, powers of ten where they are shorter; an en dash for none."""
+    """A statistic for reading: 3 significant digits, powers of ten where they are shorter; an en
+    dash for none."""
     if value is None:
         return "–"
     if isinstance(value, int):
@@ -360,18 +378,30 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 
 def pace(per_s: float) -> tuple[float, str]:
-    """(How many, in which unit of time): the shortest of s, min, h in which it is at least 1; none at all are none a second."""
+    """(How many, in which unit of time): the shortest of s, min, h in which it is at least 1; none
+    at all are none a second."""
     units = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
-    return next(((per_s * each, unit) for each, unit in units if per_s * each >= 1 or not per_s), (per_s * 3600.0, "h"))
+    return next(
+        ((per_s * each, unit) for each, unit in units if per_s * each >= 1 or not per_s),
+        (per_s * 3600.0, "h"),
+    )
 
 
 def duration(seconds: float) -> str:
     """A length of time in at most two units: "42 s", "3 min 5 s", "2 h 10 min", "4 d"."""
     whole = int(max(0.0, seconds))
-    for size, unit, smaller, lesser in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, unit, smaller, lesser in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if whole >= size:
             rest = whole % size // smaller
-            return f"{whole // size} {unit} {rest} {lesser}" if rest and whole < 10 * size else f"{whole // size} {unit}"
+            return (
+                f"{whole // size} {unit} {rest} {lesser}"
+                if rest and whole < 10 * size
+                else f"{whole // size} {unit}"
+            )
     return f"{whole} s" if whole >= 1 else f"{max(0.0, seconds):.1g} s" if seconds > 0 else "0 s"
 
 

@@ -1,4 +1,5 @@
-"""The worst seeds of a job, as lines of a table: each with the numbers that people look at, its worst output first."""
+"""The worst seeds of a job, as lines of a table: each with the numbers that people look at, its
+worst output first."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from gonogo_storage.job_seeds import MarkRecord, SeedRecord
 
 @dataclass(frozen=True)
 class OutputLine:
-    """One output in a table of seeds: its verdict and the numbers that people look at; evidence over 1 is not explained."""
+    """One output in a table of seeds: its verdict and the numbers that people look at; evidence
+    over 1 is not explained."""
 
     output: str
     verdict: str
@@ -40,9 +42,14 @@ def line(seed: SeedRecord) -> SeedLine:
     """A stored (seed, repeat) as a line."""
     order = words.ordered({mark.verdict for mark in seed.outputs.values()})
     lines = tuple(
-        sorted((_output(mark) for mark in seed.outputs.values()), key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)))
+        sorted(
+            (_output(mark) for mark in seed.outputs.values()),
+            key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)),
+        )
     )
-    return SeedLine(seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines)
+    return SeedLine(
+        seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines
+    )
 
 
 def _output(mark: MarkRecord) -> OutputLine:

@@ -1,1 +1,2 @@
-"""What other systems say of commits, and the rules that make jobs of it; pure: payloads in, values out."""
+"""What other systems say of commits, and the rules that make jobs of it; pure: payloads in, values
+out."""

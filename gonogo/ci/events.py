@@ -1,7 +1,8 @@
 """What a delivery says of a commit: GitHub's payloads and those of other CI systems in one form.
 
-Sources: GitHub's "Webhook events and payloads" for push, pull_request, workflow_run, check_suite and check_run. Every other event, and what
-in these says nothing about a commit to test (a tag, a deleted branch), is Ignored with a reason, never an error.
+Sources: GitHub's "Webhook events and payloads" for push, pull_request, workflow_run, check_suite
+and check_run. Every other event, and what in these says nothing about a commit to test (a tag, a
+deleted branch), is Ignored with a reason, never an error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
 """Events that a rule may name."""
 CHECK_RUN = "check_run"
 TAKEN = (*GITHUB, CHECK_RUN)
-"""Events from which something may follow: a check run says that somebody wants one of ours again, which needs no rule of its own."""
+"""Events from which something may follow: a check run says that somebody wants one of ours again,
+which needs no rule of its own."""
 COMMIT = "commit"
 """The event of other CI systems."""
 AGAIN = "rerequested"
@@ -46,7 +48,8 @@ class CommitEvent:
     """"owner/name"; of a pull request the repository that it is made to."""
     head_sha: str
     base_sha: str | None = None
-    """What the head is compared with: the commit before a push, the tip of the branch that a pull request is made to."""
+    """What the head is compared with: the commit before a push, the tip of the branch that a pull
+    request is made to."""
     action: str | None = None
     branch: str | None = None
     """That was pushed to, or that the pull request is made to."""
@@ -83,7 +86,8 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Rerequest:
-    """Somebody asks at GitHub for a check run of an App once more, or for all of them on a commit."""
+    """Somebody asks at GitHub for a check run of an App once more, or for all of them on a
+    commit."""
 
     repository: str
     head_sha: str
@@ -100,16 +104,20 @@ class Rerequest:
 
 
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
-    """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of TAKEN has not the form that it has."""
+    """What GitHub's payload of that event (`X-GitHub-Event`) says. Raises FieldError where one of
+    TAKEN has not the form that it has."""
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
     if read is None:
-        return Ignored(f"nothing follows from the event {event[:100]!r}", _named(data.get("repository")))
+        return Ignored(
+            f"nothing follows from the event {event[:100]!r}", _named(data.get("repository"))
+        )
     return read(data)
 
 
 def from_ci(payload: object) -> CommitEvent | Ignored:
-    """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}. Raises FieldError."""
+    """What another CI system says: {"type": "commit", "data": {"repository", "sha", ...}}. Raises
+    FieldError."""
     message = fields.mapping(payload, "body")
     kind = message.get("type")
     if not isinstance(kind, str):
@@ -117,7 +125,18 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
     if kind != COMMIT:
         return Ignored(f"nothing follows from the type {kind[:100]!r}")
     data = fields.mapping(message.get("data"), "data")
-    names = ("repository", "sha", "base", "branch", "pull_request", "fork", "paths", "builds", "action", "again")
+    names = (
+        "repository",
+        "sha",
+        "base",
+        "branch",
+        "pull_request",
+        "fork",
+        "paths",
+        "builds",
+        "action",
+        "again",
+    )
     fields.known(data, names, "data")
     builds = fields.mapping(data.get("builds") or {}, "data.builds")
     fields.known(builds, ("head", "base"), "data.builds")
@@ -130,7 +149,9 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
         base_sha=None if base is None else _sha(base, "data.base"),
         action=_text(data, "action", "data"),
         branch=_text(data, "branch", "data"),
-        pull_request=None if number is None else fields.integer(number, "data.pull_request", least=1, most=MOST_NUMBER),
+        pull_request=None
+        if number is None
+        else fields.integer(number, "data.pull_request", least=1, most=MOST_NUMBER),
         fork=_flag(data, "fork"),
         paths=_paths(data.get("paths")),
         occurred_at=_moment(message.get("timestamp")),
@@ -141,7 +162,8 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
 
 
 def from_asked(payload: object) -> CommitEvent:
-    """A pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build", "pull_request", ...}. Raises FieldError."""
+    """A pull request of a pushed commit, as GitHub was asked for it: {"rule", "head_build",
+    "pull_request", ...}. Raises FieldError."""
     data = fields.mapping(payload, "body")
     found = _pull_request({**data, "action": FOUND})
     return replace(found, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
@@ -159,8 +181,16 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     commits = data.get("commits")
     paths: set[str] | None = None
     # a new branch and a forced push tell of some of the commits only, and so does a very large one
-    if isinstance(commits, list) and 0 < len(commits) < MOST_COMMITS and not (data.get("created") or data.get("forced")):
-        told = (_inner({"commit": each}, "commit").get(kind) or () for each in commits for kind in ("added", "modified", "removed"))
+    if (
+        isinstance(commits, list)
+        and 0 < len(commits) < MOST_COMMITS
+        and not (data.get("created") or data.get("forced"))
+    ):
+        told = (
+            _inner({"commit": each}, "commit").get(kind) or ()
+            for each in commits
+            for kind in ("added", "modified", "removed")
+        )
         paths = {path for found in told for path in found if isinstance(path, str)}
     return CommitEvent(
         event="push",
@@ -169,7 +199,8 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
         base_sha=None if _nothing(before) else _sha(before, "before"),
         branch=ref.removeprefix(BRANCH),
         paths=None if paths is None else tuple(sorted(paths)),
-        occurred_at=_moment(_inner(data, "repository").get("pushed_at")) or _moment(_inner(data, "head_commit").get("timestamp")),
+        occurred_at=_moment(_inner(data, "repository").get("pushed_at"))
+        or _moment(_inner(data, "head_commit").get("timestamp")),
         installation=_installation(data),
     )
 
@@ -185,7 +216,12 @@ def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
         base_sha=_sha(base.get("sha"), "pull_request.base.sha"),
         action=_text(data, "action", ""),
         branch=_text(base, "ref", "pull_request.base"),
-        pull_request=fields.integer(request.get("number", data.get("number")), "pull_request.number", least=1, most=MOST_NUMBER),
+        pull_request=fields.integer(
+            request.get("number", data.get("number")),
+            "pull_request.number",
+            least=1,
+            most=MOST_NUMBER,
+        ),
         fork=_foreign(head, base),
         occurred_at=_moment(request.get("updated_at")),
         installation=_installation(data),
@@ -195,14 +231,24 @@ def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
 def _workflow_run(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     run = _inner(data, "workflow_run")
     own, whose = _inner(data, "repository"), _inner(run, "head_repository")
-    return _about(data, run, own, fork=not _same(whose, own), workflow=run.get("name"), where="workflow_run")
+    return _about(
+        data, run, own, fork=not _same(whose, own), workflow=run.get("name"), where="workflow_run"
+    )
 
 
 def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Rerequest:
     suite = _inner(data, "check_suite")
-    # GitHub gives no branch for a commit that is on none of this repository's: it was pushed to a fork
+    # GitHub gives no branch for a commit that is on none of this repository's: it was pushed to a
+    # fork
     fork = not isinstance(suite.get("head_branch"), str)
-    found = _about(data, suite, _inner(data, "repository"), fork=fork, workflow=_inner(suite, "app").get("slug"), where="check_suite")
+    found = _about(
+        data,
+        suite,
+        _inner(data, "repository"),
+        fork=fork,
+        workflow=_inner(suite, "app").get("slug"),
+        where="check_suite",
+    )
     return _rerequest(data, suite, "check_suite", otherwise=found) if found.again else found
 
 
@@ -210,13 +256,21 @@ def _check_run(data: Mapping[str, Any]) -> Rerequest | Ignored:
     run, action = _inner(data, "check_run"), _text(data, "action", "")
     pressed = _inner(data, "requested_action").get("identifier")
     if action != AGAIN and (action != "requested_action" or pressed != BOTH):
-        said = f"a check run's button {str(pressed)[:40]!r}" if action == "requested_action" else f"a check run that was {str(action)[:40]}"
+        said = (
+            f"a check run's button {str(pressed)[:40]!r}"
+            if action == "requested_action"
+            else f"a check run that was {str(action)[:40]}"
+        )
         return Ignored(f"nothing follows from {said}", _named(data.get("repository")))
     check = run.get("external_id")
-    return _rerequest(data, run, "check_run", check=check if isinstance(check, str) else "", both=pressed == BOTH)
+    return _rerequest(
+        data, run, "check_run", check=check if isinstance(check, str) else "", both=pressed == BOTH
+    )
 
 
-def _rerequest(data: Mapping[str, Any], told: Mapping[str, Any], where: str, **more: Any) -> Rerequest:
+def _rerequest(
+    data: Mapping[str, Any], told: Mapping[str, Any], where: str, **more: Any
+) -> Rerequest:
     app = _inner(told, "app")
     return Rerequest(
         repository=_repository(_inner(data, "repository").get("full_name"), "repository.full_name"),
@@ -229,10 +283,18 @@ def _rerequest(data: Mapping[str, Any], told: Mapping[str, Any], where: str, **m
 
 
 def _about(
-    data: Mapping[str, Any], told: Mapping[str, Any], own: Mapping[str, Any], *, fork: bool, workflow: object, where: str
+    data: Mapping[str, Any],
+    told: Mapping[str, Any],
+    own: Mapping[str, Any],
+    *,
+    fork: bool,
+    workflow: object,
+    where: str,
 ) -> CommitEvent:
-    """What workflow_run and check_suite have in common. Of several pull requests with this head it is the first one's."""
-    # also those are listed that are made from here to another repository, whose numbers mean others here
+    """What workflow_run and check_suite have in common. Of several pull requests with this head it
+    is the first one's."""
+    # also those are listed that are made from here to another repository, whose numbers mean others
+    # here
     listed = (each for each in told.get("pull_requests") or () if isinstance(each, Mapping))
     requests = [each for each in listed if _same(_inner(_inner(each, "base"), "repo"), own)]
     first = requests[0] if requests else {}
@@ -247,7 +309,9 @@ def _about(
         base_sha=None if _nothing(before) else _sha(before, f"{where}.before"),
         action=action,
         branch=_text(base, "ref", where) if requests else _text(told, "head_branch", where),
-        pull_request=None if number is None else fields.integer(number, f"{where}.pull_requests.0.number", least=1, most=MOST_NUMBER),
+        pull_request=None
+        if number is None
+        else fields.integer(number, f"{where}.pull_requests.0.number", least=1, most=MOST_NUMBER),
         fork=fork or (bool(requests) and _foreign(head, base)),
         # when it was made: it may change long after a newer commit came
         occurred_at=_moment(told.get("created_at")),
@@ -279,7 +343,11 @@ def _named(repository: object) -> str | None:
 
 def _plain(value: object) -> str | None:
     """A text that anyone may have chosen, without what is not printable."""
-    return "".join(each for each in value[:MOST_TEXT] if each.isprintable()) if isinstance(value, str) else None
+    return (
+        "".join(each for each in value[:MOST_TEXT] if each.isprintable())
+        if isinstance(value, str)
+        else None
+    )
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -287,7 +355,8 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _foreign(head: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Whether a pull request comes from another repository than it is made to; a head whose repository is gone does."""
+    """Whether a pull request comes from another repository than it is made to; a head whose
+    repository is gone does."""
     return not _same(_inner(head, "repo"), _inner(base, "repo"))
 
 
@@ -303,14 +372,23 @@ def _sha(value: object, path: str) -> str:
 
 def _repository(value: object, path: str) -> str:
     if not isinstance(value, str) or len(value) > 200 or not REPOSITORY.fullmatch(value):
-        raise FieldError(path, value, "is no repository", limit="owner/name, at most 200 characters")
+        raise FieldError(
+            path, value, "is no repository", limit="owner/name, at most 200 characters"
+        )
     return value
 
 
 def _text(data: Mapping[str, Any], name: str, path: str) -> str | None:
     value = data.get(name)
-    if value is not None and (not isinstance(value, str) or not value or len(value) > MOST_TEXT or not value.isprintable()):
-        raise FieldError(fields.join(path, name), value, "must be text", limit=f"1 to {MOST_TEXT} printable characters")
+    if value is not None and (
+        not isinstance(value, str) or not value or len(value) > MOST_TEXT or not value.isprintable()
+    ):
+        raise FieldError(
+            fields.join(path, name),
+            value,
+            "must be text",
+            limit=f"1 to {MOST_TEXT} printable characters",
+        )
     return value
 
 
@@ -324,8 +402,14 @@ def _flag(data: Mapping[str, Any], name: str) -> bool:
 def _paths(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or len(value) > MOST_PATHS or not all(isinstance(each, str) for each in value):
-        raise FieldError("data.paths", value, "must be a list of paths", limit=f"at most {MOST_PATHS}")
+    if (
+        not isinstance(value, list)
+        or len(value) > MOST_PATHS
+        or not all(isinstance(each, str) for each in value)
+    ):
+        raise FieldError(
+            "data.paths", value, "must be a list of paths", limit=f"at most {MOST_PATHS}"
+        )
     return tuple(value)
 
 
@@ -335,7 +419,8 @@ def _installation(data: Mapping[str, Any]) -> int | None:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time as GitHub writes it, in text or as seconds since the epoch; None where it is neither."""
+    """A time as GitHub writes it, in text or as seconds since the epoch; None where it is
+    neither."""
     try:
         if isinstance(value, int) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)

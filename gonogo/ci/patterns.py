@@ -1,4 +1,5 @@
-"""Patterns of branches, paths and repositories, as GitHub's workflows have them: `*` stays in a folder, `**` does not, `!` takes back."""
+"""Patterns of branches, paths and repositories, as GitHub's workflows have them: `*` stays in a
+folder, `**` does not, `!` takes back."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _MEANS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
-    """Whether the last pattern that speaks of `text` lets it in. No pattern lets everything in, and so do patterns that only take back."""
+    """Whether the last pattern that speaks of `text` lets it in. No pattern lets everything in, and
+    so do patterns that only take back."""
     fitting = all(pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if _expression(pattern.removeprefix("!"), any_case).fullmatch(text):

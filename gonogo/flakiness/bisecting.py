@@ -1,4 +1,5 @@
-"""The words of a bisection: what is looked for, by what, and how it stands. Apart from `bisection`: the API's process loads no numpy."""
+"""The words of a bisection: what is looked for, by what, and how it stands. Apart from `bisection`:
+the API's process loads no numpy."""
 
 from __future__ import annotations
 

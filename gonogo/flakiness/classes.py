@@ -1,4 +1,5 @@
-"""The words of a commit's classification: what a test did on base and on head, what is said of it, and by which evidence."""
+"""The words of a commit's classification: what a test did on base and on head, what is said of it,
+and by which evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gonogo.verdicts import Verdict
 
 
 class Class(StrEnum):
-    """What is said of a test on head. Declared in the order in which people want to read them: a test's class is its first."""
+    """What is said of a test on head. Declared in the order in which people want to read them: a
+    test's class is its first."""
 
     new_failure = "new_failure"
     new_hollow_pass = "new_hollow_pass"
@@ -73,9 +75,17 @@ _SENTENCES = {
 _RANKS = {each: rank for rank, each in enumerate(Class)}
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-_JUDGED = (Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect, Verdict.pass_)
+_JUDGED = (
+    Verdict.fail,
+    Verdict.pass_by_tolerance,
+    Verdict.fail_by_tolerance,
+    Verdict.suspect,
+    Verdict.pass_,
+)
 
-FLICKERS = frozenset({"flaky", "nondeterministic", "device_dependent", "context_dependent", "latent_flake"})
+FLICKERS = frozenset(
+    {"flaky", "nondeterministic", "device_dependent", "context_dependent", "latent_flake"}
+)
 """Kinds of flags that say of a red: it comes and goes."""
 HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
 TOO_TIGHT = frozenset({"tolerance_too_tight"})
@@ -91,7 +101,8 @@ class Known:
     acknowledged: bool
     """Someone owns it, and that has not expired: it suppresses."""
     own: bool = False
-    """Opened by what ran on head: it is what head is judged for, and excuses nothing unless someone acknowledged it."""
+    """Opened by what ran on head: it is what head is judged for, and excuses nothing unless someone
+    acknowledged it."""
     owner: str | None = None
     reason: str | None = None
     expires: str | None = None
@@ -168,8 +179,9 @@ class Finding:
     new: bool
     """Whether base is known not to have had it."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`; `change`: masking's answer, in JSON.
-    Of what an override suppresses also `override`, and `otherwise`: the class that it would have."""
+    """`head` and `base`: rates of the verdict; `p`: of Fisher's test that they differ; `flag`;
+    `change`: masking's answer, in JSON. Of what an override suppresses also `override`, and
+    `otherwise`: the class that it would have."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -181,7 +193,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Classification:
-    """Everything that is said of a test; never empty, what people want to read first comes first."""
+    """Everything that is said of a test; never empty, what people want to read first comes
+    first."""
 
     findings: tuple[Finding, ...]
 

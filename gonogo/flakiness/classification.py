@@ -1,4 +1,5 @@
-"""What a commit did to a test, for CI: head against base, each kind of failure by itself, with the evidence."""
+"""What a commit did to a test, for CI: head against base, each kind of failure by itself, with the
+evidence."""
 
 from __future__ import annotations
 
@@ -6,34 +7,60 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.flakiness.classes import FLICKERS, HANGS, HOLLOWS, LOST, TOO_TIGHT, Class, Classification, Finding, Known, Ran
+from gonogo.flakiness.classes import (
+    FLICKERS,
+    HANGS,
+    HOLLOWS,
+    LOST,
+    TOO_TIGHT,
+    Class,
+    Classification,
+    Finding,
+    Known,
+    Ran,
+)
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import fisher
 from gonogo.verdicts import Verdict
 
 
-def classify(base: Ran | None, head: Ran | None, flags: Sequence[Known] = (), policy: FlakinessPolicy = POLICY) -> Classification:
-    """What became of a test from base to head (4-flakiness.md, "Classifying a commit's failures for CI").
+def classify(
+    base: Ran | None,
+    head: Ran | None,
+    flags: Sequence[Known] = (),
+    policy: FlakinessPolicy = POLICY,
+) -> Classification:
+    """What became of a test from base to head (4-flakiness.md, "Classifying a commit's failures for
+    CI").
 
-    Head's runs are taken apart by what they say: lost (hang, crash, error), red, red but right, green and hollow. Each part is decided by
-    itself, so that a crashed seed hides no red one and a known red no new hollow pass: suppressed -> infrastructure -> broken on base ->
-    known flaky (or known hollow) -> unknown -> new. Where no part is there, good news: fixed, no longer hollow, passed.
-    Raises ValueError where it ran on neither side.
+    Head's runs are taken apart by what they say: lost (hang, crash, error), red, red but right,
+    green and hollow. Each part is decided by itself, so that a crashed seed hides no red one and a
+    known red no new hollow pass: suppressed -> infrastructure -> broken on base -> known flaky (or
+    known hollow) -> unknown -> new. Where no part is there, good news: fixed, no longer hollow,
+    passed. Raises ValueError where it ran on neither side.
     """
     if base is None and head is None:
         raise ValueError("a test that ran on neither side has no class")
     before = base or Ran("")
     if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
         told = f"{before.answered} runs on {before.build}, none on head"
-        return Classification((Finding(Class.not_run, Verdict.absent, told, False, {"base": before.to_json()}),))
-    change = compare_builds(before.record, head.record, policy) if before.record and head.record else None
+        return Classification(
+            (Finding(Class.not_run, Verdict.absent, told, False, {"base": before.to_json()}),)
+        )
+    change = (
+        compare_builds(before.record, head.record, policy)
+        if before.record and head.record
+        else None
+    )
     case = _Case(before, head, tuple(flags), change, policy)
     made = [case.waiting(), *case.lost(), case.red(), case.red_but_right(), case.hollow()]
     found = [each for each in made if each is not None]
     if not found:
         found = [case.good()]
-    return Classification(tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank))))
+    return Classification(
+        tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank)))
+    )
 
 
 @dataclass(frozen=True)
@@ -51,7 +78,8 @@ class _Case:
         return Finding(Class.pending, Verdict.no_information, f"{jobs} of head not over", False)
 
     def lost(self) -> Iterable[Finding]:
-        """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one finding for each verdict."""
+        """Hangs, crashes, errors; runs on sick devices; jobs that ended without a result: one
+        finding for each verdict."""
         for verdict in LOST:
             number, before = self.head.of(verdict), self.base.of(verdict)
             if not number:
@@ -66,12 +94,24 @@ class _Case:
                 new = not before and flag is None and bool(self.base.answered)
                 yield Finding(Class.infrastructure, verdict, told + there, new, evidence)
         if self.head.sick:
-            named = ", ".join(f"{number} on {device}" for device, number in sorted(self.head.sick.items()))
+            named = ", ".join(
+                f"{number} on {device}" for device, number in sorted(self.head.sick.items())
+            )
             told = f"left out, because the device was ill: {named}"
-            yield Finding(Class.infrastructure, Verdict.error, told, False, {"sick": dict(self.head.sick)})
+            yield Finding(
+                Class.infrastructure, Verdict.error, told, False, {"sick": dict(self.head.sick)}
+            )
         if self.head.ended_empty and not self.head.answered and not self.head.waiting:
-            told = "ended without a result: " + ", ".join(f"{number} {why}" for why, number in sorted(self.head.ended_empty.items()))
-            yield Finding(Class.infrastructure, Verdict.error, told, False, {"ended_empty": dict(self.head.ended_empty)})
+            told = "ended without a result: " + ", ".join(
+                f"{number} {why}" for why, number in sorted(self.head.ended_empty.items())
+            )
+            yield Finding(
+                Class.infrastructure,
+                Verdict.error,
+                told,
+                False,
+                {"ended_empty": dict(self.head.ended_empty)},
+            )
 
     def red(self) -> Finding | None:
         """Red and wrong, or red without arrays."""
@@ -86,13 +126,19 @@ class _Case:
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
             return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
-        # The same fault that base hides behind its tolerance is no news of this commit: stored numbers beat red and green.
+        # The same fault that base hides behind its tolerance is no news of this commit: stored
+        # numbers beat red and green.
         hidden = self._same() is True and bool(base.of(Verdict.pass_by_tolerance))
-        wrong = base.red + base.of(Verdict.pass_by_tolerance), head.red + head.of(Verdict.pass_by_tolerance)
+        wrong = (
+            base.red + base.of(Verdict.pass_by_tolerance),
+            head.red + head.of(Verdict.pass_by_tolerance),
+        )
         if (base.red or hidden) and self._same() is not False and self._worse(*wrong) is None:
             there = f"on base {base.share(base.red, self.policy).words}"
             how = there if base.red else "on base the same error, hidden by the tolerance"
-            return Finding(Class.broken_on_base, verdict, f"{told}; {how}{self._why()}", False, evidence)
+            return Finding(
+                Class.broken_on_base, verdict, f"{told}; {how}{self._why()}", False, evidence
+            )
         if flag is not None and p is None:
             return Finding(Class.known_flaky, verdict, f"{told}; {_named(flag)}", False, evidence)
         if not base.answered:
@@ -105,7 +151,9 @@ class _Case:
         else:
             how = f"none of {base.answered} on base"
         worse = f"; worse than {_named(flag)} can account for" if flag is not None else ""
-        return Finding(Class.new_failure, verdict, f"{told}; {how}{worse}{self._why()}", True, evidence)
+        return Finding(
+            Class.new_failure, verdict, f"{told}; {how}{worse}{self._why()}", True, evidence
+        )
 
     def red_but_right(self) -> Finding | None:
         """Red, and rounding explains it: the tolerance is to blame, whoever tightened it."""
@@ -119,7 +167,11 @@ class _Case:
         if flag is not None and flag.acknowledged:
             return Finding(Class.suppressed, verdict, f"{told}; {_owned(flag)}", False, evidence)
         new = bool(self.base.answered) and not before
-        there = f"; on base {self.base.share(before, self.policy).words}" if self.base.answered else f"; {self._silent()}"
+        there = (
+            f"; on base {self.base.share(before, self.policy).words}"
+            if self.base.answered
+            else f"; {self._silent()}"
+        )
         return Finding(Class.red_but_right, verdict, told + there, new, evidence)
 
     def hollow(self) -> Finding | None:
@@ -137,9 +189,12 @@ class _Case:
         wrong = base.red + before, head.red + number
         if before and self._same() is not False and self._worse(*wrong) is None:
             there = f"on base {base.share(before, self.policy).words}"
-            return Finding(Class.known_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
-        # One rare hollow seed under an old flag is nothing new. But where every seed of base was explained and none of head is, a flag that
-        # has not faded yet must not hide that the fault came back.
+            return Finding(
+                Class.known_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence
+            )
+        # One rare hollow seed under an old flag is nothing new. But where every seed of base was
+        # explained and none of head is, a flag that has not faded yet must not hide that the fault
+        # came back.
         came = base.judged and not base.red and not before and head.judged == head.red + number
         if flag is not None and not before and not base.red and not came and evidence["p"] is None:
             return Finding(Class.known_hollow, verdict, f"{told}; {_named(flag)}", False, evidence)
@@ -147,35 +202,79 @@ class _Case:
             why = "base has no arrays to judge" if base.answered else self._silent()
             return Finding(Class.unknown, verdict, f"{told}; {why}", False, evidence)
         if before:
-            how = "with another error than on base" if self._same() is False else f"on base {base.share(before, self.policy).words}"
+            how = (
+                "with another error than on base"
+                if self._same() is False
+                else f"on base {base.share(before, self.policy).words}"
+            )
         elif base.red:
-            how = "red on base, and the same error stays: masked, not fixed" if self._same() else "red on base"
+            how = (
+                "red on base, and the same error stays: masked, not fixed"
+                if self._same()
+                else "red on base"
+            )
         else:
             how = f"none of {base.judged} on base"
-        return Finding(Class.new_hollow_pass, verdict, f"{told}; {how}{self._why()}", True, evidence)
+        return Finding(
+            Class.new_hollow_pass, verdict, f"{told}; {how}{self._why()}", True, evidence
+        )
 
     def good(self) -> Finding:
         """Neither lost, red nor hollow."""
         base, head = self.base, self.head
         if not head.answered or head.of(Verdict.suspect):
-            unsure = [each for each in (Verdict.suspect, Verdict.no_information, Verdict.skipped, Verdict.absent) if head.of(each)]
+            unsure = [
+                each
+                for each in (
+                    Verdict.suspect,
+                    Verdict.no_information,
+                    Verdict.skipped,
+                    Verdict.absent,
+                )
+                if head.of(each)
+            ]
             verdict = unsure[0] if unsure else Verdict.absent
-            kind = Class.undecided if verdict in (Verdict.suspect, Verdict.no_information) else Class.not_run
-            return Finding(kind, verdict, f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}", False)
+            kind = (
+                Class.undecided
+                if verdict in (Verdict.suspect, Verdict.no_information)
+                else Class.not_run
+            )
+            return Finding(
+                kind,
+                verdict,
+                f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}",
+                False,
+            )
         verdict = Verdict.unjudged if head.of(Verdict.unjudged) else Verdict.pass_
-        told = f"green {head.answered} of {head.answered}" + ("" if verdict is Verdict.pass_ else ", without arrays to judge")
-        red, hollow = base.red + base.of(Verdict.fail_by_tolerance), base.of(Verdict.pass_by_tolerance)
+        told = f"green {head.answered} of {head.answered}" + (
+            "" if verdict is Verdict.pass_ else ", without arrays to judge"
+        )
+        red, hollow = (
+            base.red + base.of(Verdict.fail_by_tolerance),
+            base.of(Verdict.pass_by_tolerance),
+        )
         if not red and not (hollow and head.judged):
             return Finding(Class.passed, verdict, told, False)
         evidence = self._evidence(red or hollow, 0, None)
         if red:
             flag = self._flag(FLICKERS)
-            if flag is not None and fisher(0, head.answered, red, base.answered) > self.policy.significance:
+            if (
+                flag is not None
+                and fisher(0, head.answered, red, base.answered) > self.policy.significance
+            ):
                 told = f"{told}; {_named(flag)}: too few seeds to call it fixed"
                 return Finding(Class.passed, verdict, told, False, {**evidence, **_flagged(flag)})
-            return Finding(Class.fixed, verdict, f"{told}; red on base {base.share(red, self.policy).words}{self._why()}", False, evidence)
+            return Finding(
+                Class.fixed,
+                verdict,
+                f"{told}; red on base {base.share(red, self.policy).words}{self._why()}",
+                False,
+                evidence,
+            )
         there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
-        return Finding(Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence)
+        return Finding(
+            Class.no_longer_hollow, verdict, f"{told}; {there}{self._why()}", False, evidence
+        )
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
         """Both rates, p where head is worse, and how the errors compare."""
@@ -199,30 +298,48 @@ class _Case:
         return p if p < self.policy.significance else None
 
     def _same(self) -> bool | None:
-        """Whether head's error is base's; None: their numbers can't tell (no arrays, nothing finite)."""
+        """Whether head's error is base's; None: their numbers can't tell (no arrays, nothing
+        finite)."""
         if self.change is None or self.change.change is Change.unknown:
             return None
         if self.change.change in (Change.still_wrong, Change.fix_masked, Change.unchanged):
             return True
-        return None if self.change.change is Change.wrong_otherwise and not self.change.differing else False
+        return (
+            None
+            if self.change.change is Change.wrong_otherwise and not self.change.differing
+            else False
+        )
 
     def _silent(self) -> str:
         """Why base says nothing."""
         if self.base.waiting:
             return "base is not over"
-        return "base gave no answer" if self.base.counts or self.base.sick or self.base.ended_empty else "base was not run"
+        return (
+            "base gave no answer"
+            if self.base.counts or self.base.sick or self.base.ended_empty
+            else "base was not run"
+        )
 
     def _why(self) -> str:
         """What the comparison of the errors says, for the end of a sentence."""
         if self.change is None or self.change.change is Change.unknown:
             return ""
-        by = f", by {self.change.by}" if self.change.by in ("digests", "coefficients", "statistics") else ""
+        by = (
+            f", by {self.change.by}"
+            if self.change.by in ("digests", "coefficients", "statistics")
+            else ""
+        )
         said = self.change.change.sentence.removesuffix(".")
         return f" ({said[0].lower()}{said[1:]}{by})"
 
     def _flag(self, kinds: frozenset[str]) -> Known | None:
-        """A flag of these kinds that was there before head ran, or that someone acknowledged; acknowledged ones first."""
-        fit = [each for each in self.flags if each.kind in kinds and (each.acknowledged or not each.own)]
+        """A flag of these kinds that was there before head ran, or that someone acknowledged;
+        acknowledged ones first."""
+        fit = [
+            each
+            for each in self.flags
+            if each.kind in kinds and (each.acknowledged or not each.own)
+        ]
         return min(fit, key=lambda each: not each.acknowledged, default=None)
 
 

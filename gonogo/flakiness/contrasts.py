@@ -17,7 +17,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Contrast:
-    """The second sample's mean minus the first's, Welch's t and two-sided p; None, and why, where there is too little."""
+    """The second sample's mean minus the first's, Welch's t and two-sided p; None, and why, where
+    there is too little."""
 
     counts: tuple[int, int]
     difference: float | None
@@ -28,20 +29,28 @@ class Contrast:
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types: an infinite t (two constants that differ) is null."""
         t = self.t if self.t is not None and math.isfinite(self.t) else None
-        return {"counts": list(self.counts), "difference": self.difference, "t": t, "p": self.p, "words": self.words}
+        return {
+            "counts": list(self.counts),
+            "difference": self.difference,
+            "t": t,
+            "p": self.p,
+            "words": self.words,
+        }
 
 
 def finite(values: Iterable[float] | Array) -> Array:
     """The finite numbers, as float64."""
-    array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64).ravel()
+    array = np.asarray(
+        values if isinstance(values, np.ndarray) else list(values), dtype=np.float64
+    ).ravel()
     return array[np.isfinite(array)]
 
 
 def welch(first: Iterable[float] | Array, second: Iterable[float] | Array) -> Contrast:
     """Welch's t-test with Satterthwaite's degrees of freedom (B. L. Welch, Biometrika 34, 1947).
 
-    Two constants that differ have t = inf and p = 0, two that don't t = 0 and p = 1. NaN and Inf are left out. Fewer than 2 on a side:
-    p = 1, in words.
+    Two constants that differ have t = inf and p = 0, two that don't t = 0 and p = 1. NaN and Inf
+    are left out. Fewer than 2 on a side: p = 1, in words.
     """
     one, two = finite(first), finite(second)
     counts = (len(one), len(two))
@@ -60,4 +69,10 @@ def welch(first: Iterable[float] | Array, second: Iterable[float] | Array) -> Co
         t = difference / math.sqrt(variance)
         freedom = variance**2 / (parts[0] ** 2 / (counts[0] - 1) + parts[1] ** 2 / (counts[1] - 1))
         p = student_tail(t, freedom)
-    return Contrast(counts, difference * scale if scale > 0 else 0.0, t, p, f"t = {t:.3g}, p = {p:.2g} ({counts[0]} + {counts[1]} seeds)")
+    return Contrast(
+        counts,
+        difference * scale if scale > 0 else 0.0,
+        t,
+        p,
+        f"t = {t:.3g}, p = {p:.2g} ({counts[0]} + {counts[1]} seeds)",
+    )

@@ -25,7 +25,14 @@ _LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
     FailOn.fail: frozenset({*LOST, Verdict.fail}),
     FailOn.hollow: frozenset({*LOST, Verdict.fail, Verdict.pass_by_tolerance}),
     FailOn.suspect: frozenset(
-        {*LOST, Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance, Verdict.suspect, Verdict.no_information}
+        {
+            *LOST,
+            Verdict.fail,
+            Verdict.pass_by_tolerance,
+            Verdict.fail_by_tolerance,
+            Verdict.suspect,
+            Verdict.no_information,
+        }
     ),
 }
 _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed})
@@ -33,7 +40,8 @@ _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed})
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a commit may pass. `code`: 0 yes, 1 no, 3 it can't be said (not over, base not run, infrastructure)."""
+    """Whether a commit may pass. `code`: 0 yes, 1 no, 3 it can't be said (not over, base not run,
+    infrastructure)."""
 
     code: int
     reasons: Mapping[str, int]
@@ -42,7 +50,10 @@ class Gate:
     @property
     def words(self) -> str:
         """One phrase."""
-        return ", ".join(Class(kind).counted(number) for kind, number in self.reasons.items()) or "nothing new"
+        return (
+            ", ".join(Class(kind).counted(number) for kind, number in self.reasons.items())
+            or "nothing new"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -52,9 +63,11 @@ class Gate:
 def gate(found: Iterable[Classification], fail_on: FailOn | str = FailOn.new) -> Gate:
     """Whether a commit may pass.
 
-    `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have; what base or a flag knows turns no pull
-    request red. The other levels take every verdict that bad, new or not, but for what is suppressed. Else 3 where something can't be said:
-    a test that isn't over, is unknown, or met an error; or where no test ran on head at all, for zero tests run is never green.
+    `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have; what
+    base or a flag knows turns no pull request red. The other levels take every verdict that bad,
+    new or not, but for what is suppressed. Else 3 where something can't be said: a test that isn't
+    over, is unknown, or met an error; or where no test ran on head at all, for zero tests run is
+    never green.
     """
     level = FailOn(fail_on)
     codes: dict[int, dict[str, int]] = {1: {}, 3: {}}
@@ -67,7 +80,14 @@ def gate(found: Iterable[Classification], fail_on: FailOn | str = FailOn.new) ->
                 codes[code][kind.value] = codes[code].get(kind.value, 0) + 1
     for code in (1, 3):
         if codes[code]:
-            return Gate(code, {kind.value: codes[code][kind.value] for kind in Class if kind.value in codes[code]})
+            return Gate(
+                code,
+                {
+                    kind.value: codes[code][kind.value]
+                    for kind in Class
+                    if kind.value in codes[code]
+                },
+            )
     return Gate(0, {}) if ran else Gate(3, {Class.not_run.value: 0})
 
 
@@ -83,6 +103,8 @@ def _closes(finding: Finding, level: FailOn) -> int:
             return 1 if finding.new else 0
     elif level is FailOn.any:
         return 0 if finding.kind in _GOOD and finding.verdict is Verdict.pass_ else 1
-    elif finding.verdict in _LEVELS[level] or (finding.verdict is Verdict.unjudged and finding.kind not in _GOOD):
+    elif finding.verdict in _LEVELS[level] or (
+        finding.verdict is Verdict.unjudged and finding.kind not in _GOOD
+    ):
         return 1
     return 3 if finding.kind in (Class.unknown, Class.infrastructure) else 0

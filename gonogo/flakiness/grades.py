@@ -85,17 +85,27 @@ class Grade:
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         return {
-            "stability": self.stability.value, "sharpness": self.sharpness.value, "hollow": self.hollow, "latent": self.latent,
-            "failures": self.failures.to_json(), "tail": None if self.tail is None else self.tail.to_json(),
-            "missed": {name: each.to_json() for name, each in self.missed.items()}, "words": self.words, "policy": self.policy,
+            "stability": self.stability.value,
+            "sharpness": self.sharpness.value,
+            "hollow": self.hollow,
+            "latent": self.latent,
+            "failures": self.failures.to_json(),
+            "tail": None if self.tail is None else self.tail.to_json(),
+            "missed": {name: each.to_json() for name, each in self.missed.items()},
+            "words": self.words,
+            "policy": self.policy,
         }
 
 
-def stability(failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY) -> tuple[Stability, str]:
-    """The first axis. A mixed record is flaky however short; all green or all red need enough seeds, or are unknown: distinct ones.
+def stability(
+    failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY
+) -> tuple[Stability, str]:
+    """The first axis. A mixed record is flaky however short; all green or all red need enough
+    seeds, or are unknown: distinct ones.
 
-    Marginal needs a prediction above the target, and above the least that may be predicted of so many seeds: 1/(10 x seeds) is no finding
-    (20 seeds alone would make every test marginal at a target of 1/1000), but then `robust` says what it could exclude.
+    Marginal needs a prediction above the target, and above the least that may be predicted of so
+    many seeds: 1/(10 x seeds) is no finding (20 seeds alone would make every test marginal at a
+    target of 1/1000), but then `robust` says what it could exclude.
     """
     if not failures.known:
         return Stability.unknown, "UNKNOWN: no run"
@@ -110,40 +120,69 @@ def stability(failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLIC
         few = min(failures.runs, tail.seeds) if tail is not None and repeat else failures.runs
         why = f"; {tail.words}" if tail is not None and repeat else ""
         return Stability.unknown, f"not enough seeds: {few} of {policy.least_seeds}{why}"
-    if tail is not None and tail.predicted is not None and not tail.at_most and tail.predicted > policy.latent_target:
-        return Stability.marginal, f"{tail.words}; the target is {1000 * policy.latent_target:g} per thousand"
-    return Stability.robust, tail.words if tail is not None else f"{failures.words} seeds failed; no tail"
+    if (
+        tail is not None
+        and tail.predicted is not None
+        and not tail.at_most
+        and tail.predicted > policy.latent_target
+    ):
+        return (
+            Stability.marginal,
+            f"{tail.words}; the target is {1000 * policy.latent_target:g} per thousand",
+        )
+    return (
+        Stability.robust,
+        tail.words if tail is not None else f"{failures.words} seeds failed; no tail",
+    )
 
 
 def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
-    """The second axis, from the gauge's miss rates; kernels that can't show with these inputs have no runs and say nothing."""
+    """The second axis, from the gauge's miss rates; kernels that can't show with these inputs have
+    no runs and say nothing."""
     known = {name: each for name, each in missed.items() if each.known}
     if not known:
         return Sharpness.unmeasured, Sharpness.unmeasured.sentence
     passing = {name: each for name, each in known.items() if each.failures}
     if passing:
-        worst = sorted(passing, key=lambda name: (-passing[name].failures / passing[name].runs, name))
+        worst = sorted(
+            passing, key=lambda name: (-passing[name].failures / passing[name].runs, name)
+        )
         named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MOST_NAMED])
         more = f" and {len(worst) - MOST_NAMED} more" if len(worst) > MOST_NAMED else ""
-        return Sharpness.blunt, f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}{more}"
+        return (
+            Sharpness.blunt,
+            f"{len(passing)} of {len(known)} known-wrong kernels pass: {named}{more}",
+        )
     runs = min(each.runs for each in known.values())
-    return Sharpness.sharp, f"all {len(known)} known-wrong kernels fail on every seed ({runs} or more of each)"
+    return (
+        Sharpness.sharp,
+        f"all {len(known)} known-wrong kernels fail on every seed ({runs} or more of each)",
+    )
 
 
 def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) -> Rate:
-    """How many green seeds of a build are unexplained: of the passes, suspects and passes by tolerance, the last."""
+    """How many green seeds of a build are unexplained: of the passes, suspects and passes by
+    tolerance, the last."""
     found = [Verdict(each) for each in verdicts]
-    green = [each for each in found if each in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)]
+    green = [
+        each
+        for each in found
+        if each in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
+    ]
     return rate(green.count(Verdict.pass_by_tolerance), len(green), policy)
 
 
 def grade(
-    failures: Rate, tail: Tail | None = None, missed: Mapping[str, Rate] | None = None, green: Rate | None = None,
+    failures: Rate,
+    tail: Tail | None = None,
+    missed: Mapping[str, Rate] | None = None,
+    green: Rate | None = None,
     policy: FlakinessPolicy = POLICY,
 ) -> Grade:
     """Both axes and hollow.
 
-    failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels; green: `hollow` of its verdicts.
+    failures: rate_of's first; tail: of the tolerance_ratios; missed: passes of known-wrong kernels;
+    green: `hollow` of its verdicts.
     """
     steady, why = stability(failures, tail, policy)
     sharp, how = sharpness(missed or {})
@@ -152,5 +191,13 @@ def grade(
     if green is not None and empty:
         parts.append(f"hollow: {green.words} green seeds are unexplained")
     return Grade(
-        steady, sharp, empty, steady is Stability.marginal, failures, tail, dict(missed or {}), "; ".join(parts), policy.version,
+        steady,
+        sharp,
+        empty,
+        steady is Stability.marginal,
+        failures,
+        tail,
+        dict(missed or {}),
+        "; ".join(parts),
+        policy.version,
     )

@@ -1,4 +1,5 @@
-"""Fixed, or only masked? Two builds compared by what their errors look like, not by red and green."""
+"""Fixed, or only masked? Two builds compared by what their errors look like, not by red and
+green."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Coefficients:
-    """How often each tile's part of a term was used, with standard errors, as gonogo.numerics.forensics gives them; None: can't be told."""
+    """How often each tile's part of a term was used, with standard errors, as
+    gonogo.numerics.forensics gives them; None: can't be told."""
 
     values: tuple[float | None, ...]
     errors: tuple[float | None, ...]
@@ -57,7 +59,8 @@ class Coefficients:
 
 
 class Seed(NamedTuple):
-    """One seed of one build: green or red of its gate, its explanation, and digests and stored statistics by output."""
+    """One seed of one build: green or red of its gate, its explanation, and digests and stored
+    statistics by output."""
 
     green: bool | None
     explanation: Explanation
@@ -95,28 +98,51 @@ class BuildChange:
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         return {
-            "before": self.before, "after": self.after, "change": self.change.value, "turned_green": self.turned_green,
-            "red": [each.to_json() for each in self.red], "unexplained": [each.to_json() for each in self.unexplained],
-            "same": list(self.same), "differing": list(self.differing), "by": self.by, "words": self.words, "policy": self.policy,
+            "before": self.before,
+            "after": self.after,
+            "change": self.change.value,
+            "turned_green": self.turned_green,
+            "red": [each.to_json() for each in self.red],
+            "unexplained": [each.to_json() for each in self.unexplained],
+            "same": list(self.same),
+            "differing": list(self.differing),
+            "by": self.by,
+            "words": self.words,
+            "policy": self.policy,
         }
 
 
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
     """What became of a kernel from one build to the next (4-flakiness, "Fixed or only masked?").
 
-    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as wrong when a seed is unexplained,
-    as right when seeds are explained and none is unexplained. Wrong on both: the signature decides, by forensic coefficients where
-    both have them (every term that is wrong after was wrong before, with the same coefficients), else by the statistics beyond what
-    explains, within a factor. Turned green: red seeds before, and none after. Explained statistics are noise and are not compared.
+    Bit for bit: all seeds that both ran have equal digests. Else by explanation: a build counts as
+    wrong when a seed is unexplained, as right when seeds are explained and none is unexplained.
+    Wrong on both: the signature decides, by forensic coefficients where both have them (every term
+    that is wrong after was wrong before, with the same coefficients), else by the statistics beyond
+    what explains, within a factor. Turned green: red seeds before, and none after. Explained
+    statistics are noise and are not compared.
     """
     red = _share(before, policy, _is_red), _share(after, policy, _is_red)
     unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
     turned = red[0].failures > 0 and red[1].failures == 0 and red[1].known
     if not (unexplained[0].known and unexplained[1].known):
-        missing = " and ".join(record.build for record, share in zip((before, after), unexplained, strict=True) if not share.known)
+        missing = " and ".join(
+            record.build
+            for record, share in zip((before, after), unexplained, strict=True)
+            if not share.known
+        )
         return BuildChange(
-            before.build, after.build, Change.unknown, turned, red, unexplained, (), (), "nothing",
-            f"{Change.unknown.sentence} No judged seed of {missing}.", policy.version,
+            before.build,
+            after.build,
+            Change.unknown,
+            turned,
+            red,
+            unexplained,
+            (),
+            (),
+            "nothing",
+            f"{Change.unknown.sentence} No judged seed of {missing}.",
+            policy.version,
         )
     bits = _bits(before, after)
     same: tuple[str, ...] = ()
@@ -136,11 +162,24 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
     else:
         change = Change.fixed if wrong[0] else Change.broken
     words = _words(change, before, after, turned, red, unexplained, same, differing, by, bits)
-    return BuildChange(before.build, after.build, change, turned, red, unexplained, same, differing, by, words, policy.version)
+    return BuildChange(
+        before.build,
+        after.build,
+        change,
+        turned,
+        red,
+        unexplained,
+        same,
+        differing,
+        by,
+        words,
+        policy.version,
+    )
 
 
 def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
-    """Each build against the nearest earlier one with judged seeds; builds without one give `unknown`, and are no baseline."""
+    """Each build against the nearest earlier one with judged seeds; builds without one give
+    `unknown`, and are no baseline."""
     found: list[BuildChange] = []
     base: Record | None = None
     for record in records:
@@ -152,7 +191,8 @@ def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple
 
 
 def judged(record: Record) -> bool:
-    """Whether any seed of it says that its error is explained, or that it isn't: without one it is no baseline."""
+    """Whether any seed of it says that its error is explained, or that it isn't: without one it is
+    no baseline."""
     return any(_is_wrong(seed) is not None for seed in record.seeds.values())
 
 
@@ -173,7 +213,8 @@ def _share(record: Record, policy: FlakinessPolicy, question: Any) -> Rate:
 
 
 def _bits(before: Record, after: Record) -> int:
-    """Seeds of which every output is equal bit for bit; 0 when one of the common seeds differs, or none is common."""
+    """Seeds of which every output is equal bit for bit; 0 when one of the common seeds differs, or
+    none is common."""
     equal = 0
     for number in before.seeds.keys() & after.seeds.keys():
         one, two = before.seeds[number].digests, after.seeds[number].digests
@@ -185,11 +226,22 @@ def _bits(before: Record, after: Record) -> int:
     return equal
 
 
-def _signature(before: Record, after: Record, policy: FlakinessPolicy) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def _signature(
+    before: Record, after: Record, policy: FlakinessPolicy
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """(what stayed, what differs, compared by)."""
-    wrong = {name for name, term in after.terms.items() if term.wrong}, {name for name, term in before.terms.items() if term.wrong}
+    wrong = (
+        {name for name, term in after.terms.items() if term.wrong},
+        {name for name, term in before.terms.items() if term.wrong},
+    )
     if wrong[0] and wrong[1]:
-        same = tuple(sorted(name for name in wrong[0] & wrong[1] if same_coefficients(before.terms[name], after.terms[name], policy)))
+        same = tuple(
+            sorted(
+                name
+                for name in wrong[0] & wrong[1]
+                if same_coefficients(before.terms[name], after.terms[name], policy)
+            )
+        )
         return same, tuple(sorted(wrong[0] - set(same))), "coefficients"
     if before.terms and after.terms and (wrong[0] or wrong[1]):
         return (), tuple(sorted(wrong[0] | wrong[1])), "coefficients"
@@ -204,9 +256,12 @@ def _signature(before: Record, after: Record, policy: FlakinessPolicy) -> tuple[
     return tuple(same_numbers), tuple(other), "statistics" if same_numbers or other else "nothing"
 
 
-def same_coefficients(first: Coefficients, second: Coefficients, policy: FlakinessPolicy = POLICY) -> bool:
-    """Whether most tiles have the same coefficient, within their joint standard errors or a twentieth; tiles told on one side only are left
-    out, and terms cut into different groups of tiles, or with nothing in common, are not the same."""
+def same_coefficients(
+    first: Coefficients, second: Coefficients, policy: FlakinessPolicy = POLICY
+) -> bool:
+    """Whether most tiles have the same coefficient, within their joint standard errors or a
+    twentieth; tiles told on one side only are left out, and terms cut into different groups of
+    tiles, or with nothing in common, are not the same."""
     if len(first.values) != len(second.values):
         return False
     close = []
@@ -227,7 +282,8 @@ def _limit(name: str) -> float:
 
 
 def _typical(record: Record) -> dict[str, float]:
-    """Median over the unexplained seeds of each positive statistic that explains (no maxima, which scatter), "output name"."""
+    """Median over the unexplained seeds of each positive statistic that explains (no maxima, which
+    scatter), "output name"."""
     found: dict[str, list[float]] = {}
     for seed in record.seeds.values():
         if seed.explanation is Explanation.unexplained:
@@ -240,18 +296,35 @@ def _typical(record: Record) -> dict[str, float]:
 
 
 def _words(
-    change: Change, before: Record, after: Record, turned: bool, red: tuple[Rate, Rate], unexplained: tuple[Rate, Rate],
-    same: Iterable[str], differing: Iterable[str], by: str, bits: int,
+    change: Change,
+    before: Record,
+    after: Record,
+    turned: bool,
+    red: tuple[Rate, Rate],
+    unexplained: tuple[Rate, Rate],
+    same: Iterable[str],
+    differing: Iterable[str],
+    by: str,
+    bits: int,
 ) -> str:
     parts = [f"{before.build} to {after.build}: {change.sentence.removesuffix('.')}"]
     if bits:
         parts.append(f"{bits} seeds compared")
         if turned:
-            parts.append("the verdict turned green for another reason: another tolerance, policy or set of seeds")
+            parts.append(
+                "the verdict turned green for another reason: another tolerance, policy or set of seeds"
+            )
     else:
-        parts.append(f"red {_count(red[0])}, then {_count(red[1])}; unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}")
+        parts.append(
+            f"red {_count(red[0])}, then {_count(red[1])}; unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}"
+        )
     if named := list(same):
-        told = [f"{name} ({after.terms[name].words})" if name in after.terms and after.terms[name].words else name for name in named[:4]]
+        told = [
+            f"{name} ({after.terms[name].words})"
+            if name in after.terms and after.terms[name].words
+            else name
+            for name in named[:4]
+        ]
         parts.append(f"the same by {by}: {', '.join(told)}")
     if others := list(differing):
         parts.append(f"different: {', '.join(others[:4])}")

@@ -1,4 +1,5 @@
-"""What one run says for a rate. Apart from the rates, so that what only counts needs no numpy: the API's process loads none."""
+"""What one run says for a rate. Apart from the rates, so that what only counts needs no numpy: the
+API's process loads none."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 
 
 def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
-    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged run (a gtest without arrays).
+    """Green or red of a verdict: the gate's own word, whatever explains it. `green`: of an unjudged
+    run (a gtest without arrays).
 
     Raises ValueError for what is no verdict.
     """
@@ -51,4 +53,5 @@ def _outcome(verdict: Verdict) -> Outcome:
 
 
 _OUTCOMES: dict[str, Outcome] = {verdict: _outcome(verdict) for verdict in Verdict}
-"""By the text of the verdict: to make an enum of each of thousands of rows would take the longest."""
+"""By the text of the verdict: to make an enum of each of thousands of rows would take the
+longest."""

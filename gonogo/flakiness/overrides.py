@@ -1,4 +1,5 @@
-"""Overrides: someone takes on, until a day, what CI would say of some tests. A class becomes `suppressed`; a verdict never changes."""
+"""Overrides: someone takes on, until a day, what CI would say of some tests. A class becomes
+`suppressed`; a verdict never changes."""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ RED_OR_HOLLOW = (
 OVERRIDABLE = (*RED_OR_HOLLOW, Class.infrastructure, Class.undecided)
 """What one may suppress at all: neither what is not over or did not run, nor good news."""
 ALWAYS_SAID = ("sick", "ended_empty")
-"""Evidence of findings that no override covers: nothing ran of which anything could be said, and zero tests run is never green."""
+"""Evidence of findings that no override covers: nothing ran of which anything could be said, and
+zero tests run is never green."""
 
 
 @dataclass(frozen=True)
 class Override:
-    """Which tests (all of key, names and labels that are given must fit), on which builds, which classes, whose, why, until when."""
+    """Which tests (all of key, names and labels that are given must fit), on which builds, which
+    classes, whose, why, until when."""
 
     id: str
     owner: str
@@ -45,8 +48,15 @@ class Override:
     """Patterns of head's build; none: any."""
     classes: tuple[Class, ...] = RED_OR_HOLLOW
 
-    def concerns(self, test: str, names: Iterable[str], labels: Iterable[Mapping[str, str]], build: str | None = None) -> bool:
-        """Whether it is about a test of that key, called one of these names, whose jobs have these labels.
+    def concerns(
+        self,
+        test: str,
+        names: Iterable[str],
+        labels: Iterable[Mapping[str, str]],
+        build: str | None = None,
+    ) -> bool:
+        """Whether it is about a test of that key, called one of these names, whose jobs have these
+        labels.
 
         build: head's; None: whatever it is, as where nothing is compared.
         """
@@ -66,26 +76,39 @@ class Override:
     def to_json(self) -> dict[str, Any]:
         """What the evidence of a finding says of it, in plain JSON types."""
         expires = self.expires.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        return {"id": self.id, "owner": self.owner, "reason": self.reason, "expires": expires, "words": self.words}
+        return {
+            "id": self.id,
+            "owner": self.owner,
+            "reason": self.reason,
+            "expires": expires,
+            "words": self.words,
+        }
 
 
 def day(moment: datetime) -> str:
     """The day on which something ends, with the minute where that is not midnight UTC."""
     there = moment.astimezone(UTC)
-    return f"{there:%Y-%m-%d}" if there.time().replace(second=0, microsecond=0) == there.min.time() else f"{there:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{there:%Y-%m-%d}"
+        if there.time().replace(second=0, microsecond=0) == there.min.time()
+        else f"{there:%Y-%m-%d %H:%M} UTC"
+    )
 
 
 def suppressed(said: Classification, overrides: Sequence[Override]) -> Classification:
     """The classification with what the overrides cover as `suppressed`.
 
-    overrides: those that concern the test and are in force. The finding keeps its verdict; its evidence names the override, and under
-    `otherwise` the class that it would have. Where several cover a class, the one that lasts longest is named.
+    overrides: those that concern the test and are in force. The finding keeps its verdict; its
+    evidence names the override, and under `otherwise` the class that it would have. Where several
+    cover a class, the one that lasts longest is named.
     """
     lasting = sorted(overrides, key=lambda each: each.expires, reverse=True)
     found = [_covered(finding, lasting) for finding in said.findings]
     if found == list(said.findings):
         return said
-    return Classification(tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank))))
+    return Classification(
+        tuple(sorted(found, key=lambda each: (each.kind.rank, each.verdict.rank)))
+    )
 
 
 def touches(said: Classification) -> bool:
@@ -98,8 +121,18 @@ def _may(finding: Finding) -> bool:
 
 
 def _covered(finding: Finding, overrides: Iterable[Override]) -> Finding:
-    held = next((each for each in overrides if finding.kind in each.classes), None) if _may(finding) else None
+    held = (
+        next((each for each in overrides if finding.kind in each.classes), None)
+        if _may(finding)
+        else None
+    )
     if held is None:
         return finding
     evidence = {**finding.evidence, "override": held.to_json(), "otherwise": finding.kind.value}
-    return replace(finding, kind=Class.suppressed, words=f"{finding.words}; {held.words}", new=False, evidence=evidence)
+    return replace(
+        finding,
+        kind=Class.suppressed,
+        words=f"{finding.words}; {held.words}",
+        new=False,
+        evidence=evidence,
+    )

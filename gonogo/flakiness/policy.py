@@ -1,4 +1,5 @@
-"""The thresholds of flakiness, as data with a version: every finding names the version that it was made by."""
+"""The thresholds of flakiness, as data with a version: every finding names the version that it was
+made by."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from gonogo.problems import FieldError
 
 @dataclass(frozen=True)
 class FlakinessPolicy:
-    """All thresholds of this package. Derivations stand beside the numbers; `calibrated` refers to `python -m benchmarks.flakiness`."""
+    """All thresholds of this package. Derivations stand beside the numbers; `calibrated` refers to
+    `python -m benchmarks.flakiness`."""
 
     version: str = "1"
 
@@ -19,48 +21,60 @@ class FlakinessPolicy:
     level: float = 0.95
     """Of the intervals of rates and of the place of a change of numbers (4-flakiness: 95%)."""
     prior: float = 0.5
-    """Beta(prior, prior): Jeffreys, whose equal-tailed interval covers about its level for every rate (Brown, Cai, DasGupta 2001)."""
+    """Beta(prior, prior): Jeffreys, whose equal-tailed interval covers about its level for every
+    rate (Brown, Cai, DasGupta 2001)."""
     least_seeds: int = 20
-    """Fewer say nothing about a tail or a grade: with 20 passes the upper bound of the failure rate is still .12."""
+    """Fewer say nothing about a tail or a grade: with 20 passes the upper bound of the failure rate
+    is still .12."""
 
     # attribution
     significance: float = 1e-3
-    """Of one exact test of a factor, after Bonferroni over its levels: a thousand stable tests give one false finding."""
+    """Of one exact test of a factor, after Bonferroni over its levels: a thousand stable tests give
+    one false finding."""
     few_pairs: int = 3
-    """Seeds compared twice before `never differs` is worth a sentence: below, determinism counts as unmeasured."""
+    """Seeds compared twice before `never differs` is worth a sentence: below, determinism counts as
+    unmeasured."""
 
     # tails and grades
     latent_target: float = 1e-3
-    """Predicted failures per seed above which a green test is marginal: a nightly test of 3 seeds then fails once a year."""
+    """Predicted failures per seed above which a green test is marginal: a nightly test of 3 seeds
+    then fails once a year."""
     tail_level: float = 0.95
     """One-sided level of the upper bound of the predicted rate."""
     tail_shares: tuple[float, ...] = (0.5, 0.35, 0.25, 0.15, 0.1)
     """Thresholds swept: the largest so many of the seeds are the tail."""
     tail_least: int = 10
-    """Exceedances that a fit needs; `tail_most` bounds the work on long histories: the tail is then the largest of them."""
+    """Exceedances that a fit needs; `tail_most` bounds the work on long histories: the tail is then
+    the largest of them."""
     tail_most: int = 1000
     tail_bootstraps: int = 200
     tail_reach: float = 10.0
     """Nothing is predicted below 1/(tail_reach x seeds) (4-flakiness)."""
     same_seed: float = 0.01
-    """Of the test whether numbers of one seed are alike (gonogo.flakiness.repeated): above it each run of a seed is a new sample."""
+    """Of the test whether numbers of one seed are alike (gonogo.flakiness.repeated): above it each
+    run of a seed is a new sample."""
     broken_most: float = 0.5
-    """A test is broken when it failed always and the interval of its rate lies above this: 4 of 4 distinct runs do (lower bound .55)."""
+    """A test is broken when it failed always and the interval of its rate lies above this: 4 of 4
+    distinct runs do (lower bound .55)."""
 
     # change points
     change_alarm: float = 2e-3
-    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have p = 8e-6 (Poisson of mean 2; calibrated)."""
+    """False alarms per stable series that are aimed at: more than 10 in 1,000 then have p = 8e-6
+    (Poisson of mean 2; calibrated)."""
     change_permutations: int = 1999
     change_least: int = 3
     """Points on either side of a change: two equal outliers are not a change."""
     change_points: int = 16
-    """So many points have enough arrangements for a permutation test at `change_alarm`: 2 / C(16, 8) = 1.6e-4."""
+    """So many points have enough arrangements for a permutation test at `change_alarm`: 2 / C(16,
+    8) = 1.6e-4."""
     change_welch: float = 1e-4
-    """With fewer points Welch's test decides, at this p after Bonferroni over the places (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
+    """With fewer points Welch's test decides, at this p after Bonferroni over the places
+    (4-flakiness: power .96 for 2 sigma, 20 + 20)."""
     rate_level: float = 0.99
     """Interval of the place and of both rates at a change of a rate (4-flakiness)."""
     rate_odds: float = 200.0
-    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000 pass it (mean over the prior)."""
+    """Bayes factor for a change of a rate: by Markov's inequality at most 5 stable series in 1,000
+    pass it (mean over the prior)."""
 
     # sequential seeds
     stable_rate: float = 0.01
@@ -73,52 +87,92 @@ class FlakinessPolicy:
 
     # masked or fixed
     same_sigmas: float = 4.0
-    """Two coefficients are the same when they differ by less than so many joint standard errors, or by less than"""
+    """Two coefficients are the same when they differ by less than so many joint standard errors, or
+    by less than"""
     same_coefficient: float = 0.05
     same_share: float = 0.8
     """and a term is when so many of its tiles are."""
     same_factor: float = 2.0
-    """Statistics of a residual are the same within this factor: seeds of one build differ by less than 1.3 (3-numerics)."""
+    """Statistics of a residual are the same within this factor: seeds of one build differ by less
+    than 1.3 (3-numerics)."""
 
     # bisection; run lengths by `python -m benchmarks.bisection`
     bisect_stop: float = 0.955
-    """Probability of the place at which it is believed; the same odds end a series in which nothing changed. 4-flakiness has .95, by which
-    a search at .3, .02 is right in .975 of the cases (calibrated)."""
+    """Probability of the place at which it is believed; the same odds end a series in which nothing
+    changed. 4-flakiness has .95, by which a search at .3, .02 is right in .975 of the cases
+    (calibrated)."""
     bisect_cost: float = 0.025
-    """Of one run, where a wrong answer costs 1: the neighbours of the place run while one more is expected to save more (calibrated)."""
+    """Of one run, where a wrong answer costs 1: the neighbours of the place run while one more is
+    expected to save more (calibrated)."""
     bisect_gate: float = 1.0
-    """Odds of a change, from runs of the first and the last build, at which the search begins: so early because what it runs counts as
-    evidence for or against a change as well, and `bisect_stop` is asked of that before anything is said."""
+    """Odds of a change, from runs of the first and the last build, at which the search begins: so
+    early because what it runs counts as evidence for or against a change as well, and `bisect_stop`
+    is asked of that before anything is said."""
     bisect_bad: float = 0.75
     bisect_good: float = 1.5
-    """Beta(bad, good) of the rate on the better side: mean 1/3, and much weight near 0, since a test that is watched is mostly green. The
-    rate on the worse side is uniform (4-flakiness: Beta(1,1)) (calibrated)."""
+    """Beta(bad, good) of the rate on the better side: mean 1/3, and much weight near 0, since a
+    test that is watched is mostly green. The rate on the worse side is uniform (4-flakiness:
+    Beta(1,1)) (calibrated)."""
     bisect_boldness: float = 1.5
-    """The build to run next is chosen as if each run told so many times what it tells: the rates are then taken for better known than they
-    are, and the place is looked for sooner (calibrated: at .8, .2 counting once takes 3% more runs). What is believed counts each once."""
+    """The build to run next is chosen as if each run told so many times what it tells: the rates
+    are then taken for better known than they are, and the place is looked for sooner (calibrated:
+    at .8, .2 counting once takes 3% more runs). What is believed counts each once."""
     bisect_calm: int = 3
-    """But each so manieth choice counts each run once as well: boldness alone can dwell on a build that tells nothing new."""
+    """But each so manieth choice counts each run once as well: boldness alone can dwell on a build
+    that tells nothing new."""
     bisect_sharp: float = 0.995
-    """Belief that a fault shows on every seed or none, where runs are told apart by numbers: a logic bug does (4-flakiness)."""
+    """Belief that a fault shows on every seed or none, where runs are told apart by numbers: a
+    logic bug does (4-flakiness)."""
 
     # flags
     quiet_seeds: int = 64
-    """A flag resolves by itself after so many explained seeds in a row: at a rate of .1 a flicker would have shown with p = .999,"""
+    """A flag resolves by itself after so many explained seeds in a row: at a rate of .1 a flicker
+    would have shown with p = .999,"""
     quiet_builds: int = 2
     """on so many builds."""
 
     def __post_init__(self) -> None:
         for name in (
-            "level", "tail_level", "rate_level", "broken_most", "same_share", "same_seed", "significance", "latent_target",
-            "change_alarm", "change_welch", "false_flaky", "false_stable", "stable_rate", "flaky_rate", "bisect_stop",
-            "bisect_sharp", "bisect_cost",
+            "level",
+            "tail_level",
+            "rate_level",
+            "broken_most",
+            "same_share",
+            "same_seed",
+            "significance",
+            "latent_target",
+            "change_alarm",
+            "change_welch",
+            "false_flaky",
+            "false_stable",
+            "stable_rate",
+            "flaky_rate",
+            "bisect_stop",
+            "bisect_sharp",
+            "bisect_cost",
         ):
             _between(name, getattr(self, name))
         if not self.stable_rate < self.flaky_rate:
-            raise FieldError("flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate)
+            raise FieldError(
+                "flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate
+            )
         if self.false_flaky + self.false_stable >= 1:
-            raise FieldError("false_stable", self.false_stable, "the two error rates must sum to less than 1", limit=1 - self.false_flaky)
-        counts = ("least_seeds", "few_pairs", "tail_least", "tail_most", "tail_bootstraps", "change_least", "change_points", "bisect_calm")
+            raise FieldError(
+                "false_stable",
+                self.false_stable,
+                "the two error rates must sum to less than 1",
+                limit=1 - self.false_flaky,
+            )
+        counts = (
+            "least_seeds",
+            "few_pairs",
+            "tail_least",
+            "tail_most",
+            "tail_bootstraps",
+            "change_least",
+            "change_points",
+            "bisect_calm",
+        )
         for name in counts:
             if getattr(self, name) < 1:
                 raise FieldError(name, getattr(self, name), "must be at least 1", limit=1)
@@ -130,16 +184,22 @@ class FlakinessPolicy:
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+        }
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
-        """From plain JSON; what is left out has its default. Raises FieldError for an unknown name or a value that can't be."""
+        """From plain JSON; what is left out has its default. Raises FieldError for an unknown name
+        or a value that can't be."""
         known: dict[str, Any] = {each.name: each.default for each in fields(cls)}
         given: dict[str, Any] = {}
         for name, value in data.items():
             if name not in known:
-                raise FieldError(name, value, "isn't a field of the flakiness policy", limit=", ".join(known))
+                raise FieldError(
+                    name, value, "isn't a field of the flakiness policy", limit=", ".join(known)
+                )
             default = known[name]
             given[name] = _like(name, default, value)
         return cls(**given)

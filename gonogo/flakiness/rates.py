@@ -13,13 +13,15 @@ from gonogo.flakiness.outcomes import outcome_of as outcome_of
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.special import beta_quantile
 
-if TYPE_CHECKING:  # the API gives rates with their intervals, and does without numpy until two of them are compared
+# the API gives rates with their intervals, and does without numpy until two of them are compared
+if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`failures` of `runs`, the posterior's mean, and its interval at `level`; all three None without a run: UNKNOWN."""
+    """`failures` of `runs`, the posterior's mean, and its interval at `level`; all three None
+    without a run: UNKNOWN."""
 
     failures: int
     runs: int
@@ -43,7 +45,12 @@ class Rate:
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         return {
-            "failures": self.failures, "runs": self.runs, "mean": self.mean, "low": self.low, "high": self.high, "level": self.level,
+            "failures": self.failures,
+            "runs": self.runs,
+            "mean": self.mean,
+            "low": self.low,
+            "high": self.high,
+            "level": self.level,
         }
 
 
@@ -51,12 +58,14 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def rate(failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: float | None = None) -> Rate:
+def rate(
+    failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: float | None = None
+) -> Rate:
     """The rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
 
-    Jeffreys' interval, with its lower end at 0 for no failure and its upper end at 1 for nothing but failures (Brown, Cai and DasGupta,
-    Statistical Science 16, 2001, section 3.1.1): a rate of exactly 0 can't be excluded by passes alone. Raises ValueError for counts that
-    can't be.
+    Jeffreys' interval, with its lower end at 0 for no failure and its upper end at 1 for nothing
+    but failures (Brown, Cai and DasGupta, Statistical Science 16, 2001, section 3.1.1): a rate of
+    exactly 0 can't be excluded by passes alone. Raises ValueError for counts that can't be.
     """
     if runs < 0 or not 0 <= failures <= runs:
         raise ValueError(f"{failures} failures of {runs} runs can't be")
@@ -69,7 +78,8 @@ def rate(failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: floa
 
 @lru_cache(maxsize=4096)
 def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[float, float, float]:
-    """(mean, low, high). The few counts of a suite's tests come again and again, and an interval takes some milliseconds."""
+    """(mean, low, high). The few counts of a suite's tests come again and again, and an interval
+    takes some milliseconds."""
     a, b = failures + prior, runs - failures + prior
     outside = (1 - level) / 2
     low = 0.0 if failures == 0 else beta_quantile(outside, a, b)
@@ -88,10 +98,11 @@ def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tu
 
 
 def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
-    """Two-sided p of Fisher's exact test: the probability of all tables with these margins that are no likelier than this one.
+    """Two-sided p of Fisher's exact test: the probability of all tables with these margins that are
+    no likelier than this one.
 
-    R. A. Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma, and a relative slack of 1e-7 for
-    ties, as R has. 1 where a side has no runs.
+    R. A. Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by
+    lgamma, and a relative slack of 1e-7 for ties, as R has. 1 where a side has no runs.
     """
     import numpy as np
 
@@ -99,7 +110,9 @@ def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> fl
         return 1.0
     total, bad = runs + other_runs, failures + other_failures
     least, most = max(0, bad - other_runs), min(bad, runs)
-    logs = np.array([_log_choose(runs, k) + _log_choose(other_runs, bad - k) for k in range(least, most + 1)]) - _log_choose(total, bad)
+    logs = np.array(
+        [_log_choose(runs, k) + _log_choose(other_runs, bad - k) for k in range(least, most + 1)]
+    ) - _log_choose(total, bad)
     here = logs[failures - least]
     return float(min(1.0, np.exp(logs[logs <= here + 1e-7]).sum()))
 
@@ -111,16 +124,24 @@ def _log_choose(n: int, k: int) -> float:
 def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> float | None:
     """Posterior probability that the first rate is the higher one; None where one is unknown.
 
-    Integral of the density of the first times the cdf of the second over 4,001 places in logit(p), which resolve rates near 0 and 1.
+    Integral of the density of the first times the cdf of the second over 4,001 places in logit(p),
+    which resolve rates near 0 and 1.
     """
     import numpy as np
 
     if not (first.known and second.known):
         return None
     places = np.linspace(-40.0, 40.0, 4001)
-    for each in (first, second):  # a sharp posterior of a long history lies between few places: refine around both
-        centre = math.log((each.failures + policy.prior) / (each.runs - each.failures + policy.prior))
-        spread = math.sqrt(1 / (each.failures + policy.prior) + 1 / (each.runs - each.failures + policy.prior))
+    for each in (
+        first,
+        second,
+    ):  # a sharp posterior of a long history lies between few places: refine around both
+        centre = math.log(
+            (each.failures + policy.prior) / (each.runs - each.failures + policy.prior)
+        )
+        spread = math.sqrt(
+            1 / (each.failures + policy.prior) + 1 / (each.runs - each.failures + policy.prior)
+        )
         places = np.concatenate([places, centre + spread * np.linspace(-12.0, 12.0, 1001)])
     places = np.unique(places)
     mine, theirs = (_density(each, places, policy) for each in (first, second))
@@ -131,7 +152,9 @@ def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> floa
     return float(np.clip(((product[1:] + product[:-1]) / 2 * steps).sum() / whole, 0.0, 1.0))
 
 
-def _density(each: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _density(
+    each: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Density of logit(p), up to a factor."""
     import numpy as np
 

@@ -1,4 +1,5 @@
-"""The tail of seeds that ran more than once: a seed that gives its numbers again tells nothing of other seeds."""
+"""The tail of seeds that ran more than once: a seed that gives its numbers again tells nothing of
+other seeds."""
 
 from __future__ import annotations
 
@@ -19,18 +20,25 @@ RUNS, SEEDS = "runs", "seeds"
 
 
 def tail_of(
-    numbers: Iterable[tuple[int | None, float | None]], policy: FlakinessPolicy = POLICY, level: float | None = None, left: int = 0
+    numbers: Iterable[tuple[int | None, float | None]],
+    policy: FlakinessPolicy = POLICY,
+    level: float | None = None,
+    left: int = 0,
 ) -> Tail:
-    """`tails.tail` of (seed, tolerance_ratio), oldest first, where seeds may come more than once with other numbers.
+    """`tails.tail` of (seed, tolerance_ratio), oldest first, where seeds may come more than once
+    with other numbers.
 
-    Seed None: not controlled, each a seed of its own. left: runs that the caller left out already because they repeat one bit for bit.
+    Seed None: not controlled, each a seed of its own. left: runs that the caller left out already
+    because they repeat one bit for bit.
 
     - Every seed once: `tail`, rates per seed.
-    - A seed's numbers differ as much among themselves as from those of other seeds (one-way analysis of variance on ranks, Conover and
-      Iman, American Statistician 35, 1981; p > policy.same_seed): each run is a new sample, and rates are per run.
-    - Else the seeds are few samples seen many times, whatever the number of runs: one number per seed, the newest, makes the tail, per
-      seed. Beside it the runs of each seed with enough of them have a tail of their own; the mean over these seeds is how often one of
-      their runs fails. It is told where it is the larger one, and says nothing of other seeds.
+    - A seed's numbers differ as much among themselves as from those of other seeds (one-way
+      analysis of variance on ranks, Conover and Iman, American Statistician 35, 1981; p >
+      policy.same_seed): each run is a new sample, and rates are per run.
+    - Else the seeds are few samples seen many times, whatever the number of runs: one number per
+      seed, the newest, makes the tail, per seed. Beside it the runs of each seed with enough of
+      them have a tail of their own; the mean over these seeds is how often one of their runs fails.
+      It is told where it is the larger one, and says nothing of other seeds.
     """
     told = [(seed, value) for seed, value in numbers]
     groups = _by_seed(told)
@@ -40,20 +48,33 @@ def tail_of(
     distinct = len(groups)
     if not clustered(list(groups.values()), policy):
         found = tail([value for _, value in told], policy, level, RUNS)
-        return replace(found, distinct=distinct, per=RUNS, repeated=left, words=f"{found.words}, {_count(distinct)}")
+        return replace(
+            found,
+            distinct=distinct,
+            per=RUNS,
+            repeated=left,
+            words=f"{found.words}, {_count(distinct)}",
+        )
     again = left + len(known) - distinct
     newest = [values[-1] for values in groups.values()] + [math.nan] * (len(told) - len(known))
     others = _too_few(tail(newest, policy, level), again, policy)
     own = _of_these(groups, policy, others.level)
     if own is None:
         return others
-    if not own.at_most and (others.predicted is None or others.at_most or (own.predicted or 0.0) > others.predicted):
+    if not own.at_most and (
+        others.predicted is None or others.at_most or (own.predicted or 0.0) > others.predicted
+    ):
         return replace(own, left_out=others.left_out, repeated=left)
-    return replace(others, words=f"{others.words}; {own.words}") if others.predicted is None else others
+    return (
+        replace(others, words=f"{others.words}; {own.words}")
+        if others.predicted is None
+        else others
+    )
 
 
 def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLICY) -> bool:
-    """Whether numbers of one group are more alike than those of different groups; False where none has two."""
+    """Whether numbers of one group are more alike than those of different groups; False where none
+    has two."""
     sizes = np.array([len(each) for each in groups])
     runs, count = int(sizes.sum()), len(groups)
     if count < 2 or runs <= count:
@@ -79,16 +100,29 @@ def _by_seed(told: Sequence[tuple[int | None, float | None]]) -> dict[object, li
     return groups
 
 
-def _of_these(groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy, level: float) -> Tail | None:
-    """How often a run of these very seeds fails, by the tail of each one's runs; None where none has enough of them."""
-    enough = sorted((values for values in groups.values() if len(values) >= policy.least_seeds), key=lambda values: -max(values))
+def _of_these(
+    groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy, level: float
+) -> Tail | None:
+    """How often a run of these very seeds fails, by the tail of each one's runs; None where none
+    has enough of them."""
+    enough = sorted(
+        (values for values in groups.values() if len(values) >= policy.least_seeds),
+        key=lambda values: -max(values),
+    )
     if not enough:
         return None
     tails = [tail(values, policy, level, RUNS) for values in enough[:MOST_SEEDS]]
-    weights = [1.0] * (len(tails) - 1) + [1.0 + len(enough) - len(tails)]  # the milder rest counts as the mildest that was looked at
+    weights = [1.0] * (len(tails) - 1) + [
+        1.0 + len(enough) - len(tails)
+    ]  # the milder rest counts as the mildest that was looked at
     runs = sum(map(len, enough))
-    mean = sum(weight * (0.0 if each.at_most else each.predicted or 0.0) for each, weight in zip(tails, weights, strict=True)) / len(enough)
-    bound = sum(weight * (each.upper or 0.0) for each, weight in zip(tails, weights, strict=True)) / len(enough)
+    mean = sum(
+        weight * (0.0 if each.at_most else each.predicted or 0.0)
+        for each, weight in zip(tails, weights, strict=True)
+    ) / len(enough)
+    bound = sum(
+        weight * (each.upper or 0.0) for each, weight in zip(tails, weights, strict=True)
+    ) / len(enough)
     predicted = max(1.0 / (policy.tail_reach * runs), mean)
     upper = min(1.0, max(predicted, bound))
     observed = rate(sum(value > LIMIT for values in enough for value in values), runs, policy)
@@ -96,12 +130,24 @@ def _of_these(groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy,
     words = f"of these {_count(len(enough))[3:]} themselves {rates_in_words(predicted, upper, mean < predicted, level, RUNS)} ({runs} runs)"
     worst = next((each for each in tails if not each.at_most), tails[0])
     return Tail(
-        runs, 0, observed, predicted, upper, mean < predicted, level, worst.thresholds, max(finite, default=None), words, len(enough), RUNS
+        runs,
+        0,
+        observed,
+        predicted,
+        upper,
+        mean < predicted,
+        level,
+        worst.thresholds,
+        max(finite, default=None),
+        words,
+        len(enough),
+        RUNS,
     )
 
 
 def _too_few(found: Tail, again: int, policy: FlakinessPolicy) -> Tail:
-    """With the runs that were no new samples, and in words that they were none where that leaves too few."""
+    """With the runs that were no new samples, and in words that they were none where that leaves
+    too few."""
     if not again:
         return found
     words = found.words

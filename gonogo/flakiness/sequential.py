@@ -1,4 +1,5 @@
-"""When a job has seen enough seeds: Wald's sequential test, stopping at a logic bug, and more seeds where one is suspect."""
+"""When a job has seen enough seeds: Wald's sequential test, stopping at a logic bug, and more seeds
+where one is suspect."""
 
 from __future__ import annotations
 
@@ -48,9 +49,11 @@ class Decision:
     """Log likelihood ratio of the flaky rate against the stable one."""
     bounds: tuple[float, float]
     needed: int
-    """Seeds after which a decision is possible at the earliest, if none of them fails; 0 when it has stopped."""
+    """Seeds after which a decision is possible at the earliest, if none of them fails; 0 when it
+    has stopped."""
     saved_ms: float | None
-    """Device time of the seeds that need not run, at the mean of those that did; None where no duration is known."""
+    """Device time of the seeds that need not run, at the mean of those that did; None where no
+    duration is known."""
     words: str
 
     @property
@@ -61,33 +64,54 @@ class Decision:
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         return {
-            "state": self.state.value, "seeds": self.seeds, "max": self.most, "failures": self.failures, "evidence": self.evidence,
-            "bounds": list(self.bounds), "needed": self.needed, "saved_ms": self.saved_ms, "words": self.words,
+            "state": self.state.value,
+            "seeds": self.seeds,
+            "max": self.most,
+            "failures": self.failures,
+            "evidence": self.evidence,
+            "bounds": list(self.bounds),
+            "needed": self.needed,
+            "saved_ms": self.saved_ms,
+            "words": self.words,
         }
 
 
 def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
-    """(accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A. Wald, Sequential Analysis, 1947, 3.2)."""
+    """(accept stable at or below, accept flaky at or above): log(b/(1-a)) and log((1-b)/a) (A.
+    Wald, Sequential Analysis, 1947, 3.2)."""
     a, b = policy.false_flaky, policy.false_stable
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
 
 def steps(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
     """What one passed and one failed seed add to the log likelihood ratio."""
-    return math.log((1 - policy.flaky_rate) / (1 - policy.stable_rate)), math.log(policy.flaky_rate / policy.stable_rate)
+    return math.log((1 - policy.flaky_rate) / (1 - policy.stable_rate)), math.log(
+        policy.flaky_rate / policy.stable_rate
+    )
 
 
 def decide(
-    failures: int, seeds: int, most: int, policy: FlakinessPolicy = POLICY, *, unexplained: int = 0, to_the_end: bool = False,
-    durations_ms: Sequence[float | None] = (), silent: int = 0, ran: int = 0,
+    failures: int,
+    seeds: int,
+    most: int,
+    policy: FlakinessPolicy = POLICY,
+    *,
+    unexplained: int = 0,
+    to_the_end: bool = False,
+    durations_ms: Sequence[float | None] = (),
+    silent: int = 0,
+    ran: int = 0,
 ) -> Decision:
-    """Whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure failures are not counted by the caller.
+    """Whether to stop after `seeds` kernel outcomes, `failures` of them red; infrastructure
+    failures are not counted by the caller.
 
-    The ratio depends on the counts only, so seeds may arrive in any order and in batches: looking more rarely than after every seed keeps
-    both error rates. unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end` (4-flakiness).
-    silent: seeds on top that ran and say nothing of the kernel (infrastructure): of `most` they are used up. ran: how many seeds ran in
-    fact, where some ran behind the deciding one; only the others are saved. durations_ms: negative, unknown or non-finite ones (clocks
-    that go back) are left out of the mean. Raises ValueError for counts that can't be.
+    The ratio depends on the counts only, so seeds may arrive in any order and in batches: looking
+    more rarely than after every seed keeps both error rates. unexplained: seeds whose error
+    rounding doesn't explain; one stops the job unless `to_the_end` (4-flakiness).
+    silent: seeds on top that ran and say nothing of the kernel (infrastructure): of `most` they are
+    used up. ran: how many seeds ran in fact, where some ran behind the deciding one; only the
+    others are saved. durations_ms: negative, unknown or non-finite ones (clocks that go back) are
+    left out of the mean. Raises ValueError for counts that can't be.
     """
     if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
         raise ValueError(f"{failures} failures of {seeds} seeds of {most} can't be")
@@ -106,14 +130,24 @@ def decide(
     needed = 0
     if state is Stopping.more:
         needed = max(1, min(most - seeds - silent, math.ceil((low - evidence) / passed - 1e-9)))
-    known = [each for each in durations_ms if each is not None and math.isfinite(each) and each >= 0]
+    known = [
+        each for each in durations_ms if each is not None and math.isfinite(each) and each >= 0
+    ]
     left = max(0, most - max(seeds + silent, ran))
     saved = left * (sum(known) / len(known)) if known and state is not Stopping.more else None
     words = _words(state, seeds, most, failures, silent, saved, policy)
     return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, words)
 
 
-def _words(state: Stopping, seeds: int, most: int, failures: int, silent: int, saved: float | None, policy: FlakinessPolicy) -> str:
+def _words(
+    state: Stopping,
+    seeds: int,
+    most: int,
+    failures: int,
+    silent: int,
+    saved: float | None,
+    policy: FlakinessPolicy,
+) -> str:
     apart = f" ({silent} more say nothing of the kernel)" if silent else ""
     if state is Stopping.more:
         return f"{failures} of {seeds} seeds failed{apart}: not decided yet"
@@ -124,15 +158,18 @@ def _words(state: Stopping, seeds: int, most: int, failures: int, silent: int, s
         Stopping.undecided: f"all {most} seeds ran without a decision",
     }[state]
     spared = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
-    return f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed: {reason}{spared}"
+    return (
+        f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed: {reason}{spared}"
+    )
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the decision has read: the seeds of a job in their order, as far as they came without a gap.
+    """How far the decision has read: the seeds of a job in their order, as far as they came without
+    a gap.
 
-    Workers answer in any order, and what comes first may depend on the result (a seed that hangs comes late). Read in the order of the
-    seeds the decision is the same whatever came when.
+    Workers answer in any order, and what comes first may depend on the result (a seed that hangs
+    comes late). Read in the order of the seeds the decision is the same whatever came when.
     """
 
     seen: int = 0
@@ -151,11 +188,18 @@ class Progress:
         return asdict(self)
 
     def read(
-        self, seeds: Iterable[tuple[Outcome, bool]], most: int, policy: FlakinessPolicy = POLICY, *, to_the_end: bool = False
+        self,
+        seeds: Iterable[tuple[Outcome, bool]],
+        most: int,
+        policy: FlakinessPolicy = POLICY,
+        *,
+        to_the_end: bool = False,
     ) -> tuple[Progress, Decision]:
-        """Read the next seeds, (outcome, whether it is unexplained) each, up to the one that decides; the decision after that one.
+        """Read the next seeds, (outcome, whether it is unexplained) each, up to the one that
+        decides; the decision after that one.
 
-        It looks after every seed, so that the number of seeds doesn't depend on how they came together in batches.
+        It looks after every seed, so that the number of seeds doesn't depend on how they came
+        together in batches.
         """
         now = self
         found = now.decide(most, policy, to_the_end=to_the_end)
@@ -164,25 +208,42 @@ class Progress:
                 break
             judged = outcome in (Outcome.passed, Outcome.failed)
             now = replace(
-                now, seen=now.seen + 1, counted=now.counted + judged, failures=now.failures + (outcome is Outcome.failed),
+                now,
+                seen=now.seen + 1,
+                counted=now.counted + judged,
+                failures=now.failures + (outcome is Outcome.failed),
                 unexplained=now.unexplained + unexplained,
             )
             found = now.decide(most, policy, to_the_end=to_the_end)
         return now, found
 
     def decide(
-        self, most: int, policy: FlakinessPolicy = POLICY, *, to_the_end: bool = False, ran: int = 0, mean_ms: float | None = None
+        self,
+        most: int,
+        policy: FlakinessPolicy = POLICY,
+        *,
+        to_the_end: bool = False,
+        ran: int = 0,
+        mean_ms: float | None = None,
     ) -> Decision:
         """`decide` of these counts; mean_ms: the mean time of a seed."""
         return decide(
-            self.failures, self.counted, most, policy, unexplained=self.unexplained, to_the_end=to_the_end, durations_ms=[mean_ms],
-            silent=self.seen - self.counted, ran=ran,
+            self.failures,
+            self.counted,
+            most,
+            policy,
+            unexplained=self.unexplained,
+            to_the_end=to_the_end,
+            durations_ms=[mean_ms],
+            silent=self.seen - self.counted,
+            ran=ran,
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the test costs, computed exactly: mean seeds and probability of calling it flaky, at the true rate `rate`."""
+    """What the test costs, computed exactly: mean seeds and probability of calling it flaky, at the
+    true rate `rate`."""
 
     rate: float
     mean_seeds: float
@@ -191,7 +252,8 @@ class Plan:
 
 
 def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -> Plan:
-    """Exact run length and error of the test by dynamic programming over the number of failures (no approximation of the overshoot).
+    """Exact run length and error of the test by dynamic programming over the number of failures (no
+    approximation of the overshoot).
 
     `most` truncates it; what is still undecided there is given. Order most x failures.
     """
@@ -220,26 +282,36 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
 
 
 def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | None:
-    """The smallest fixed number of seeds with a threshold that keeps both error rates of the policy; None above `most`.
+    """The smallest fixed number of seeds with a threshold that keeps both error rates of the
+    policy; None above `most`.
 
-    Exact binomial tails, one number after the other, at the smallest threshold that the stable rate allows.
+    Exact binomial tails, one number after the other, at the smallest threshold that the stable rate
+    allows.
     """
 
     import numpy as np
 
     def terms(n: int, p: float) -> np.ndarray[Any, np.dtype[np.float64]]:
         count = np.arange(n + 1)
-        logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(n, 0, -1)) - np.log(np.arange(1, n + 1)))])
-        return np.asarray(np.exp(logs + count * math.log(p) + (n - count) * math.log1p(-p)), dtype=np.float64)
+        logs = np.concatenate(
+            [[0.0], np.cumsum(np.log(np.arange(n, 0, -1)) - np.log(np.arange(1, n + 1)))]
+        )
+        return np.asarray(
+            np.exp(logs + count * math.log(p) + (n - count) * math.log1p(-p)), dtype=np.float64
+        )
 
     for n in range(1, most + 1):
         within = np.cumsum(terms(n, policy.stable_rate))
         threshold = int(np.searchsorted(within, 1 - policy.false_flaky))
-        if threshold <= n and float(terms(n, policy.flaky_rate)[: threshold + 1].sum()) <= policy.false_stable:
+        if (
+            threshold <= n
+            and float(terms(n, policy.flaky_rate)[: threshold + 1].sum()) <= policy.false_stable
+        ):
             return n
     return None
 
 
 def more_for_suspects(suspects: int, rounds_done: int, policy: FlakinessPolicy = POLICY) -> int:
-    """Seeds that a job with suspect seeds gets on top: 8, at most twice; a suspect seed raises no flag alone (4-flakiness)."""
+    """Seeds that a job with suspect seeds gets on top: 8, at most twice; a suspect seed raises no
+    flag alone (4-flakiness)."""
     return policy.suspect_seeds if suspects > 0 and rounds_done < policy.suspect_rounds else 0

@@ -1,4 +1,5 @@
-"""Quantiles of any number of values in a few hundred counters: sketches that add up, the same whatever the order and the machine."""
+"""Quantiles of any number of values in a few hundred counters: sketches that add up, the same
+whatever the order and the machine."""
 
 from __future__ import annotations
 
@@ -9,13 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PER_OCTAVE = 32
-"""Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its numbers, (g-1)/(g+1) of g = 2^(1/32)."""
+"""Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its
+numbers, (g-1)/(g+1) of g = 2^(1/32)."""
 MOST_BUCKETS = 512
-"""More, and neighbours are joined in pairs until they fit: 16 octaves (4.8 decades) at the full accuracy, all finite numbers at level 8."""
+"""More, and neighbours are joined in pairs until they fit: 16 octaves (4.8 decades) at the full
+accuracy, all finite numbers at level 8."""
 
 
 def _edges() -> tuple[float, ...]:
-    """2^(j/32) for j = 0..31, rounded up to a double, in exact integers: no two machines' libm disagree about a value at an edge."""
+    """2^(j/32) for j = 0..31, rounded up to a double, in exact integers: no two machines' libm
+    disagree about a value at an edge."""
     found = []
     for j in range(PER_OCTAVE):
         guess = round(math.ldexp(2.0 ** (j / PER_OCTAVE), 52))
@@ -29,17 +33,20 @@ def _edges() -> tuple[float, ...]:
 
 _EDGES = _edges()
 _FIRST = PER_OCTAVE + 1
-"""frexp's part is in [1/2, 1), and bisect counts the edges that are passed, the first one always."""
+"""frexp's part is in [1/2, 1), and bisect counts the edges that are passed, the first one
+always."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Counts of |value| in logarithmic buckets (DDSketch: Masson, Rim and Lee, VLDB 2019; joining in pairs: UDDSketch, 2020).
+    """Counts of |value| in logarithmic buckets (DDSketch: Masson, Rim and Lee, VLDB 2019; joining
+    in pairs: UDDSketch, 2020).
 
-    Bucket i of level L holds the numbers of [2^(i w), 2^((i+1) w)), w = 2^L / 32. The level is the least at which MOST_BUCKETS are enough:
-    it depends on the set of values only, so a sum of sketches is the sketch of all their values, in whatever order and grouping.
-    Values are magnitudes: a sign is dropped. Zeros and infinities are counted apart and take part in quantiles; NaN, and values that
-    aren't there (None), are counted and take part in nothing.
+    Bucket i of level L holds the numbers of [2^(i w), 2^((i+1) w)), w = 2^L / 32. The level is the
+    least at which MOST_BUCKETS are enough: it depends on the set of values only, so a sum of
+    sketches is the sketch of all their values, in whatever order and grouping. Values are
+    magnitudes: a sign is dropped. Zeros and infinities are counted apart and take part in
+    quantiles; NaN, and values that aren't there (None), are counted and take part in nothing.
     """
 
     buckets: Mapping[int, int] = field(default_factory=dict)
@@ -64,7 +71,15 @@ class Sketch:
             buckets[index] = buckets.get(index, 0) + 1
         missing, zero, inf = (sizes.count(each) for each in (None, 0.0, math.inf))
         nan = len(sizes) - len(finite) - missing - zero - inf
-        return cls(*_fitted(buckets, 0), zero, inf, nan, missing, min(finite, default=None), max(finite, default=None))
+        return cls(
+            *_fitted(buckets, 0),
+            zero,
+            inf,
+            nan,
+            missing,
+            min(finite, default=None),
+            max(finite, default=None),
+        )
 
     def __add__(self, other: Sketch) -> Sketch:
         """The sketch of the values of both."""
@@ -82,7 +97,8 @@ class Sketch:
 
     @property
     def error(self) -> float:
-        """The largest relative error of a quantile (beside half of the smallest subnormal number)."""
+        """The largest relative error of a quantile (beside half of the smallest subnormal
+        number)."""
         return (self._ratio - 1) / (self._ratio + 1)
 
     @property
@@ -91,9 +107,11 @@ class Sketch:
         return math.pow(2.0, 2**self.level / PER_OCTAVE)
 
     def quantile(self, share: float) -> float | None:
-        """The smallest value that at least `share` of the values don't exceed, within `error` of itself; 0 and 1: the exact ends.
+        """The smallest value that at least `share` of the values don't exceed, within `error` of
+        itself; 0 and 1: the exact ends.
 
-        None without values; Inf where the quantile is infinite. Raises ValueError for a share outside 0 to 1.
+        None without values; Inf where the quantile is infinite. Raises ValueError for a share
+        outside 0 to 1.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"a share is between 0 and 1, not {share}")
@@ -118,14 +136,21 @@ class Sketch:
         if self.inf:
             return math.inf
         # each share first: a sum of large numbers would overflow
-        return math.fsum(self._middle(index) * (count / self.count) for index, count in self.buckets.items())
+        return math.fsum(
+            self._middle(index) * (count / self.count) for index, count in self.buckets.items()
+        )
 
     def bins(self) -> list[tuple[float, float, int]]:
-        """(from, below, values) of each bucket that has any, ascending: for a histogram. Zeros, infinities and NaN aren't in it."""
-        return [(_edge(index << self.level), _edge((index + 1) << self.level), count) for index, count in self.buckets.items()]
+        """(from, below, values) of each bucket that has any, ascending: for a histogram. Zeros,
+        infinities and NaN aren't in it."""
+        return [
+            (_edge(index << self.level), _edge((index + 1) << self.level), count)
+            for index, count in self.buckets.items()
+        ]
 
     def _middle(self, index: int) -> float:
-        """The number that is nearest to all of a bucket, in proportion; never outside the smallest and largest value."""
+        """The number that is nearest to all of a bucket, in proportion; never outside the smallest
+        and largest value."""
         low = _edge(index << self.level)
         middle = low * (2 * self._ratio / (1 + self._ratio))
         return min(max(middle, self.least or 0.0), math.inf if self.most is None else self.most)
@@ -134,16 +159,31 @@ class Sketch:
         """In plain JSON types, what is zero or empty left out; the same for equal sketches."""
         found: dict[str, Any] = {}
         if self.buckets:
-            found = {"at": list(self.buckets), "n": list(self.buckets.values()), "least": self.least, "most": self.most}
-        counts = {"level": self.level, "zero": self.zero, "inf": self.inf, "nan": self.nan, "missing": self.missing}
+            found = {
+                "at": list(self.buckets),
+                "n": list(self.buckets.values()),
+                "least": self.least,
+                "most": self.most,
+            }
+        counts = {
+            "level": self.level,
+            "zero": self.zero,
+            "inf": self.inf,
+            "nan": self.nan,
+            "missing": self.missing,
+        }
         return found | {name: value for name, value in counts.items() if value}
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Sketch:
         """From `to_json`."""
         buckets = dict(zip(data.get("at", ()), data.get("n", ()), strict=True))
-        level, zero, inf, nan, missing = (int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing"))
-        least, most = (None if data.get(name) is None else float(data[name]) for name in ("least", "most"))
+        level, zero, inf, nan, missing = (
+            int(data.get(name, 0)) for name in ("level", "zero", "inf", "nan", "missing")
+        )
+        least, most = (
+            None if data.get(name) is None else float(data[name]) for name in ("least", "most")
+        )
         return cls(buckets, level, zero, inf, nan, missing, least, most)
 
 
@@ -168,7 +208,8 @@ def total(sketches: Iterable[Sketch]) -> Sketch:
 
 
 def _fitted(buckets: Mapping[int, int], level: int) -> tuple[dict[int, int], int]:
-    """In order, joined in pairs until there are few enough; and the level then. Shifts round down: the edges at powers of two stay."""
+    """In order, joined in pairs until there are few enough; and the level then. Shifts round down:
+    the edges at powers of two stay."""
     while len(buckets) > MOST_BUCKETS:
         joined: dict[int, int] = {}
         for index, count in buckets.items():

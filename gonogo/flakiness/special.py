@@ -1,4 +1,5 @@
-"""Distribution functions in plain Python: Beta, Student's t, normal. Tests compare them with scipy, which the API must not load."""
+"""Distribution functions in plain Python: Beta, Student's t, normal. Tests compare them with scipy,
+which the API must not load."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ def log_beta(a: float, b: float) -> float:
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """P(X <= x) of Beta(a, b): the regularised incomplete beta function I_x(a, b), relative error about 1e-12.
+    """P(X <= x) of Beta(a, b): the regularised incomplete beta function I_x(a, b), relative error
+    about 1e-12.
 
-    Continued fraction DLMF 8.17.22 by Lentz's method, on the side of the mean where it converges in O(sqrt(max(a, b))) terms; DLMF 8.17.4
-    for the other side.
+    Continued fraction DLMF 8.17.22 by Lentz's method, on the side of the mean where it converges in
+    O(sqrt(max(a, b))) terms; DLMF 8.17.4 for the other side.
     """
     if not (a > 0 and b > 0):
         raise ValueError(f"Beta({a}, {b}) needs positive parameters")
@@ -65,9 +67,14 @@ def _lower(x: float, a: float, b: float) -> float:
     return min(1.0, front * value)
 
 
-@lru_cache(maxsize=16_384)  # a page of a test asks for a hundred intervals, mostly of the same counts, and each costs milliseconds
+@lru_cache(
+    maxsize=16_384
+    # a page of a test asks for a hundred intervals, mostly of the same counts, and each costs
+    # milliseconds
+)
 def beta_quantile(q: float, a: float, b: float) -> float:
-    """The x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail, for its digits)."""
+    """The x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf (of the nearer tail,
+    for its digits)."""
     if not 0 <= q <= 1:
         raise ValueError(f"{q} is no probability")
     if q in (0.0, 1.0):
@@ -87,9 +94,11 @@ def beta_quantile(q: float, a: float, b: float) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2) (DLMF 8.17, Abramowitz and Stegun 26.5.27).
+    """Two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2) (DLMF 8.17, Abramowitz and Stegun
+    26.5.27).
 
-    Near t = 0 by its complement: with v in the thousands v/(v+t^2) is 1 in doubles already where p differs from 1 by 1e-7.
+    Near t = 0 by its complement: with v in the thousands v/(v+t^2) is 1 in doubles already where p
+    differs from 1 by 1e-7.
     """
     if math.isnan(t) or not freedom > 0:
         return 1.0

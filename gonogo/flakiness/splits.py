@@ -1,4 +1,5 @@
-"""Where a series splits best, and whether that is more than chance: the tests behind the change points."""
+"""Where a series splits best, and whether that is more than chance: the tests behind the change
+points."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ _BATCHES = (99, 900)
 """Permutations drawn at a time: few first, since most series are stable."""
 
 
-def segments(start: int, end: int, test: Callable[[int, int], tuple[int, float] | None]) -> list[tuple[int, float]]:
+def segments(
+    start: int, end: int, test: Callable[[int, int], tuple[int, float] | None]
+) -> list[tuple[int, float]]:
     """Binary segmentation without recursion's depth: accepted (place, p or odds), in order."""
     found, open_ = [], [(start, end)]
     while open_:
@@ -28,12 +31,15 @@ def segments(start: int, end: int, test: Callable[[int, int], tuple[int, float] 
 
 
 def residuals(rows: Array, least: int) -> Array:
-    """Residual sums of squares (series, splits) of a mean on either side of every allowed split of each row."""
+    """Residual sums of squares (series, splits) of a mean on either side of every allowed split of
+    each row."""
     count = rows.shape[1]
     sums = np.cumsum(rows, axis=1)[:, least - 1 : count - least]
     left = np.arange(least, count - least + 1)
     total, square = rows.sum(axis=1, keepdims=True), np.square(rows).sum(axis=1, keepdims=True)
-    return np.asarray(square - sums**2 / left - (total - sums) ** 2 / (count - left), dtype=np.float64)
+    return np.asarray(
+        square - sums**2 / left - (total - sums) ** 2 / (count - left), dtype=np.float64
+    )
 
 
 def standardised(values: Array) -> Array | None:
@@ -57,18 +63,29 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> tuple[int,
     beaten = drawn = 0
     sizes = [*_BATCHES]
     while drawn < policy.change_permutations:
-        size = min(sizes.pop(0) if sizes else 1000, policy.change_permutations - drawn, max(1, 4_000_000 // len(values)))
+        size = min(
+            sizes.pop(0) if sizes else 1000,
+            policy.change_permutations - drawn,
+            max(1, 4_000_000 // len(values)),
+        )
         permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
         beaten += int((residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
         drawn += size
         if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
-            return None  # whatever the other permutations say (Besag and Clifford, Biometrika 78, 1991)
+            # whatever the other permutations say (Besag and Clifford, Biometrika 78, 1991)
+            return None
     return start + place, (beaten + 1) / (drawn + 1)
 
 
-def welch_split(samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy) -> tuple[int, float] | None:
+def welch_split(
+    samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy
+) -> tuple[int, float] | None:
     """The best split of few points by Welch's test on all their seeds."""
-    least = 1 if min(len(each) for each in samples[start:end]) >= policy.change_least else policy.change_least
+    least = (
+        1
+        if min(len(each) for each in samples[start:end]) >= policy.change_least
+        else policy.change_least
+    )
     places = range(start + least, end - least + 1)
     if not places:
         return None
@@ -94,7 +111,8 @@ def place_likelihood(values: Array) -> Array:
 
 
 def interval(likelihood: Array, level: float) -> tuple[int, int]:
-    """The central interval of the split (1 = before the second point) that holds `level` of the likelihood."""
+    """The central interval of the split (1 = before the second point) that holds `level` of the
+    likelihood."""
     grown = np.cumsum(likelihood)
     low = int(np.searchsorted(grown, (1 - level) / 2))
     high = int(np.searchsorted(grown, 1 - (1 - level) / 2 - 1e-12))
@@ -107,7 +125,10 @@ def rate_splits(counts: Array, prior: float) -> Array:
     all_failures, all_runs = failures[-1], runs[-1]
 
     def evidence(bad: Array, of: Array) -> Array:
-        return np.asarray(_lgamma(bad + prior) + _lgamma(of - bad + prior) - _lgamma(of + 2 * prior), dtype=np.float64)
+        return np.asarray(
+            _lgamma(bad + prior) + _lgamma(of - bad + prior) - _lgamma(of + 2 * prior),
+            dtype=np.float64,
+        )
 
     whole = float(evidence(np.array([all_failures]), np.array([all_runs]))[0])
     scale = 2 * math.lgamma(prior) - math.lgamma(2 * prior)

@@ -1,4 +1,5 @@
-"""Suspect seeds: one raises no flag; more seeds are run, and the statistics of all of them together decide."""
+"""Suspect seeds: one raises no flag; more seeds are run, and the statistics of all of them together
+decide."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from gonogo.verdicts import Explanation, Policy, explain
 def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """The statistics of one output over many seeds, in the names of stored statistics.
 
-    rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term adds the same to each, so that chance
-    averages out and a fault does not. Maxima stay maxima, and their counts add up, as the limit of a maximum grows with its count.
-    budget_ratio is the second largest: one rare element in one seed is forgiven, but a budget is a worst case, so two seeds beyond it are
-    no accident (a single wrong row or column would hide behind the median of seeds that it spares). NaN, Inf and null say nothing here: a
-    non-finite output is unexplained by itself, before any pooling.
+    rms over the seeds of the rms directions and of chi: of noise alone it tends to 1, a wrong term
+    adds the same to each, so that chance averages out and a fault does not. Maxima stay maxima, and
+    their counts add up, as the limit of a maximum grows with its count. budget_ratio is the second
+    largest: one rare element in one seed is forgiven, but a budget is a worst case, so two seeds
+    beyond it are no accident (a single wrong row or column would hide behind the median of seeds
+    that it spares). NaN, Inf and null say nothing here: a non-finite output is unexplained by
+    itself, before any pooling.
     """
     values: dict[str, list[float]] = {}
     for row in rows:
@@ -30,7 +33,11 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             found[name] = sorted(numbers)[max(len(numbers) - 2, 0)]
         elif name == "chi" or name.endswith("_z"):
             largest = max(numbers)
-            found[name] = largest * math.sqrt(sum((each / largest) ** 2 for each in numbers) / len(numbers)) if largest > 0 else 0.0
+            found[name] = (
+                largest * math.sqrt(sum((each / largest) ** 2 for each in numbers) / len(numbers))
+                if largest > 0
+                else 0.0
+            )
         elif name.endswith("_z_max"):
             found[name] = max(numbers)
         elif name == "count" or name.endswith("_count"):
@@ -38,6 +45,9 @@ def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def settled(outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS) -> dict[str, Explanation]:
-    """For each output of a job with suspect seeds: what the pooled statistics say. Still suspect: no finding, and no all-clear."""
+def settled(
+    outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS
+) -> dict[str, Explanation]:
+    """For each output of a job with suspect seeds: what the pooled statistics say. Still suspect:
+    no finding, and no all-clear."""
     return {name: explain(pooled(rows), policy) for name, rows in outputs.items()}

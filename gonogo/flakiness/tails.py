@@ -1,4 +1,5 @@
-"""Latent flakes: how often will a green test fail? From the tail of its tolerance_ratio, with an upper bound."""
+"""Latent flakes: how often will a green test fail? From the tail of its tolerance_ratio, with an
+upper bound."""
 
 from __future__ import annotations
 
@@ -18,15 +19,17 @@ Array = NDArray[np.float64]
 LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
 _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
-"""The bound's fits take in so many further exceedances of that shape. Maxima of light tails have shape 0, of t(4) .25: without it the
-bound at .95 held in 78% of lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25) (calibrated)."""
+"""The bound's fits take in so many further exceedances of that shape. Maxima of light tails have
+shape 0, of t(4) .25: without it the bound at .95 held in 78% of lognormal series of 20 seeds; with
+it the worst of six distributions has .89, Pareto(.25) (calibrated)."""
 _BLOCK = 2_000_000
 """Numbers of one intermediate array of the bootstrap: 16 MB."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The predicted failure rate per seed and its one-sided upper bound; None, and the reason in words, where nothing can be predicted."""
+    """The predicted failure rate per seed and its one-sided upper bound; None, and the reason in
+    words, where nothing can be predicted."""
 
     seeds: int
     """Samples that it is made of, in `per`."""
@@ -37,7 +40,8 @@ class Tail:
     predicted: float | None
     upper: float | None
     at_most: bool
-    """Whether `predicted` is the least that may be predicted, 1/(10 x seeds): the fit gives that or less."""
+    """Whether `predicted` is the least that may be predicted, 1/(10 x seeds): the fit gives that or
+    less."""
     level: float
     thresholds: tuple[tuple[float, int, float], ...]
     """(threshold, exceedances, predicted rate) of every fit."""
@@ -46,36 +50,60 @@ class Tail:
     distinct: int
     """Distinct seeds among the samples."""
     per: str = "seeds"
-    """What the rates are per: "seeds"; or "runs", where seeds ran again and gave other numbers (gonogo.flakiness.repeated)."""
+    """What the rates are per: "seeds"; or "runs", where seeds ran again and gave other numbers
+    (gonogo.flakiness.repeated)."""
     repeated: int = 0
     """Runs that are no samples of their own, since they give again what a seed gave."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
         return {
-            "seeds": self.seeds, "left_out": self.left_out, "observed": self.failures.to_json(), "predicted": self.predicted,
-            "upper": self.upper, "at_most": self.at_most, "level": self.level,
-            "thresholds": [{"threshold": at, "exceedances": count, "predicted": found} for at, count, found in self.thresholds],
-            "largest": self.largest, "words": self.words, "distinct": self.distinct, "per": self.per, "repeated": self.repeated,
+            "seeds": self.seeds,
+            "left_out": self.left_out,
+            "observed": self.failures.to_json(),
+            "predicted": self.predicted,
+            "upper": self.upper,
+            "at_most": self.at_most,
+            "level": self.level,
+            "thresholds": [
+                {"threshold": at, "exceedances": count, "predicted": found}
+                for at, count, found in self.thresholds
+            ],
+            "largest": self.largest,
+            "words": self.words,
+            "distinct": self.distinct,
+            "per": self.per,
+            "repeated": self.repeated,
         }
 
 
 def tail(
-    ratios: Iterable[float | None] | Array, policy: FlakinessPolicy = POLICY, level: float | None = None, unit: str = "seeds"
+    ratios: Iterable[float | None] | Array,
+    policy: FlakinessPolicy = POLICY,
+    level: float | None = None,
+    unit: str = "seeds",
 ) -> Tail:
-    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant, each an independent sample (`unit`: named so in words).
+    """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant, each an
+    independent sample (`unit`: named so in words).
 
-    Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high threshold u follow a generalised Pareto
-    distribution, so P(X > 1) = k/n (1 + xi (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean,
-    no iteration). The threshold is swept over the policy's shares: the prediction is the median of them, the bound the largest of
-    their bounds, each the `level` quantile of a parametric bootstrap (tail and number of exceedances drawn anew, fitted again, the
-    shape shrunk towards 0.2 with the weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
+    Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high
+    threshold u follow a generalised Pareto distribution, so P(X > 1) = k/n (1 + xi
+    (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean, no
+    iteration). The threshold is swept over the policy's shares: the prediction is the median of
+    them, the bound the largest of their bounds, each the `level` quantile of a parametric bootstrap
+    (tail and number of exceedances drawn anew, fitted again, the shape shrunk towards 0.2 with the
+    weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
 
-    Takes numbers in any order; None and NaN are left out, Inf is a failure outside the fit. No tail can be fitted to numbers that are all
-    equal or mostly above 1: then what was observed decides, in words. Deterministic: the bootstrap's stream is fixed.
+    Takes numbers in any order; None and NaN are left out, Inf is a failure outside the fit. No tail
+    can be fitted to numbers that are all equal or mostly above 1: then what was observed decides,
+    in words. Deterministic: the bootstrap's stream is fixed.
     """
     wanted = policy.tail_level if level is None else level
-    values = ratios if isinstance(ratios, np.ndarray) else [math.nan if each is None else each for each in ratios]
+    values = (
+        ratios
+        if isinstance(ratios, np.ndarray)
+        else [math.nan if each is None else each for each in ratios]
+    )
     array = np.asarray(values, dtype=np.float64).ravel()
     known = np.sort(np.abs(array[~np.isnan(array)]))
     seeds, left_out = len(known), len(array) - len(known)
@@ -88,12 +116,25 @@ def tail(
     fits = _sweep(finite, policy, wanted)
     floor = 1.0 / (policy.tail_reach * seeds)
     if not fits:
-        # the one-sided bound of the level is the upper end of the interval that leaves twice as much outside
+        # the one-sided bound of the level is the upper end of the interval that leaves twice as
+        # much outside
         counted = rate(observed.failures, seeds, policy, level=max(0.0, 2 * wanted - 1))
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         predicted = max(floor, observed.failures / seeds)
         words = f"no tail to fit ({reason}): {observed.words} failed"
-        return Tail(seeds, left_out, observed, predicted, counted.high, not observed.failures, wanted, (), largest, words, seeds)
+        return Tail(
+            seeds,
+            left_out,
+            observed,
+            predicted,
+            counted.high,
+            not observed.failures,
+            wanted,
+            (),
+            largest,
+            words,
+            seeds,
+        )
     infinite = (seeds - len(finite)) / seeds
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
@@ -104,7 +145,19 @@ def tail(
     upper = min(1.0, max(predicted, bound))
     words = f"{rates_in_words(predicted, upper, middle <= floor, wanted, unit)} ({seeds} {unit})"
     swept = tuple((at, count, found) for at, count, found, _ in fits)
-    return Tail(seeds, left_out, observed, predicted, upper, middle <= floor, wanted, swept, largest, words, seeds)
+    return Tail(
+        seeds,
+        left_out,
+        observed,
+        predicted,
+        upper,
+        middle <= floor,
+        wanted,
+        swept,
+        largest,
+        words,
+        seeds,
+    )
 
 
 def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
@@ -113,8 +166,11 @@ def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, 
     return f"{least}{1000 * predicted:.3g} failures per thousand {unit} predicted, {1000 * upper:.3g} at {100 * level:.3g}% confidence"
 
 
-def _sweep(ordered: Array, policy: FlakinessPolicy, level: float) -> list[tuple[float, int, float, float]]:
-    """(threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the limit."""
+def _sweep(
+    ordered: Array, policy: FlakinessPolicy, level: float
+) -> list[tuple[float, int, float, float]]:
+    """(threshold, exceedances, predicted, bound) of each threshold that leaves a tail below the
+    limit."""
     seeds = len(ordered)
     counts = {min(policy.tail_most, int(share * seeds)) for share in policy.tail_shares}
     rng = np.random.Generator(np.random.Philox(seeds))
@@ -126,10 +182,18 @@ def _sweep(ordered: Array, policy: FlakinessPolicy, level: float) -> list[tuple[
         threshold = float(ordered[seeds - count - 1] / 2 + above[0] / 2)
         excess = above - threshold
         # what is left of equal numbers after a subtraction is no tail
-        if threshold >= LIMIT or not excess[-1] > 1e-9 * above[-1] or excess[-1] - excess[0] <= 1e-9 * above[-1]:
+        if (
+            threshold >= LIMIT
+            or not excess[-1] > 1e-9 * above[-1]
+            or excess[-1] - excess[0] <= 1e-9 * above[-1]
+        ):
             continue
         reach = (LIMIT - threshold) / float(excess[-1])
-        if reach > 1e6:  # a million times the whole tail away: nothing beyond the floor of 1/(10 x seeds) could be told apart
+        if (
+            reach > 1e6
+            # a million times the whole tail away: nothing beyond the floor of 1/(10 x seeds) could be
+            # told apart
+        ):
             fits.append((threshold, count, 0.0, 0.0))
             continue
         one = excess[None, :] / excess[-1]
@@ -139,7 +203,14 @@ def _sweep(ordered: Array, policy: FlakinessPolicy, level: float) -> list[tuple[
     return fits
 
 
-def _bound(one: Array, reach: float, seeds: int, policy: FlakinessPolicy, level: float, rng: np.random.Generator) -> float:
+def _bound(
+    one: Array,
+    reach: float,
+    seeds: int,
+    policy: FlakinessPolicy,
+    level: float,
+    rng: np.random.Generator,
+) -> float:
     """Quantile `level` of the predicted rate over bootstrap samples of the shrunk fit."""
     count = one.shape[1]
     shape, scale = pareto_fit(one, shrink=True)
@@ -149,7 +220,9 @@ def _bound(one: Array, reach: float, seeds: int, policy: FlakinessPolicy, level:
     for start in range(0, policy.tail_bootstraps, block):
         draws = min(block, policy.tail_bootstraps - start)
         exceeding = rng.binomial(seeds, count / seeds, size=draws).clip(1) / seeds
-        samples = np.sort(_drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1)
+        samples = np.sort(
+            _drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1
+        )
         found.append(exceeding * survival(reach, *pareto_fit(samples, shrink=True)))
     return float(np.quantile(np.concatenate(found), level))
 
@@ -157,13 +230,18 @@ def _bound(one: Array, reach: float, seeds: int, policy: FlakinessPolicy, level:
 def _drawn(uniform: Array, shape: float, scale: float) -> Array:
     """Generalised Pareto numbers by the inverse of their distribution function."""
     exponential = -np.log1p(-uniform)
-    return np.asarray(scale * (exponential if abs(shape) < 1e-9 else np.expm1(shape * exponential) / shape), dtype=np.float64)
+    return np.asarray(
+        scale * (exponential if abs(shape) < 1e-9 else np.expm1(shape * exponential) / shape),
+        dtype=np.float64,
+    )
 
 
 def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
-    """(shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending: Zhang and Stephens 2009.
+    """(shape xi, scale sigma) of each row of positive exceedances (samples, k), sorted ascending:
+    Zhang and Stephens 2009.
 
-    Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the profile likelihood. xi > 0 is a heavy tail.
+    Their grid of 20 + sqrt(k) values of theta = -xi/sigma below 1/max, weighted by the profile
+    likelihood. xi > 0 is a heavy tail.
     """
     count = excess.shape[1]
     grid = np.arange(1, 21 + int(math.sqrt(count)))

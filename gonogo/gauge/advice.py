@@ -1,4 +1,5 @@
-"""The tolerance that a test should have: the best window, other comparators beside it, and what no tolerance can see."""
+"""The tolerance that a test should have: the best window, other comparators beside it, and what no
+tolerance can see."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gonogo.gauge.windows import Row, Tolerances, Window, rejects
 
 @dataclass(frozen=True)
 class Advice:
-    """A declared tolerance (output -> comparators), the wrong parts that still pass it with their seeds, and how many were rejected."""
+    """A declared tolerance (output -> comparators), the wrong parts that still pass it with their
+    seeds, and how many were rejected."""
 
     tolerance: Tolerances
     missed: Mapping[str, int]
@@ -53,34 +55,52 @@ class Advice:
 
 def spelt(tolerance: Tolerances) -> str:
     """ "dx: rtol 0.001, atol 0.014; dgamma: ..." """
-    return "; ".join(f"{name}: " + ", ".join(f"{key} {value:.6g}" for key, value in each.items()) for name, each in tolerance.items())
+    return "; ".join(
+        f"{name}: " + ", ".join(f"{key} {value:.6g}" for key, value in each.items())
+        for name, each in tolerance.items()
+    )
 
 
 def best(windows: Sequence[Window], no_go: Sequence[Row]) -> Window | None:
-    """The window that misses the fewest wrong parts, then runs; of equals the one with the most room, then the first."""
+    """The window that misses the fewest wrong parts, then runs; of equals the one with the most
+    room, then the first."""
     usable = [each for each in windows if each.usable]
     if not usable or not no_go:
         return usable[0] if usable else None
-    return min(usable, key=lambda each: (len(each.missed), sum(each.missed.values()), -each.within_reach))
+    return min(
+        usable, key=lambda each: (len(each.missed), sum(each.missed.values()), -each.within_reach)
+    )
 
 
 def advice(windows: Sequence[Window], no_go: Sequence[Row]) -> Advice:
-    """The best window's tolerance; where it misses some, with other comparators, each added for what it rejects beyond the others.
+    """The best window's tolerance; where it misses some, with other comparators, each added for
+    what it rejects beyond the others.
 
     One allclose at most: rtol and atol are one comparator.
     """
     parts = tuple(dict.fromkeys(row["part"] for row in no_go))
     close = [each for each in windows if each.comparator.name == "allclose"]
-    first = best([each for each in close if each.works], no_go) or best([each for each in windows if each.works], no_go)
+    first = best([each for each in close if each.works], no_go) or best(
+        [each for each in windows if each.works], no_go
+    )
     first = first or best(close, no_go) or best(windows, no_go)
     if first is None:
         return Advice({}, {}, parts)
     taken: dict[Comparator, Tolerances] = {first.comparator: first.tolerances()}
     left = _passing(taken, no_go)
     while left:
-        others = {each.comparator: each.tolerances() for each in windows if each.usable and _may_join(each.comparator, taken)}
-        rests = {comparator: _passing({comparator: tolerances}, left) for comparator, tolerances in others.items()}
-        comparator = min(rests, key=lambda each: (len(_parts(rests[each])), len(rests[each])), default=None)
+        others = {
+            each.comparator: each.tolerances()
+            for each in windows
+            if each.usable and _may_join(each.comparator, taken)
+        }
+        rests = {
+            comparator: _passing({comparator: tolerances}, left)
+            for comparator, tolerances in others.items()
+        }
+        comparator = min(
+            rests, key=lambda each: (len(_parts(rests[each])), len(rests[each])), default=None
+        )
         if comparator is None or len(_parts(rests[comparator])) == len(_parts(left)):
             break  # nothing rejects another part on every seed
         taken[comparator] = others[comparator]

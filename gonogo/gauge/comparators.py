@@ -1,4 +1,5 @@
-"""Comparators as one number each: how large a tolerance an output would need, and the tolerance that a number stands for."""
+"""Comparators as one number each: how large a tolerance an output would need, and the tolerance
+that a number stands for."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
 STORED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols that every stored row can be judged at (gonogo.numerics.compare.NEEDED_RTOLS; a test compares them: this module loads no
-NumPy)."""
+"""The rtols that every stored row can be judged at (gonogo.numerics.compare.NEEDED_RTOLS; a test
+compares them: this module loads no NumPy)."""
 
 Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 
 
 @dataclass(frozen=True)
 class Comparator:
-    """allclose at one rtol, PCC, relative Frobenius or ULP. Its *deviation* grows with the error: the least atol, 1 - PCC, the
-    relative Frobenius error, the largest distance in ulps."""
+    """allclose at one rtol, PCC, relative Frobenius or ULP. Its *deviation* grows with the error:
+    the least atol, 1 - PCC, the relative Frobenius error, the largest distance in ulps."""
 
     name: Name
     rtol: float | None = None
@@ -27,16 +28,22 @@ class Comparator:
         return self.name if self.rtol is None else f"{self.name} rtol {self.rtol:g}"
 
     def deviation(self, numbers: Mapping[str, Any]) -> float:
-        """Of one output's statistics, or of its edges: infinite where NaN or Inf was given, where the metric is undefined (which isn't
-        met) and where no number was stored."""
+        """Of one output's statistics, or of its edges: infinite where NaN or Inf was given, where
+        the metric is undefined (which isn't met) and where no number was stored."""
         if numbers.get("nonfinite"):
             return math.inf
         found: object
         if self.name == "allclose":
             needed = numbers.get("needed_atol")
-            found = next((a for r, a in needed.items() if float(r) == self.rtol), None) if isinstance(needed, Mapping) else None
+            found = (
+                next((a for r, a in needed.items() if float(r) == self.rtol), None)
+                if isinstance(needed, Mapping)
+                else None
+            )
         else:
-            found = numbers.get({"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}[self.name])
+            found = numbers.get(
+                {"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}[self.name]
+            )
         if isinstance(found, bool) or not isinstance(found, int | float) or math.isnan(found):
             return math.inf
         return max(float(found), 0.0)
@@ -47,7 +54,8 @@ class Comparator:
         return 1.0 if self.name == "pcc" else math.inf
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
-        """Whether the output is outside what `tolerance` gave, compared as gonogo.verdicts.within does."""
+        """Whether the output is outside what `tolerance` gave, compared as gonogo.verdicts.within
+        does."""
         deviation = self.deviation(numbers)
         if self.name == "pcc":
             return not 1.0 - deviation >= tolerance["pcc"]
@@ -61,7 +69,8 @@ class Comparator:
 
 
 def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
-    """Those that are advised on: allclose at the stored rtols and at `rtols`, PCC, Frobenius, ULP."""
+    """Those that are advised on: allclose at the stored rtols and at `rtols`, PCC, Frobenius,
+    ULP."""
     return (
         *(Comparator("allclose", rtol) for rtol in sorted({*STORED_RTOLS, *rtols})),
         Comparator("pcc"),
@@ -76,19 +85,32 @@ def above(value: float, digits: int) -> float:
 
 
 def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float | None:
-    """How many times too large an output's error is for a tolerance: its strictest comparator's; up to 1 is within.
+    """How many times too large an output's error is for a tolerance: its strictest comparator's; up
+    to 1 is within.
 
-    It grows in proportion to the error: 1 - PCC goes with the square of a small error, so its root counts; with an rtol, in which the
-    error's place matters as well, that is so near 1. allclose needs one of STORED_RTOLS. Infinite where a metric is undefined or missing,
-    or where nothing but 0 is allowed; None for a tolerance without comparators.
+    It grows in proportion to the error: 1 - PCC goes with the square of a small error, so its root
+    counts; with an rtol, in which the error's place matters as well, that is so near 1. allclose
+    needs one of STORED_RTOLS. Infinite where a metric is undefined or missing, or where nothing but
+    0 is allowed; None for a tolerance without comparators.
     """
     found = []
     if "atol" in tolerance or "rtol" in tolerance:
-        found.append(_times(Comparator("allclose", tolerance.get("rtol", 0.0)).deviation(numbers), tolerance.get("atol", 0.0)))
+        found.append(
+            _times(
+                Comparator("allclose", tolerance.get("rtol", 0.0)).deviation(numbers),
+                tolerance.get("atol", 0.0),
+            )
+        )
     if "pcc" in tolerance:
-        found.append(math.sqrt(_times(Comparator("pcc").deviation(numbers), 1.0 - tolerance["pcc"])))
+        found.append(
+            math.sqrt(_times(Comparator("pcc").deviation(numbers), 1.0 - tolerance["pcc"]))
+        )
     linear: tuple[Name, ...] = ("frobenius", "ulp")
-    found += [_times(Comparator(name).deviation(numbers), tolerance[name]) for name in linear if name in tolerance]
+    found += [
+        _times(Comparator(name).deviation(numbers), tolerance[name])
+        for name in linear
+        if name in tolerance
+    ]
     return max(found, default=None)
 
 

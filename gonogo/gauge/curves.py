@@ -1,4 +1,5 @@
-"""How often a test errs at any tolerance: false alarms of right kernels and misses of wrong ones, from the runs of a gauge."""
+"""How often a test errs at any tolerance: false alarms of right kernels and misses of wrong ones,
+from the runs of a gauge."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ MOST_STEPS = 160
 
 @dataclass(frozen=True)
 class Step:
-    """At this tolerance, and up to the next step: how many runs of right kernels fail, how many of wrong ones pass."""
+    """At this tolerance, and up to the next step: how many runs of right kernels fail, how many of
+    wrong ones pass."""
 
     tolerance: float
     alarms: Rate
@@ -26,10 +28,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Onset:
-    """A kernel, and the tolerance from which on it is judged otherwise; None: no tolerance does that, as it gives NaN.
+    """A kernel, and the tolerance from which on it is judged otherwise; None: no tolerance does
+    that, as it gives NaN.
 
-    Of a right one: the least that all of its runs pass, so that it raises no alarm. Of a wrong one: the least that any of its runs passes,
-    so that it is missed.
+    Of a right one: the least that all of its runs pass, so that it raises no alarm. Of a wrong one:
+    the least that any of its runs passes, so that it is missed.
     """
 
     part: str
@@ -42,7 +45,8 @@ class Onset:
 class Curves:
     """Both curves over the tolerance of a comparator; `steps` ascend, and none is at 0.
 
-    right, wrong: by how much each run deviates, ascending, of right kernels and of wrong ones; infinite where NaN or Inf was given.
+    right, wrong: by how much each run deviates, ascending, of right kernels and of wrong ones;
+    infinite where NaN or Inf was given.
     """
 
     right: tuple[float, ...]
@@ -58,37 +62,56 @@ class Curves:
     @property
     def blind_from(self) -> float | None:
         """The least tolerance at which some wrong kernel passes; None where none ever does."""
-        return min((each.tolerance for each in self.onsets if not each.right and each.tolerance is not None), default=None)
+        return min(
+            (
+                each.tolerance
+                for each in self.onsets
+                if not each.right and each.tolerance is not None
+            ),
+            default=None,
+        )
 
     def at(self, tolerance: float) -> tuple[Rate, Rate]:
         """(false alarms, misses) at a tolerance, of all runs, whichever steps were left out."""
         return _errors(self.right, self.wrong, tolerance)
 
 
-def curves(comparator: Comparator, go: Sequence[Row], able: Sequence[Row], outputs: Sequence[str]) -> Curves:
-    """Of one tolerance for all these outputs, from the rows of right kernels and of wrong ones that can show.
+def curves(
+    comparator: Comparator, go: Sequence[Row], able: Sequence[Row], outputs: Sequence[str]
+) -> Curves:
+    """Of one tolerance for all these outputs, from the rows of right kernels and of wrong ones that
+    can show.
 
-    A run passes where the deviations of all the outputs that it has are no larger; NaN and Inf never pass.
+    A run passes where the deviations of all the outputs that it has are no larger; NaN and Inf
+    never pass.
     """
     go_by, able_by = _deviations(comparator, go, outputs), _deviations(comparator, able, outputs)
     right, wrong = (tuple(sorted(value for _, value in found)) for found in (go_by, able_by))
     places = sorted({value for value in (*right, *wrong) if 0 < value < math.inf})
     if len(places) > MOST_STEPS:
-        places = [places[place * (len(places) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)]
+        places = [
+            places[place * (len(places) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)
+        ]
     steps = tuple(Step(place, *_errors(right, wrong, place)) for place in places)
     return Curves(right, wrong, (*_onsets(True, go_by), *_onsets(False, able_by)), steps)
 
 
 def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> tuple[Rate, Rate]:
     """(right runs that fail, wrong ones that pass) of ascending deviations."""
-    return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(bisect_right(wrong, tolerance), len(wrong))
+    return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(
+        bisect_right(wrong, tolerance), len(wrong)
+    )
 
 
-def _deviations(comparator: Comparator, rows: Sequence[Row], outputs: Sequence[str]) -> list[tuple[str, float]]:
+def _deviations(
+    comparator: Comparator, rows: Sequence[Row], outputs: Sequence[str]
+) -> list[tuple[str, float]]:
     """(part, the largest deviation of the outputs that the run has)."""
     found = []
     for row in rows:
-        values = [comparator.deviation(row["outputs"][name]) for name in outputs if name in row["outputs"]]
+        values = [
+            comparator.deviation(row["outputs"][name]) for name in outputs if name in row["outputs"]
+        ]
         if values:
             found.append((row["part"], max(values)))
     return found

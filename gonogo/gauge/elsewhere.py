@@ -1,4 +1,5 @@
-"""Other inputs that are tried where no tolerance works: they make a wrong term large against the rounding of a right one."""
+"""Other inputs that are tried where no tolerance works: they make a wrong term large against the
+rounding of a right one."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Elsewhere:
 
 
 def candidates(test: TestSpec) -> list[Elsewhere]:
-    """Inputs for the test's kernel, the likeliest first; those that the test has already are left out."""
+    """Inputs for the test's kernel, the likeliest first; those that the test has already are left
+    out."""
     found = [Elsewhere(*each) for each in kernels.numerics(test).candidates(test)]
     return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
 
@@ -44,7 +46,12 @@ class Tried:
     def of(cls, here: Gauge, where: Elsewhere, there: Gauge) -> Tried:
         """Compares the two gauges."""
         ours, theirs = _rejected(here), _rejected(there)
-        return cls(where, there, tuple(p for p in theirs if p not in ours), tuple(p for p in ours if p not in theirs))
+        return cls(
+            where,
+            there,
+            tuple(p for p in theirs if p not in ours),
+            tuple(p for p in ours if p not in theirs),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """{"name", "inputs", "advice", "gains", "loses"}."""
@@ -61,7 +68,11 @@ class Tried:
     def words(self) -> str:
         """In one sentence."""
         advice = self.gauge.advice
-        does = "does" if advice.works else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
+        does = (
+            "does"
+            if advice.works
+            else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
+        )
         said = f'With inputs "{self.where.name}" {spelt(advice.tolerance)} {does}'
         if self.gains:
             said += f", among them {', '.join(self.gains)}"
@@ -69,7 +80,11 @@ class Tried:
 
 
 def _rejected(gauge: Gauge) -> list[str]:
-    return [part for part in gauge.advice.parts if part not in gauge.advice.missed] if gauge.advice.tolerance else []
+    return (
+        [part for part in gauge.advice.parts if part not in gauge.advice.missed]
+        if gauge.advice.tolerance
+        else []
+    )
 
 
 def beyond(tried: Sequence[Tried]) -> str:
@@ -83,7 +98,8 @@ def beyond(tried: Sequence[Tried]) -> str:
 
 
 def cover(tried: Sequence[Tried]) -> list[Tried]:
-    """The inputs to add to the test's own, the one that rejects most of what is missed first, each for what it adds to the others."""
+    """The inputs to add to the test's own, the one that rejects most of what is missed first, each
+    for what it adds to the others."""
     left = {part for each in tried for part in each.gains}
     found: list[Tried] = []
     while left:

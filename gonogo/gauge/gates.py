@@ -26,7 +26,13 @@ MATRIX = ("y", "dx")
 EVERY = ("y", "mean", "rstd", "dx", "dgamma", "dbeta")
 
 _ALL = (
-    Gate("ttnn-bf16", {"rtol": 1e-2, "atol": 5e-2, "pcc": 0.9999, "frobenius": 0.015}, "ttnn's layer_norm tests, bf16", FORWARD, LAYERNORM),
+    Gate(
+        "ttnn-bf16",
+        {"rtol": 1e-2, "atol": 5e-2, "pcc": 0.9999, "frobenius": 0.015},
+        "ttnn's layer_norm tests, bf16",
+        FORWARD,
+        LAYERNORM,
+    ),
     Gate(
         "ttnn-legacy",
         {"rtol": 0.2, "atol": 0.2, "pcc": 0.999, "frobenius": 0.15},
@@ -34,10 +40,32 @@ _ALL = (
         FORWARD,
         LAYERNORM,
     ),
-    Gate("ttnn-ulp-fp32-dst", {"ulp": 32.0}, "ttnn's layer_norm tests by ULP, fp32 Dst", FORWARD, LAYERNORM),
-    Gate("ttnn-ulp-bf16-dst", {"ulp": 20000.0}, "ttnn's layer_norm tests by ULP, bf16 Dst", FORWARD, LAYERNORM),
-    Gate("moreh-backward", {"rtol": 0.1, "atol": 0.5}, "ttnn's moreh layer_norm backward tests", BACKWARD),
-    Gate("tt-train-nightly", {"rtol": 1e-3, "atol": 0.5}, "tt-train's nightly layernorm_bw test", BACKWARD),
+    Gate(
+        "ttnn-ulp-fp32-dst",
+        {"ulp": 32.0},
+        "ttnn's layer_norm tests by ULP, fp32 Dst",
+        FORWARD,
+        LAYERNORM,
+    ),
+    Gate(
+        "ttnn-ulp-bf16-dst",
+        {"ulp": 20000.0},
+        "ttnn's layer_norm tests by ULP, bf16 Dst",
+        FORWARD,
+        LAYERNORM,
+    ),
+    Gate(
+        "moreh-backward",
+        {"rtol": 0.1, "atol": 0.5},
+        "ttnn's moreh layer_norm backward tests",
+        BACKWARD,
+    ),
+    Gate(
+        "tt-train-nightly",
+        {"rtol": 1e-3, "atol": 0.5},
+        "tt-train's nightly layernorm_bw test",
+        BACKWARD,
+    ),
     Gate("torch-bf16", {"rtol": 1.6e-2, "atol": 1e-5}, "torch.testing.assert_close, bf16", EVERY),
     Gate("torch-fp32", {"rtol": 1.3e-6, "atol": 1e-5}, "torch.testing.assert_close, fp32", EVERY),
     Gate("pcc-.999", {"pcc": 0.999}, "PCC >= .999 alone", MATRIX),

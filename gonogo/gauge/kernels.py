@@ -31,9 +31,12 @@ class Part:
         sentence: what it is, in one line.
         build, executor: what runs it.
         test: what it is asked to run: the test itself, or with other numerics.
-        judged: whose budget judges it: the test itself, or `test` where the other numerics have a budget of their own.
-        turned: rows and columns are given in reverse order and the outputs turned back: the sums run in another order.
-        unsure: whether a fault can show must be read off its outputs: nothing says what it does without rounding.
+        judged: whose budget judges it: the test itself, or `test` where the other numerics have a
+            budget of their own.
+        turned: rows and columns are given in reverse order and the outputs turned back: the sums
+            run in another order.
+        unsure: whether a fault can show must be read off its outputs: nothing says what it does
+            without rounding.
     """
 
     name: str
@@ -49,12 +52,25 @@ class Part:
 
 def right(test: TestSpec) -> list[Part]:
     """The right kernels of the emulator; those whose switch the test sets already are left out."""
-    from gonogo.kernels import numerics  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+    from gonogo.kernels import (
+        numerics,
+    )  # loads the emulator with numba behind it: whoever plans a gauge needs names only
 
     return [
         Part("correct", Kind.go, "The right kernel.", "correct", test, test),
-        Part("reversed", Kind.go, "The right kernel, summing rows and columns in reverse order.", "correct", test, test, turned=True),
-        *(Part(name, Kind.go, sentence, "correct", asked, judged) for name, sentence, asked, judged in numerics(test).go_variants(test)),
+        Part(
+            "reversed",
+            Kind.go,
+            "The right kernel, summing rows and columns in reverse order.",
+            "correct",
+            test,
+            test,
+            turned=True,
+        ),
+        *(
+            Part(name, Kind.go, sentence, "correct", asked, judged)
+            for name, sentence, asked, judged in numerics(test).go_variants(test)
+        ),
     ]
 
 
@@ -72,4 +88,6 @@ def wrong(test: TestSpec) -> list[Part]:
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
     """A build of somebody's, which they say is right, or wrong."""
     sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."
-    return Part(f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True)
+    return Part(
+        f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True
+    )

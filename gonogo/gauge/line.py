@@ -23,7 +23,14 @@ def gauge_line(
     wrong_builds: Sequence[str] = (),
 ) -> str:
     """`gonogo gauge ...` for a test in its canonical form: the same parts on the same seeds."""
-    words = ["gonogo", "gauge", "--kernel", canonical["kernel"], "--shape", ",".join(str(n) for n in canonical["shape"])]
+    words = [
+        "gonogo",
+        "gauge",
+        "--kernel",
+        canonical["kernel"],
+        "--shape",
+        ",".join(str(n) for n in canonical["shape"]),
+    ]
     if builds or wrong_builds:
         words += ["--executor", executor]
     for flag, names in (("--build", builds), ("--wrong-build", wrong_builds)):

@@ -1,4 +1,5 @@
-"""One run of one part, measured: arrays in, a row of stored numbers out, from which everything else is read."""
+"""One run of one part, measured: arrays in, a row of stored numbers out, from which everything else
+is read."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from gonogo.tests import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
-"""{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}: plain JSON types."""
+"""{"part", "kind", "seed", "able", "verdict", "explanation", "outputs": statistics, "edges"}: plain
+JSON types."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,22 @@ class Drawn:
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
     """Every rtol that a row is stored at: the usual ones, the gates' and the test's own."""
-    declared = {a[0] for name in test.outputs if (t := test.tolerance_for(name)) is not None and (a := t.allclose) is not None}
+    declared = {
+        a[0]
+        for name in test.outputs
+        if (t := test.tolerance_for(name)) is not None and (a := t.allclose) is not None
+    }
     return tuple(sorted({*STORED_RTOLS, *RTOLS, *declared}))
 
 
 def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx in rows, as the domain has them."""
+    """Rows and columns in reverse order: of inputs before a run, and of outputs after it. y and dx
+    in rows, as the domain has them."""
     flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
-    return {name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1]) for name, a in flat.items()}
+    return {
+        name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1])
+        for name, a in flat.items()
+    }
 
 
 def given_to(part: Part, drawn: Drawn) -> Arrays:
@@ -64,17 +74,35 @@ def given_to(part: Part, drawn: Drawn) -> Arrays:
 
 
 def measured(
-    part: Part, drawn: Drawn, outputs: Arrays, *, profile: str | None, produced: tuple[str, ...] | None, with_edges: bool = True
+    part: Part,
+    drawn: Drawn,
+    outputs: Arrays,
+    *,
+    profile: str | None,
+    produced: tuple[str, ...] | None,
+    with_edges: bool = True,
 ) -> Row:
-    """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises KernelOutputError as gonogo.judging.judge."""
+    """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises
+    KernelOutputError as gonogo.judging.judge."""
     test = part.judged
     if part.turned:
-        named = test.outputs if produced is None else tuple(name for name in test.outputs if name in produced)
+        named = (
+            test.outputs
+            if produced is None
+            else tuple(name for name in test.outputs if name in produced)
+        )
         outputs = turn(test, {name: matrix(test, name, outputs) for name in named})
     judgement = judge(test, drawn.raw, drawn.given, outputs, profile=profile, produced=produced)
-    declared = {name: dict(each.statistics) for name, each in judgement.outputs.items() if name in test.outputs}
+    declared = {
+        name: dict(each.statistics)
+        for name, each in judgement.outputs.items()
+        if name in test.outputs
+    }
     for name, numbers in declared.items():
-        numbers["needed_atol"] = {**(numbers.get("needed_atol") or {}), **_needed(test, name, outputs, drawn, rtols_of(test))}
+        numbers["needed_atol"] = {
+            **(numbers.get("needed_atol") or {}),
+            **_needed(test, name, outputs, drawn, rtols_of(test)),
+        }
     row: Row = {
         "part": part.name,
         "kind": part.kind.value,
@@ -95,14 +123,26 @@ def measured(
 
 
 def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool:
-    """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows that, by what it gave."""
+    """Whether the part's fault can show on this seed: by its float64 effect, or where nobody knows
+    that, by what it gave."""
     if part.unsure:
-        flat = {name: np.reshape(a, drawn.test.flat_shape_of(name)) for name, a in outputs.items() if name in drawn.test.outputs}
+        flat = {
+            name: np.reshape(a, drawn.test.flat_shape_of(name))
+            for name, a in outputs.items()
+            if name in drawn.test.outputs
+        }
         return shows(drawn.test, drawn.given, flat, profile)
-    return shows(drawn.test, drawn.given, kernels.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build), profile)
+    return shows(
+        drawn.test,
+        drawn.given,
+        kernels.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build),
+        profile,
+    )
 
 
-def _needed(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]) -> dict[str, float]:
+def _needed(
+    test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]
+) -> dict[str, float]:
     """The needed atol at the rtols that aren't among the statistics' own."""
     extra = [rtol for rtol in rtols if rtol not in STORED_RTOLS]
     output = matrix(test, name, outputs)
@@ -115,5 +155,11 @@ def _needed(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Ite
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:
     """The row of a run that ended without outputs: an error, a crash or a hang."""
-    row: Row = {"part": part.name, "kind": part.kind.value, "seed": seed, "able": None, "verdict": verdict}
+    row: Row = {
+        "part": part.name,
+        "kind": part.kind.value,
+        "seed": seed,
+        "able": None,
+        "verdict": verdict,
+    }
     return row | {"explanation": "unjudged", "outputs": {}, "edges": None, "message": message}

@@ -1,4 +1,5 @@
-"""The parts of a gauge by name: what a service hands out without loading the emulator, numba or NumPy. Workers know what they do."""
+"""The parts of a gauge by name: what a service hands out without loading the emulator, numba or
+NumPy. Workers know what they do."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ GO = (RIGHT, "reversed", "srcb-bf16", "hifi3")
 
 @dataclass(frozen=True)
 class Planned:
-    """One part as it is handed out: name, kind, executor and build of a gonogo.gauge.kernels.Part."""
+    """One part as it is handed out: name, kind, executor and build of a
+    gonogo.gauge.kernels.Part."""
 
     name: str
     kind: Kind
@@ -31,19 +33,37 @@ class Planned:
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
-        return {"name": self.name, "kind": self.kind.value, "executor": self.executor, "build": self.build}
+        return {
+            "name": self.name,
+            "kind": self.kind.value,
+            "executor": self.executor,
+            "build": self.build,
+        }
 
 
-def planned(test: TestSpec, executor: str = EMULATOR, builds: Sequence[str] = (), wrong_builds: Sequence[str] = ()) -> list[Planned]:
+def planned(
+    test: TestSpec,
+    executor: str = EMULATOR,
+    builds: Sequence[str] = (),
+    wrong_builds: Sequence[str] = (),
+) -> list[Planned]:
     """Every part that a test's gauge may have: the emulator's, then somebody's builds.
 
-    Those of the emulator that have nothing to do with this test (a switch that it sets already, a build that
-    hangs) are among them: a worker answers for them with `absent`, without running anything. Raises FieldError for a build named twice.
+    Those of the emulator that have nothing to do with this test (a switch that it sets already, a
+    build that hangs) are among them: a worker answers for them with `absent`, without running
+    anything. Raises FieldError for a build named twice.
     """
     found = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in GO]
-    found += [Planned(name, Kind.no_go, EMULATOR, name) for name in KERNELS[test.kernel].builds if name != RIGHT]
+    found += [
+        Planned(name, Kind.no_go, EMULATOR, name)
+        for name in KERNELS[test.kernel].builds
+        if name != RIGHT
+    ]
     names: set[str] = set()
-    for field, kind, given in (("builds", Kind.go, builds), ("wrong_builds", Kind.no_go, wrong_builds)):
+    for field, kind, given in (
+        ("builds", Kind.go, builds),
+        ("wrong_builds", Kind.no_go, wrong_builds),
+    ):
         for place, build in enumerate(given):
             part = foreign(test, executor, build, kind)
             if part.name in names:

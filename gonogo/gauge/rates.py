@@ -1,4 +1,5 @@
-"""A rate with its interval, from a count: how often right kernels failed, how often wrong ones passed."""
+"""A rate with its interval, from a count: how often right kernels failed, how often wrong ones
+passed."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Rate:
-    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of 3.
+    """`count` of `of`, with its Clopper-Pearson interval: exact, so never too narrow, also at 0 of
+    3.
 
-    Not the Jeffreys interval of gonogo.flakiness.rates, which is right on average over many tests: a gauge promises a bound for this one.
+    Not the Jeffreys interval of gonogo.flakiness.rates, which is right on average over many tests:
+    a gauge promises a bound for this one.
     """
 
     count: int
@@ -32,10 +35,15 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934) take; 0 to 1 of no trials."""
+        """The quantiles of the beta distribution that Clopper and Pearson (Biometrika 26, 1934)
+        take; 0 to 1 of no trials."""
         half = (1 - CONFIDENCE) / 2
         low = beta_quantile(half, self.count, self.of - self.count + 1) if self.count else 0.0
-        high = beta_quantile(1 - half, self.count + 1, self.of - self.count) if self.count < self.of else 1.0
+        high = (
+            beta_quantile(1 - half, self.count + 1, self.of - self.count)
+            if self.count < self.of
+            else 1.0
+        )
         return low, high
 
     def to_json(self) -> dict[str, Any]:

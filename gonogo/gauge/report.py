@@ -1,4 +1,5 @@
-"""The gauge's report: stored rows of GO and NO-GO runs in; false alarms, misses, windows and advice out."""
+"""The gauge's report: stored rows of GO and NO-GO runs in; false alarms, misses, windows and advice
+out."""
 
 from __future__ import annotations
 
@@ -28,11 +29,13 @@ class Gauge:
     false_alarms: Mapping[str, Rate]
     """Right part -> how often it failed."""
     predicted: float | None
-    """The chance that a right kernel fails on a seed, from its budget; None without a declared allclose."""
+    """The chance that a right kernel fails on a seed, from its budget; None without a declared
+    allclose."""
     misses: Mapping[str, Rate]
     """Wrong part -> how often it passed, of the seeds on which it can show."""
     seen: Mapping[str, Rate]
-    """Wrong part -> how often rounding doesn't explain it, over all seeds: what GoNoGo sees whatever the tolerance."""
+    """Wrong part -> how often rounding doesn't explain it, over all seeds: what GoNoGo sees
+    whatever the tolerance."""
     hidden: Mapping[str, int]
     """Wrong part -> seeds on which it can't show with these inputs."""
     broken: Mapping[str, int]
@@ -40,7 +43,8 @@ class Gauge:
     windows: tuple[Window, ...]
     advice: Advice
     gates: Mapping[str, tuple[Rate, tuple[str, ...], tuple[str, ...]]]
-    """Public gate -> its false alarms, the wrong parts that it rejects on every seed, those that pass on some."""
+    """Public gate -> its false alarms, the wrong parts that it rejects on every seed, those that
+    pass on some."""
 
     @property
     def alarms(self) -> Rate:
@@ -62,7 +66,9 @@ class Gauge:
     @property
     def blind(self) -> tuple[str, ...]:
         """The wrong parts that pass on every seed on which they can show."""
-        return tuple(name for name, rate in self.misses.items() if rate.of and rate.count == rate.of)
+        return tuple(
+            name for name, rate in self.misses.items() if rate.of and rate.count == rate.of
+        )
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -80,7 +86,11 @@ class Gauge:
             "misses": {
                 **self.missed.to_json(),
                 "parts": {
-                    name: {**rate.to_json(), "cannot_show": self.hidden.get(name, 0), "unexplained": self.seen[name].to_json()}
+                    name: {
+                        **rate.to_json(),
+                        "cannot_show": self.hidden.get(name, 0),
+                        "unexplained": self.seen[name].to_json(),
+                    }
                     for name, rate in self.misses.items()
                 },
             },
@@ -88,7 +98,11 @@ class Gauge:
             "windows": [each.to_json() for each in self.windows],
             "advice": {**self.advice.to_json(), "words": self.advice.words},
             "gates": {
-                name: {"false_alarms": alarms.to_json(), "rejected": list(rejected), "missed": list(missed)}
+                name: {
+                    "false_alarms": alarms.to_json(),
+                    "rejected": list(rejected),
+                    "missed": list(missed),
+                }
                 for name, (alarms, rejected, missed) in self.gates.items()
             },
             "words": self.words,
@@ -100,8 +114,14 @@ class Gauge:
         said = []
         if self.alarms.of:
             rare = self.predicted is not None and 0 < self.predicted < 5e-7
-            predicted = "" if self.predicted is None else f" (predicted: {'below 1e-6' if rare else f'{self.predicted:.2g}'} of the seeds)"
-            said.append(f"False alarms: {self.alarms.count} of {self.alarms.of} runs of right kernels{predicted}.")
+            predicted = (
+                ""
+                if self.predicted is None
+                else f" (predicted: {'below 1e-6' if rare else f'{self.predicted:.2g}'} of the seeds)"
+            )
+            said.append(
+                f"False alarms: {self.alarms.count} of {self.alarms.of} runs of right kernels{predicted}."
+            )
         able = {name: rate for name, rate in self.misses.items() if rate.of}
         if able:
             said.append(f"Missed: {self.missed.count} of {self.missed.of} runs of wrong kernels")
@@ -109,7 +129,11 @@ class Gauge:
         if never := [name for name, rate in self.misses.items() if not rate.of]:
             said.append(f"Can't show with these inputs: {', '.join(never)}.")
         if self.broken:
-            said.append("Without numbers: " + ", ".join(f"{name} ({count})" for name, count in self.broken.items()) + ".")
+            said.append(
+                "Without numbers: "
+                + ", ".join(f"{name} ({count})" for name, count in self.broken.items())
+                + "."
+            )
         return " ".join((*said, self.advice.words))
 
 
@@ -123,8 +147,16 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
     go = [row for row in useful if row["kind"] == "go"]
     no_go = [row for row in useful if row["kind"] == "no_go"]
     able = [row for row in no_go if row.get("able")]
-    declared = {name: tolerance for name in test.outputs if (tolerance := test.tolerance_for(name)) is not None}
-    outputs = [name for name in test.outputs if (name in declared or not declared) and any(name in row["outputs"] for row in go)]
+    declared = {
+        name: tolerance
+        for name in test.outputs
+        if (tolerance := test.tolerance_for(name)) is not None
+    }
+    outputs = [
+        name
+        for name in test.outputs
+        if (name in declared or not declared) and any(name in row["outputs"] for row in go)
+    ]
     given = {output for row in go for output in row["outputs"]}
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
     windows = tuple(window(each, go, able, outputs) for each in comparators(rtols))
@@ -135,39 +167,57 @@ def report(test: TestSpec, rows: Sequence[Row]) -> Gauge:
         test=test,
         seeds=len({row["seed"] for row in rows}),
         false_alarms={
-            part: Rate(sum(not passed[id(row)] for row in go if row["part"] == part), sum(row["part"] == part for row in go))
+            part: Rate(
+                sum(not passed[id(row)] for row in go if row["part"] == part),
+                sum(row["part"] == part for row in go),
+            )
             for part in dict.fromkeys(row["part"] for row in go)
         },
         predicted=_predicted(go, declared),
         misses={
-            part: Rate(sum(passed[id(row)] for row in able if row["part"] == part), sum(row["part"] == part for row in able))
+            part: Rate(
+                sum(passed[id(row)] for row in able if row["part"] == part),
+                sum(row["part"] == part for row in able),
+            )
             for part in wrong
         },
         seen={part: _seen([row for row in no_go if row["part"] == part]) for part in wrong},
-        hidden={part: count for part in wrong if (count := sum(row["part"] == part and not row.get("able") for row in no_go))},
+        hidden={
+            part: count
+            for part in wrong
+            if (count := sum(row["part"] == part and not row.get("able") for row in no_go))
+        },
         broken=_counts(row["part"] for row in rows if id(row) not in passed),
         windows=windows,
         advice=advice(windows, able),
         gates={
             name: _gate(dict.fromkeys(gated, Tolerance.parse(gate.tolerance)), go, able)
             for name, gate in GATES.items()
-            if (not gate.kernels or test.kernel in gate.kernels) and (gated := [output for output in gate.outputs if output in given])
+            if (not gate.kernels or test.kernel in gate.kernels)
+            and (gated := [output for output in gate.outputs if output in given])
         },
     )
 
 
 def with_numbers(rows: Sequence[Row]) -> list[Row]:
     """The runs that count into rates: those that gave outputs and were judged."""
-    return [row for row in rows if row.get("outputs") and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "no_information")]
+    return [
+        row
+        for row in rows
+        if row.get("outputs")
+        and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "no_information")
+    ]
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
-    """Whether the test is green on the row: every declared tolerance holds, and nothing is NaN or Inf."""
+    """Whether the test is green on the row: every declared tolerance holds, and nothing is NaN or
+    Inf."""
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
 
 def _predicted(go: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
-    """The mean over seeds of the chance that some output's allclose fails. Other comparators have no such prediction."""
+    """The mean over seeds of the chance that some output's allclose fails. Other comparators have
+    no such prediction."""
     if not any(tolerance.allclose for tolerance in declared.values()):
         return None
     chances = []
@@ -191,8 +241,14 @@ def _counts(names: Any) -> dict[str, int]:
     return found
 
 
-def _gate(tolerances: Mapping[str, Tolerance], go: Sequence[Row], able: Sequence[Row]) -> tuple[Rate, tuple[str, ...], tuple[str, ...]]:
+def _gate(
+    tolerances: Mapping[str, Tolerance], go: Sequence[Row], able: Sequence[Row]
+) -> tuple[Rate, tuple[str, ...], tuple[str, ...]]:
     alarms = Rate(sum(not _passes(tolerances, row) for row in go), len(go))
     missed = {row["part"] for row in able if _passes(tolerances, row)}
     parts = tuple(dict.fromkeys(row["part"] for row in able))
-    return alarms, tuple(part for part in parts if part not in missed), tuple(part for part in parts if part in missed)
+    return (
+        alarms,
+        tuple(part for part in parts if part not in missed),
+        tuple(part for part in parts if part in missed),
+    )

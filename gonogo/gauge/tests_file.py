@@ -1,4 +1,5 @@
-"""A file of many tests to gauge, as plain data (YAML, JSON or TOML read by whoever has the file)."""
+"""A file of many tests to gauge, as plain data (YAML, JSON or TOML read by whoever has the
+file)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_bui
 
 @dataclass(frozen=True)
 class Entry:
-    """One test to gauge: with how many seeds, and which builds beside the emulator's are right and wrong."""
+    """One test to gauge: with how many seeds, and which builds beside the emulator's are right and
+    wrong."""
 
     name: str
     test: TestSpec
@@ -29,9 +31,12 @@ class Entry:
 
 
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
-    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone. `defaults` holds any key of an entry but its
-    name; its `test` is merged below each entry's own. Raises FieldError."""
-    whole: Mapping[str, Any] = {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
+    """{"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone. `defaults`
+    holds any key of an entry but its name; its `test` is merged below each entry's own. Raises
+    FieldError."""
+    whole: Mapping[str, Any] = (
+        {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
+    )
     fields.known(whole, ("defaults", "tests"), "file")
     defaults = dict(fields.mapping(whole.get("defaults") or {}, "defaults"))
     fields.known(defaults, NAMES[1:], "defaults")
@@ -49,10 +54,17 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
         spec = TestSpec.parse(test, max_elements=max_elements, path=f"{path}.test")
         found.append(
             Entry(
-                name=_text(given.get("name", f"{spec.kernel} {'x'.join(map(str, spec.shape))}"), f"{path}.name"),
+                name=_text(
+                    given.get("name", f"{spec.kernel} {'x'.join(map(str, spec.shape))}"),
+                    f"{path}.name",
+                ),
                 test=spec,
-                seeds=fields.integer(given.get("seeds", seeds), f"{path}.seeds", least=1, most=1000),
-                seed_start=fields.integer(given.get("seed_start", 0), f"{path}.seed_start", least=0, most=2**53 - 1001),
+                seeds=fields.integer(
+                    given.get("seeds", seeds), f"{path}.seeds", least=1, most=1000
+                ),
+                seed_start=fields.integer(
+                    given.get("seed_start", 0), f"{path}.seed_start", least=0, most=2**53 - 1001
+                ),
                 executor=_text(given.get("executor", EMULATOR), f"{path}.executor"),
                 builds=_names(given.get("builds"), f"{path}.builds"),
                 wrong_builds=_names(given.get("wrong_builds"), f"{path}.wrong_builds"),

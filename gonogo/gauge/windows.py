@@ -1,4 +1,5 @@
-"""The window of a comparator: from the least tolerance that lets right kernels pass to the largest that rejects every wrong one."""
+"""The window of a comparator: from the least tolerance that lets right kernels pass to the largest
+that rejects every wrong one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Tolerances = Mapping[str, Mapping[str, float]]
 TAIL_SEEDS = 8
 """Fewer deviations say nothing of their tail."""
 TAIL = 1e-3
-"""How rare a right kernel's deviation the tail names at most; never rarer than 1 in 10 times the runs."""
+"""How rare a right kernel's deviation the tail names at most; never rarer than 1 in 10 times the
+runs."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,36 @@ class Tail:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Tail:
-        """The largest error of many elements is Gumbel distributed: by its moments, scale = sqrt(6)/pi standard deviations, and
-        level = mean + scale (-ln(-ln(1 - p)) - Euler's constant)."""
+        """The largest error of many elements is Gumbel distributed: by its moments, scale =
+        sqrt(6)/pi standard deviations, and level = mean + scale (-ln(-ln(1 - p)) - Euler's
+        constant)."""
         largest = max(values, default=math.inf)
         if len(values) < TAIL_SEEDS or not math.isfinite(largest):
             return cls(largest, None, None)
         probability = max(TAIL, 1 / (10 * len(values)))
         scale = pstdev(values) * math.sqrt(6) / math.pi
-        return cls(largest, max(largest, fmean(values) + scale * (-math.log(-math.log1p(-probability)) - 0.5772156649)), probability)
+        return cls(
+            largest,
+            max(
+                largest,
+                fmean(values) + scale * (-math.log(-math.log1p(-probability)) - 0.5772156649),
+            ),
+            probability,
+        )
 
 
 @dataclass(frozen=True)
 class Window:
-    """One comparator's window. `room` is the factor between its edges: above 1 there is a tolerance that works, up to 1 none.
+    """One comparator's window. `room` is the factor between its edges: above 1 there is a tolerance
+    that works, up to 1 none.
 
-    lower: output -> the least tolerance, analytic and at least what was observed. An output of which nothing can be said is left out.
-    within_reach: the room for the wrong parts that the lower edge rejects on every seed: all lower edges may be widened by this
-    factor together before another part passes (infinite: no wrong run).
-    single: the edges of one tolerance for all outputs. missed: wrong part -> seeds that pass at the lower edge.
+    lower: output -> the least tolerance, analytic and at least what was observed. An output of
+    which nothing can be said is left out.
+    within_reach: the room for the wrong parts that the lower edge rejects on every seed: all lower
+    edges may be widened by this factor together before another part passes (infinite: no wrong
+    run).
+    single: the edges of one tolerance for all outputs. missed: wrong part -> seeds that pass at the
+    lower edge.
     """
 
     comparator: Comparator
@@ -65,13 +79,23 @@ class Window:
 
     @property
     def works(self) -> bool:
-        """Whether one of its tolerances passes every right kernel and rejects every wrong one that can show."""
+        """Whether one of its tolerances passes every right kernel and rejects every wrong one that
+        can show."""
         return self.usable and self.room > 1
 
     def tolerances(self) -> dict[str, dict[str, float]]:
         """The advised ones: the lower edge, with as few digits as the window has room for."""
-        digits = next((d for d in (2, 3, 4) if all(above(low, d) < low * self.within_reach for low in self.lower.values())), 3)
-        return {name: self.comparator.tolerance(above(low, digits)) for name, low in self.lower.items()}
+        digits = next(
+            (
+                d
+                for d in (2, 3, 4)
+                if all(above(low, d) < low * self.within_reach for low in self.lower.values())
+            ),
+            3,
+        )
+        return {
+            name: self.comparator.tolerance(above(low, digits)) for name, low in self.lower.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; null for infinite."""
@@ -101,13 +125,21 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def window(comparator: Comparator, go: Sequence[Row], no_go: Sequence[Row], outputs: Iterable[str]) -> Window:
+def window(
+    comparator: Comparator, go: Sequence[Row], no_go: Sequence[Row], outputs: Iterable[str]
+) -> Window:
     """From the rows of right kernels, and of wrong ones that can show, over these outputs."""
     lower: dict[str, float] = {}
     tails: dict[str, Tail] = {}
     for name in outputs:
-        values = [comparator.deviation(row["outputs"][name]) for row in go if name in row["outputs"]]
-        known = [comparator.deviation(row["edges"][name]) for row in go if row.get("edges") and name in row["edges"]]
+        values = [
+            comparator.deviation(row["outputs"][name]) for row in go if name in row["outputs"]
+        ]
+        known = [
+            comparator.deviation(row["edges"][name])
+            for row in go
+            if row.get("edges") and name in row["edges"]
+        ]
         edge = max((*values, *known), default=math.inf)
         if edge < comparator.largest:
             lower[name], tails[name] = edge, Tail.of(values)

@@ -1,4 +1,5 @@
-"""The registry of kernels: name -> what a spec must know of it, and its numerics. A kind of kernel is a folder here and a name in KINDS.
+"""The registry of kernels: name -> what a spec must know of it, and its numerics. A kind of kernel
+is a folder here and a name in KINDS.
 
 docs/kernels.md says how to add one. Importing this loads no NumPy; `numerics` does.
 """
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from gonogo.tests import TestSpec
 
 KINDS = ("layernorm", "rmsnorm", "groupnorm")
-"""The folders here; each has the `KERNELS` of its kind. The emulator's builds are ordered by them: append."""
+"""The folders here; each has the `KERNELS` of its kind. The emulator's builds are ordered by them:
+append."""
 
 _kernels: dict[str, Kernel] = {}
 KERNELS: Mapping[str, Kernel] = MappingProxyType(_kernels)
@@ -25,7 +27,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(_kernels)
 
 
 def register(kernel: Kernel) -> None:
-    """Make a kernel known to specs, judging, the emulator and the gauge. Raises ValueError for a name that another kernel has."""
+    """Make a kernel known to specs, judging, the emulator and the gauge. Raises ValueError for a
+    name that another kernel has."""
     known = _kernels.get(kernel.name)
     if known is not None and known != kernel:
         raise ValueError(f"there is a kernel {kernel.name!r} already")
@@ -33,7 +36,8 @@ def register(kernel: Kernel) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a kernel (a plug-in's that is unloaded, a test's). Raises KeyError for an unknown one."""
+    """Forget a kernel (a plug-in's that is unloaded, a test's). Raises KeyError for an unknown
+    one."""
     del _kernels[name]
 
 

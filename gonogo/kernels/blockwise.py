@@ -1,4 +1,5 @@
-"""The statistics of a matrix output in blocks of rows: what gonogo.numerics.compare defines, in bounded memory (a test compares)."""
+"""The statistics of a matrix output in blocks of rows: what gonogo.numerics.compare defines, in
+bounded memory (a test compares)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from numpy.typing import NDArray
 
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, excess
+from gonogo.numerics.budgets.expectation import (
+    Array,
+    Direction,
+    Expectation,
+    Mask,
+    beyond_truncation,
+    binade,
+    excess,
+)
 
 if TYPE_CHECKING:
     from gonogo.kernels.kind import Arrays, Numerics
@@ -32,15 +41,27 @@ class Column:
     trends: list[Array]
     allowances: list[Array]
     spread: Array
-    alike: dict[int, Array] = field(default_factory=dict)  # amounts of rows that others equal, by the row's group
+    alike: dict[int, Array] = field(
+        default_factory=dict
+    )  # amounts of rows that others equal, by the row's group
 
     @classmethod
-    def of(cls, expected: Expectation, direction: Direction, error: Array, goldens: directions.Golden, groups: NDArray[np.int64]) -> Column:
-        """Of some rows; `groups`: a number for each, equal where rows are, -1 where no other row is equal."""
+    def of(
+        cls,
+        expected: Expectation,
+        direction: Direction,
+        error: Array,
+        goldens: directions.Golden,
+        groups: NDArray[np.int64],
+    ) -> Column:
+        """Of some rows; `groups`: a number for each, equal where rows are, -1 where no other row is
+        equal."""
         w = np.broadcast_to(direction.weights, error.shape)
         amounts = np.abs(w) * np.sqrt(expected.variance)
         alone = groups < 0
-        alike = {int(group): amounts[groups == group].sum(axis=0) for group in np.unique(groups[~alone])}
+        alike = {
+            int(group): amounts[groups == group].sum(axis=0) for group in np.unique(groups[~alone])
+        }
         return cls(
             numerator=(w * error).sum(axis=0),
             norm=(w**2).sum(axis=0),
@@ -48,7 +69,9 @@ class Column:
             goldens=[(w * each).sum(axis=0) for each in goldens],
             trends=[(w * each).sum(axis=0) for each in expected.trend],
             allowances=[(w * each).sum(axis=0) for each in expected.allowance],
-            spread=np.zeros(w.shape[1]) if expected.spread is None else (np.abs(w) * expected.spread).sum(axis=0),
+            spread=np.zeros(w.shape[1])
+            if expected.spread is None
+            else (np.abs(w) * expected.spread).sum(axis=0),
             alike=alike,
         )
 
@@ -57,26 +80,39 @@ class Column:
         self.numerator, self.norm, self.own, self.spread = (
             a + b
             for a, b in zip(
-                (self.numerator, self.norm, self.own, self.spread), (other.numerator, other.norm, other.own, other.spread), strict=True
+                (self.numerator, self.norm, self.own, self.spread),
+                (other.numerator, other.norm, other.own, other.spread),
+                strict=True,
             )
         )
-        for mine, theirs in ((self.goldens, other.goldens), (self.trends, other.trends), (self.allowances, other.allowances)):
+        for mine, theirs in (
+            (self.goldens, other.goldens),
+            (self.trends, other.trends),
+            (self.allowances, other.allowances),
+        ):
             mine[:] = [a + b for a, b in zip(mine, theirs, strict=True)]
         for group, amounts in other.alike.items():
             self.alike[group] = self.alike[group] + amounts if group in self.alike else amounts
 
     def scores(self, floor: float) -> directions.Scores:
         """The z of each column (directions.along_columns)."""
-        own = self.own + sum((each**2 for each in self.alike.values()), start=np.zeros_like(self.own))
-        variance = own + excess(np.max([each**2 for each in self.goldens], axis=0), own) + self.spread**2
+        own = self.own + sum(
+            (each**2 for each in self.alike.values()), start=np.zeros_like(self.own)
+        )
+        variance = (
+            own + excess(np.max([each**2 for each in self.goldens], axis=0), own) + self.spread**2
+        )
         for trend in self.trends:
             variance = variance + trend**2
-        return directions.Scores.of(directions.outside(self.numerator, self.allowances), variance, self.norm > floor)
+        return directions.Scores.of(
+            directions.outside(self.numerator, self.allowances), variance, self.norm > floor
+        )
 
 
 @dataclass
 class Totals:
-    """What some rows of an output have added up, or all of them, merged in the order of the rows."""
+    """What some rows of an output have added up, or all of them, merged in the order of the
+    rows."""
 
     sums: Array
     largest: Array
@@ -102,8 +138,29 @@ class Totals:
         self.floors |= other.floors
 
 
-SUMS = ("abs", "square", "raw", "raw_square", "error", "centred", "cross", "left_out", "used", "over", "chi", "mismatch", "outliers")
-LARGEST = ("abs", "raw", "ulp", "tolerance", "quantised", *(f"needed{rtol:g}" for rtol in compare.NEEDED_RTOLS))
+SUMS = (
+    "abs",
+    "square",
+    "raw",
+    "raw_square",
+    "error",
+    "centred",
+    "cross",
+    "left_out",
+    "used",
+    "over",
+    "chi",
+    "mismatch",
+    "outliers",
+)
+LARGEST = (
+    "abs",
+    "raw",
+    "ulp",
+    "tolerance",
+    "quantised",
+    *(f"needed{rtol:g}" for rtol in compare.NEEDED_RTOLS),
+)
 
 
 def statistics(
@@ -114,7 +171,8 @@ def statistics(
     outputs: Mapping[str, NDArray[np.float32]],
     profile: str | None,
 ) -> dict[str, Any]:
-    """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the raw inputs."""
+    """The statistics of matrix outputs (rows, N) of more than one row. `references`: those of the
+    raw inputs."""
     rows, step = numerics.spans(test)
     groups = equal_rows([np.asarray(a) for name, a in given.items() if test.is_matrix(name)])
     whole = {name: np.asarray(references[name], np.float64) for name in outputs}
@@ -148,7 +206,11 @@ def statistics(
     finished = {}
     for name, output in outputs.items():
         parts = [found[name] for found, _ in results if name in found]
-        bare = {"count": int(output.size), "digest": compare.digest(output, output.shape), **compare.nonfinite(output)}
+        bare = {
+            "count": int(output.size),
+            "digest": compare.digest(output, output.shape),
+            **compare.nonfinite(output),
+        }
         if not parts:
             finished[name] = _blank(results[0][1][name]) | bare
             continue
@@ -163,7 +225,8 @@ def statistics(
 
 
 def joined(parts: Sequence[Expectation]) -> Expectation:
-    """The expectation of an output of one row from those of its parts, side by side. Their shared errors have one variance each."""
+    """The expectation of an output of one row from those of its parts, side by side. Their shared
+    errors have one variance each."""
     if len(parts) == 1:
         return parts[0]
 
@@ -177,16 +240,27 @@ def joined(parts: Sequence[Expectation]) -> Expectation:
         reference=along(each.reference for each in parts),
         bound=along(each.bound for each in parts),
         noise=along(each.noise for each in parts),
-        shared=tuple(replace(s, pattern=along(each.shared[k].pattern for each in parts)) for k, s in enumerate(first.shared)),
-        directions=tuple(replace(d, weights=along(each.directions[k].weights for each in parts)) for k, d in enumerate(first.directions)),
-        allowance=tuple(along(each.allowance[k] for each in parts) for k in range(len(first.allowance))),
-        truncated=None if first.truncated is None else along(each.truncated for each in parts if each.truncated is not None),
+        shared=tuple(
+            replace(s, pattern=along(each.shared[k].pattern for each in parts))
+            for k, s in enumerate(first.shared)
+        ),
+        directions=tuple(
+            replace(d, weights=along(each.directions[k].weights for each in parts))
+            for k, d in enumerate(first.directions)
+        ),
+        allowance=tuple(
+            along(each.allowance[k] for each in parts) for k in range(len(first.allowance))
+        ),
+        truncated=None
+        if first.truncated is None
+        else along(each.truncated for each in parts if each.truncated is not None),
         informative=np.array([any(bool(mask.any()) for mask in masks)]) if masks else None,
     )
 
 
 def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """For each row a number that it shares with the rows that equal it in all matrices; -1 where it is alone."""
+    """For each row a number that it shares with the rows that equal it in all matrices; -1 where it
+    is alone."""
     seen: dict[bytes, int] = {}
     import xxhash  # not in the interpreters of builds, where the conformance suite runs
 
@@ -202,20 +276,37 @@ def equal_rows(matrices: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 def _every(expected: Expectation, views: Sequence[Expectation]) -> tuple[Direction, ...]:
     """The names of all directions, of the views too."""
-    return tuple(Direction(each.name, np.zeros((1, 1)), each.axis) for one in (expected, *views) for each in one.directions)
+    return tuple(
+        Direction(each.name, np.zeros((1, 1)), each.axis)
+        for one in (expected, *views)
+        for each in one.directions
+    )
 
 
 def _totals(
-    out: Array, raw: Array, expected: Expectation, allclose: Allclose, first: float, places: NDArray[np.intp], groups: NDArray[np.int64]
+    out: Array,
+    raw: Array,
+    expected: Expectation,
+    allclose: Allclose,
+    first: float,
+    places: NDArray[np.intp],
+    groups: NDArray[np.int64],
 ) -> Totals:
-    """Of some finite rows; `places`: their numbers; `first`: the raw reference's first value, about which its sums are taken."""
+    """Of some finite rows; `places`: their numbers; `first`: the raw reference's first value, about
+    which its sums are taken."""
     error = out - raw
     size = np.abs(error)
     magnitude = np.abs(raw)
     golden = compare.rounded(raw, expected.out, expected.out_block)
-    distance = np.abs(out - golden) / (2 * expected.out * np.maximum(binade(golden), compare.SMALLEST_NORMAL))
+    distance = np.abs(out - golden) / (
+        2 * expected.out * np.maximum(binade(golden), compare.SMALLEST_NORMAL)
+    )
     largest = dict.fromkeys(LARGEST, 0.0)
-    largest |= {"abs": float(size.max()), "raw": float(np.abs(raw - first).max()), "ulp": float(distance.max())}
+    largest |= {
+        "abs": float(size.max()),
+        "raw": float(np.abs(raw - first).max()),
+        "ulp": float(distance.max()),
+    }
     for rtol in compare.NEEDED_RTOLS:
         largest[f"needed{rtol:g}"] = max(0.0, float((size - rtol * magnitude).max()))
     if allclose is not None:
@@ -238,12 +329,19 @@ def _totals(
     distances: Counter[float] = Counter()
     for value, count in zip(whole.tolist(), counts.tolist(), strict=True):
         distances[compare.coarse(value)] += count
-    added, maxima = np.array([sums[name] for name in SUMS]), np.array([largest[name] for name in LARGEST])
+    added, maxima = (
+        np.array([sums[name] for name in SUMS]),
+        np.array([largest[name] for name in LARGEST]),
+    )
     totals = Totals(added, maxima, distances, (-1.0, -1, -1), {}, {}, {})
-    informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    informative = (
+        np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    )
     totals.sums[SUMS.index("left_out")] = float((~informative).sum())
     if informative.any():
-        _budget(totals, out[informative], compare.restrict(expected, informative), places[informative])
+        _budget(
+            totals, out[informative], compare.restrict(expected, informative), places[informative]
+        )
     _directions(totals, out - expected.reference, expected, groups)
     return totals
 
@@ -258,7 +356,11 @@ def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[n
         standard = np.where(beyond == 0, 0.0, beyond**2 / expected.variance)
         multiple = np.abs(out / expected.reference)
         power = np.rint(np.log2(multiple))
-        outlier = (ratio > compare.OUTLIER_BUDGETS) & (power != 0) & (np.abs(multiple / 2.0**power - 1) < compare.OUTLIER_RATIO)
+        outlier = (
+            (ratio > compare.OUTLIER_BUDGETS)
+            & (power != 0)
+            & (np.abs(multiple / 2.0**power - 1) < compare.OUTLIER_RATIO)
+        )
     row, column = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     totals.worst = (float(ratio[row, column]), int(places[row]), int(column))
     golden = compare.rounded(expected.reference, expected.out, expected.out_block)
@@ -273,9 +375,13 @@ def _budget(totals: Totals, out: Array, expected: Expectation, places: NDArray[n
         totals.sums[SUMS.index(name)] = value
 
 
-def _directions(totals: Totals, error: Array, expected: Expectation, groups: NDArray[np.int64]) -> None:
+def _directions(
+    totals: Totals, error: Array, expected: Expectation, groups: NDArray[np.int64]
+) -> None:
     """The scores of the rows, and what a block adds to those of the columns."""
-    informative: Mask = np.ones(error.shape[0], bool) if expected.informative is None else expected.informative
+    informative: Mask = (
+        np.ones(error.shape[0], bool) if expected.informative is None else expected.informative
+    )
     if not informative.any() or not expected.directions:
         return
     usable, error = compare.restrict(expected, informative), error[informative]
@@ -285,17 +391,27 @@ def _directions(totals: Totals, error: Array, expected: Expectation, groups: NDA
     for direction in expected.directions:
         chosen = compare.restrict_direction(direction, informative)
         if direction.axis == "column":
-            totals.columns[direction.name] = Column.of(usable, chosen, error, goldens, groups[informative])
+            totals.columns[direction.name] = Column.of(
+                usable, chosen, error, goldens, groups[informative]
+            )
             totals.floors[direction.name] = float(np.max(direction.floor))
         else:
-            totals.rows.setdefault(direction.name, []).append(directions.scores(usable, chosen, error, goldens).z)
+            totals.rows.setdefault(direction.name, []).append(
+                directions.scores(usable, chosen, error, goldens).z
+            )
 
 
-def _finished(totals: Totals, count: int, declared: bool, every: Sequence[Direction]) -> dict[str, Any]:
+def _finished(
+    totals: Totals, count: int, declared: bool, every: Sequence[Direction]
+) -> dict[str, Any]:
     s = dict(zip(SUMS, totals.sums.tolist(), strict=True))
     m = dict(zip(LARGEST, totals.largest.tolist(), strict=True))
     norm, distance = s["raw_square"] ** 0.5, s["square"] ** 0.5
-    bb, bd, dd = s["centred"] - s["raw"] ** 2 / count, s["cross"] - s["raw"] * s["error"] / count, s["square"] - s["error"] ** 2 / count
+    bb, bd, dd = (
+        s["centred"] - s["raw"] ** 2 / count,
+        s["cross"] - s["raw"] * s["error"] / count,
+        s["square"] - s["error"] ** 2 / count,
+    )
     result: dict[str, Any] = {
         "max_abs": m["abs"],
         "mean_abs": s["abs"] / count,
@@ -314,8 +430,15 @@ def _finished(totals: Totals, count: int, declared: bool, every: Sequence[Direct
     for name in ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"):
         result[name] = None
     if used:
-        result |= {"budget_ratio": totals.worst[0], "over_budget_fraction": s["over"] / used, "chi": (s["chi"] / used) ** 0.5}
-        result |= {"mismatch_fraction": s["mismatch"] / used, "worst_index": [totals.worst[1], totals.worst[2]]}
+        result |= {
+            "budget_ratio": totals.worst[0],
+            "over_budget_fraction": s["over"] / used,
+            "chi": (s["chi"] / used) ** 0.5,
+        }
+        result |= {
+            "mismatch_fraction": s["mismatch"] / used,
+            "worst_index": [totals.worst[1], totals.worst[2]],
+        }
     for direction in every:
         result |= compare.scores_of(direction.name, _scores(totals, direction.name))
     return result
@@ -323,7 +446,9 @@ def _finished(totals: Totals, count: int, declared: bool, every: Sequence[Direct
 
 def _blank(every: Sequence[Direction]) -> dict[str, Any]:
     """compare.blank without an expectation at hand."""
-    result: dict[str, Any] = dict.fromkeys(("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"))
+    result: dict[str, Any] = dict.fromkeys(
+        ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
+    )
     result |= {"outliers": 0, "rows_left_out": 0}
     for direction in every:
         result |= compare.scores_of(direction.name, None)

@@ -1,4 +1,5 @@
-"""What a test spec must know of a kernel: its tensors, their shapes, its parameters, its emulated builds. No NumPy: the API reads it."""
+"""What a test spec must know of a kernel: its tensors, their shapes, its parameters, its emulated
+builds. No NumPy: the API reads it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def last_axis(shape: Shape, parameters: Parameters, path: str) -> Extent:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a test's `parameters`: how it is read (a FieldError for what it can't be), and its default."""
+    """A field of a test's `parameters`: how it is read (a FieldError for what it can't be), and its
+    default."""
 
     parse: Callable[[object, str], Any]
     default: Any
@@ -48,14 +50,19 @@ class Kernel:
         name: what a test names it.
         outputs: the tensors that it gives; the first is the one that the others are statistics of.
         drawn: the tensors that are drawn at random for it.
-        numerics: the module that holds its numerics as `NUMERICS` (gonogo.kernels.kind.Numerics), imported when they are needed.
+        numerics: the module that holds its numerics as `NUMERICS` (gonogo.kernels.kind.Numerics),
+            imported when they are needed.
         builds: names of its emulated builds, `correct` first.
-        given: the tensors that it is given where a test says `statistics: given`; None: it always makes its own.
+        given: the tensors that it is given where a test says `statistics: given`; None: it always
+            makes its own.
         parameters: fields of the spec's `parameters` beside epsilon.
-        extent: from (shape, parameters, path) to the matrix that it works on. Raises FieldError for a shape that it can't have.
-        downstream: outputs that follow one of its own and have the test's shape. Only a build that names one gives it; it is compared with
-            that of a reference build, and has no reference or budget of its own.
-        matrices: tensors of the test's own shape. per_row: those with one value a row. The others are vectors.
+        extent: from (shape, parameters, path) to the matrix that it works on. Raises FieldError for
+            a shape that it can't have.
+        downstream: outputs that follow one of its own and have the test's shape. Only a build that
+            names one gives it; it is compared with that of a reference build, and has no reference
+            or budget of its own.
+        matrices: tensors of the test's own shape. per_row: those with one value a row. The others
+            are vectors.
     """
 
     name: str
@@ -67,7 +74,8 @@ class Kernel:
     parameters: Mapping[str, Parameter] | None = None
     extent: Callable[[Shape, Parameters, str], Extent] = last_axis
     block_formats: bool = True
-    """Whether tensors may share exponents in 16 values along a row: they do so on the device only where a row is the last dimension."""
+    """Whether tensors may share exponents in 16 values along a row: they do so on the device only
+    where a row is the last dimension."""
     downstream: tuple[str, ...] = ()
     matrices: tuple[str, ...] = ("x", "dy", "y", "dx")
     per_row: tuple[str, ...] = ("mean", "rstd")
@@ -78,7 +86,8 @@ class Kernel:
         return self.given is not None
 
     def inputs(self, statistics: str) -> tuple[str, ...]:
-        """The tensors that it is given, in the order of its signature; `statistics`: given or own."""
+        """The tensors that it is given, in the order of its signature; `statistics`: given or
+        own."""
         return self.drawn if self.given is None or statistics == "own" else self.given
 
     def parse_parameters(self, data: object, path: str) -> dict[str, Any]:
@@ -86,7 +95,11 @@ class Kernel:
         known = self.parameters or {}
         given = fields.mapping({} if data is None else data, path)
         fields.known(given, tuple(known), path)
-        read = {name: each.parse(given[name], fields.join(path, name)) for name, each in known.items() if name in given}
+        read = {
+            name: each.parse(given[name], fields.join(path, name))
+            for name, each in known.items()
+            if name in given
+        }
         return {name: value for name, value in read.items() if value != known[name].default}
 
     def parameter(self, parameters: Parameters, name: str) -> Any:

@@ -1,4 +1,5 @@
-"""What a kind of kernel computes: reference, expectations, forensics, emulated builds; the rest follows, row block by row block."""
+"""What a kind of kernel computes: reference, expectations, forensics, emulated builds; the rest
+follows, row block by row block."""
 
 from __future__ import annotations
 
@@ -49,9 +50,11 @@ class Fault:
 
 
 class Numerics(ABC):
-    """One kind's numerics. `reference`, `expectations`, `run`, `ideal` and `faults` are a kind's own; the others may stay.
+    """One kind's numerics. `reference`, `expectations`, `run`, `ideal` and `faults` are a kind's
+    own; the others may stay.
 
-    Arrays are flat, as TestSpec.flat_shape_of has them: matrices (rows, features), one value a row (rows,), vectors (N,).
+    Arrays are flat, as TestSpec.flat_shape_of has them: matrices (rows, features), one value a row
+    (rows,), vectors (N,).
     """
 
     faults: Mapping[str, Fault] = {}
@@ -59,60 +62,99 @@ class Numerics(ABC):
 
     @abstractmethod
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """The float64 function of `arrays`: the quantised reference of what a device was given, the raw one of the raw inputs."""
+        """The float64 function of `arrays`: the quantised reference of what a device was given, the
+        raw one of the raw inputs."""
 
     @abstractmethod
-    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
-        """What is expected of every output in these rows, of a kernel of that profile (None: generic), on what the device was given.
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+    ) -> dict[str, Expectation]:
+        """What is expected of every output in these rows, of a kernel of that profile (None:
+        generic), on what the device was given.
 
-        A matrix output's expectation has its rows; one with a value a row, (1, rows); a vector's, (1, N), is that of all rows.
+        A matrix output's expectation has its rows; one with a value a row, (1, rows); a vector's,
+        (1, N), is that of all rows.
         """
 
-    def views(self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice) -> tuple[Expectation, ...]:
-        """The same expectation with its rows cut otherwise (a channel's elements, say) and the directions that are told there."""
+    def views(
+        self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
+    ) -> tuple[Expectation, ...]:
+        """The same expectation with its rows cut otherwise (a channel's elements, say) and the
+        directions that are told there."""
         return ()
 
-    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
         """The outputs of the emulated build on flat float32 arrays; KeyError for an unknown one.
 
-        seed: of the inputs. position: how many runs came before in this process, which only a fault may look at.
+        seed: of the inputs. position: how many runs came before in this process, which only a fault
+        may look at.
         """
         raise KeyError(build)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """The float64 function of that build's logic, unrounded: its distance from the reference says whether a fault can show."""
+        """The float64 function of that build's logic, unrounded: its distance from the reference
+        says whether a fault can show."""
         raise KeyError(build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """What is wrong with the outputs (any subset, flat), term by term; always answers."""
         said = f"cannot tell: nobody has written down which terms {test.kernel} has"
-        return Diagnosis((Term(test.outputs[0], "all", 0, (), (), said, can_tell=False),), said, False)
+        return Diagnosis(
+            (Term(test.outputs[0], "all", 0, (), (), said, can_tell=False),), said, False
+        )
 
     def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-        """Other right arithmetics for the gauge: (name, sentence, what the kernel is asked to run, what judges it)."""
+        """Other right arithmetics for the gauge: (name, sentence, what the kernel is asked to run,
+        what judges it)."""
         return []
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
-        """Inputs that make wrong terms large, the likeliest first: (name, sentence, the test's `inputs`)."""
+        """Inputs that make wrong terms large, the likeliest first: (name, sentence, the test's
+        `inputs`)."""
         first = test.drawn_names[0]
         offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
         hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
         small = {"regime": "normal", "mean": 0, "std": 1e-3}
         return [
-            (f"offset {first}", f"{first} has a mean: a wrong sum moves every element.", {first: offset}),
-            (f"hot tile of {first}", "The sums of a row come from the middle tile alone.", {first: hot}),
-            (f"small {first}", "Squares near epsilon: a wrong epsilon scales the outputs.", {first: small}),
+            (
+                f"offset {first}",
+                f"{first} has a mean: a wrong sum moves every element.",
+                {first: offset},
+            ),
+            (
+                f"hot tile of {first}",
+                "The sums of a row come from the middle tile alone.",
+                {first: hot},
+            ),
+            (
+                f"small {first}",
+                "Squares near epsilon: a wrong epsilon scales the outputs.",
+                {first: small},
+            ),
         ]
 
     # What follows from these.
 
     def sums_over_rows(self, test: TestSpec) -> bool:
-        """Whether an output is a vector, summed over all rows: then the kernel isn't judged in blocks of rows."""
+        """Whether an output is a vector, summed over all rows: then the kernel isn't judged in
+        blocks of rows."""
         return any(not test.is_matrix(name) and not test.is_per_row(name) for name in test.outputs)
 
     def spans(self, test: TestSpec) -> tuple[int, int]:
         """(rows, rows of a block)."""
-        step = test.rows if self.sums_over_rows(test) else max(32, ELEMENTS_PER_BLOCK // test.features // 32 * 32)
+        step = (
+            test.rows
+            if self.sums_over_rows(test)
+            else max(32, ELEMENTS_PER_BLOCK // test.features // 32 * 32)
+        )
         return test.rows, step
 
     def pieces(self, test: TestSpec, given: Arrays, profile: str | None) -> Iterator[Piece]:
@@ -121,19 +163,42 @@ class Numerics(ABC):
         for start in range(0, rows, step):
             here = slice(start, min(start + step, rows))
             for name, expected in self.expectations(test, given, profile, here).items():
-                yield name, expected, here if test.is_matrix(name) else EVERYTHING, here if test.is_per_row(name) else EVERYTHING
+                yield (
+                    name,
+                    expected,
+                    here if test.is_matrix(name) else EVERYTHING,
+                    here if test.is_per_row(name) else EVERYTHING,
+                )
 
-    def parts(self, test: TestSpec, given: Arrays, profile: str | None) -> dict[str, list[Expectation]]:
+    def parts(
+        self, test: TestSpec, given: Arrays, profile: str | None
+    ) -> dict[str, list[Expectation]]:
         """The expectations of each output, block by block; made on all cores."""
         rows, step = self.spans(test)
-        found = over_rows(lambda start, stop: self.expectations(test, given, profile, slice(start, stop)), rows, step)
+        found = over_rows(
+            lambda start, stop: self.expectations(test, given, profile, slice(start, stop)),
+            rows,
+            step,
+        )
         return {name: [each[name] for each in found] for name in found[0]}
 
-    def statistics(self, test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, Floats], profile: str | None) -> dict[str, Any]:
-        """Every statistic of each output (matrices, see judging.matrix), JSON-ready: gonogo.numerics.compare is the definition."""
+    def statistics(
+        self,
+        test: TestSpec,
+        raw: Arrays,
+        given: Arrays,
+        outputs: Mapping[str, Floats],
+        profile: str | None,
+    ) -> dict[str, Any]:
+        """Every statistic of each output (matrices, see judging.matrix), JSON-ready:
+        gonogo.numerics.compare is the definition."""
         references = self.reference(test, raw)
         found: dict[str, Any] = {}
-        matrices = {name: output for name, output in outputs.items() if test.is_matrix(name) and output.shape[0] > 1}
+        matrices = {
+            name: output
+            for name, output in outputs.items()
+            if test.is_matrix(name) and output.shape[0] > 1
+        }
         if matrices:
             found |= blockwise.statistics(self, test, references, given, matrices, profile)
         rest = [name for name in outputs if name not in matrices]
@@ -141,11 +206,19 @@ class Numerics(ABC):
             parts = self.parts(test, given, profile)
             for name in rest:
                 wanted = parts[name][0] if test.is_matrix(name) else blockwise.joined(parts[name])
-                found[name] = self.compared(test, given, name, outputs[name], wanted, references[name])
+                found[name] = self.compared(
+                    test, given, name, outputs[name], wanted, references[name]
+                )
         return {name: compare.storable(found[name]) for name in outputs}
 
     def compared(
-        self, test: TestSpec, given: Arrays, name: str, output: Floats, wanted: Expectation, raw: Array
+        self,
+        test: TestSpec,
+        given: Arrays,
+        name: str,
+        output: Floats,
+        wanted: Expectation,
+        raw: Array,
     ) -> dict[str, Any]:
         """The statistics of one output at once: the definition, and the directions of the views."""
         tolerance = test.tolerance_for(name)
@@ -156,25 +229,43 @@ class Numerics(ABC):
         keep = compare.finite_rows(output)
         for view in self.views(test, given, name, wanted, EVERYTHING):
             some = np.repeat(keep, view.reference.shape[0] // keep.size)
-            cut, golden = np.ascontiguousarray(output).reshape(view.reference.shape)[some], raw.reshape(view.reference.shape)[some]
+            cut, golden = (
+                np.ascontiguousarray(output).reshape(view.reference.shape)[some],
+                raw.reshape(view.reference.shape)[some],
+            )
             part = compare.restrict(view, some)
-            told = compare.statistics(cut, part, golden, allclose=None, shape=cut.shape) if some.any() else compare.blank(view)
-            found |= {key: value for key, value in told.items() if key.startswith(tuple(f"{each.name}_" for each in view.directions))}
+            told = (
+                compare.statistics(cut, part, golden, allclose=None, shape=cut.shape)
+                if some.any()
+                else compare.blank(view)
+            )
+            found |= {
+                key: value
+                for key, value in told.items()
+                if key.startswith(tuple(f"{each.name}_" for each in view.directions))
+            }
         return found
 
 
 LEAST_STEP = {"fp16": 2.0**-25}
-"""Half a step of the formats whose smallest normal number ordinary values reach: below it the step stays the same."""
+"""Half a step of the formats whose smallest normal number ordinary values reach: below it the step
+stays the same."""
 
 
 def with_least_step(expected: Expectation, output: str) -> Expectation:
-    """The expectation of an output whose values may be below its format's smallest normal number (2^-14 in fp16)."""
+    """The expectation of an output whose values may be below its format's smallest normal number
+    (2^-14 in fp16)."""
     least = LEAST_STEP.get(output, 0.0)
-    return replace(expected, bound=expected.bound + least, noise=expected.noise + least**2 / 3) if least else expected
+    return (
+        replace(expected, bound=expected.bound + least, noise=expected.noise + least**2 / 3)
+        if least
+        else expected
+    )
 
 
 def rows_cut(expected: Expectation, width: int) -> Expectation:
-    """The expectation of the same elements with each row cut into rows of `width`; no directions."""
+    """The expectation of the same elements with each row cut into rows of `width`; no
+    directions."""
     times = expected.reference.shape[1] // width
 
     def cut(a: Array) -> Array:
@@ -182,7 +273,11 @@ def rows_cut(expected: Expectation, width: int) -> Expectation:
         return np.ascontiguousarray(whole).reshape(-1, width)
 
     def each(a: Array) -> Array:  # one value a row
-        return a if a.shape[0] == 1 and expected.reference.shape[0] > 1 else np.repeat(a, times, axis=0)
+        return (
+            a
+            if a.shape[0] == 1 and expected.reference.shape[0] > 1
+            else np.repeat(a, times, axis=0)
+        )
 
     def wide(a: Array) -> Array:  # a pattern, of every row or of one
         return cut(np.broadcast_to(a, expected.reference.shape))
@@ -192,14 +287,19 @@ def rows_cut(expected: Expectation, width: int) -> Expectation:
         reference=cut(expected.reference),
         bound=wide(expected.bound),
         noise=wide(expected.noise),
-        shared=tuple(replace(s, variance=each(s.variance), pattern=wide(s.pattern)) for s in expected.shared),
+        shared=tuple(
+            replace(s, variance=each(s.variance), pattern=wide(s.pattern)) for s in expected.shared
+        ),
         bias=None if expected.bias is None else wide(expected.bias),
         trend=tuple(wide(t) for t in expected.trend),
         spread=None if expected.spread is None else wide(expected.spread),
         allowance=tuple(wide(each) for each in expected.allowance),
         truncated=None if expected.truncated is None else wide(expected.truncated),
-        keyed=tuple(replace(k, key=wide(k.key), amplitude=wide(k.amplitude)) for k in expected.keyed),
-        informative=None if expected.informative is None else np.repeat(expected.informative, times),
+        keyed=tuple(
+            replace(k, key=wide(k.key), amplitude=wide(k.amplitude)) for k in expected.keyed
+        ),
+        informative=None
+        if expected.informative is None
+        else np.repeat(expected.informative, times),
         directions=(),
     )
-

@@ -20,9 +20,11 @@ ELEMENTS = 2**18
 
 @dataclass
 class Model:
-    """One seed: x, y (None: not produced) as rows; gamma and beta (None: the kernel has none) a value a channel.
+    """One seed: x, y (None: not produced) as rows; gamma and beta (None: the kernel has none) a
+    value a channel.
 
-    Row i belongs to group i % groups; its elements are the group's channels, `width` of each. centred: the kernel subtracts a mean.
+    Row i belongs to group i % groups; its elements are the group's channels, `width` of each.
+    centred: the kernel subtracts a mean.
     """
 
     x: NDArray[Any]
@@ -56,7 +58,8 @@ class Model:
 
 
 def _sums(model: Model) -> Rows:
-    """Per row and tile: what gonogo.numerics.forensics.forward_sums has of x, with a mean of 0 where the kernel has none."""
+    """Per row and tile: what gonogo.numerics.forensics.forward_sums has of x, with a mean of 0
+    where the kernel has none."""
     x = model.x
     features = x.shape[1]
     starts = tile_starts(features)
@@ -85,7 +88,8 @@ def _sums(model: Model) -> Rows:
 
 @dataclass(frozen=True)
 class Fitted:
-    """y fitted row by row with one gamma and beta; `energy`: what is left, and `unit`: y's rounding, both sums of squares."""
+    """y fitted row by row with one gamma and beta; `energy`: what is left, and `unit`: y's
+    rounding, both sums of squares."""
 
     fit: RowFit
     energy: float
@@ -108,7 +112,9 @@ def fitted(model: Model, gamma: Array, beta: Array | None) -> Fitted:
         here = slice(start, stop)
         with np.errstate(all="ignore"):
             v = np.broadcast_to(model.spread(gamma, start, stop), (stop - start, model.x.shape[1]))
-            u = v * ((model.x[here].astype(np.float64) - rows.mean[here, None]) * rows.rstd[here, None])
+            u = v * (
+                (model.x[here].astype(np.float64) - rows.mean[here, None]) * rows.rstd[here, None]
+            )
             y = y_of[here].astype(np.float64)
             t = y - (0.0 if beta is None else model.spread(beta, start, stop))
             keep = outliers.counted(y, model.outliers, start)
@@ -126,7 +132,11 @@ def fitted(model: Model, gamma: Array, beta: Array | None) -> Fitted:
         fit = solve_rows(vv, vu, uu, tv, tu, tt, floor, 2, elements)
         slope = np.where(np.isfinite(fit.slope), fit.slope, 1.0)
         left = np.maximum(tt - slope * tu - fit.constant * tv, 0.0)
-        moved = (slope - 1.0) ** 2 * uu + fit.constant**2 * vv + 2 * (slope - 1.0) * fit.constant * vu
+        moved = (
+            (slope - 1.0) ** 2 * uu + fit.constant**2 * vv + 2 * (slope - 1.0) * fit.constant * vu
+        )
         told = np.isfinite(left) & (yy > 0)
         unit = float((model.precision.rounding**2 * yy)[told].sum())
-        return Fitted(fit, float(left[told].sum()), unit, float(np.nansum(np.maximum(moved, 0.0)[told])))
+        return Fitted(
+            fit, float(left[told].sum()), unit, float(np.nansum(np.maximum(moved, 0.0)[told]))
+        )

@@ -1,9 +1,12 @@
-"""Forensics of kernels that normalise rows (RMSNorm, group norm): mean, sum of squares, epsilon, gamma and beta that y was made with.
+"""Forensics of kernels that normalise rows (RMSNorm, group norm): mean, sum of squares, epsilon,
+gamma and beta that y was made with.
 
-y = g r' (x - m') + b: per row y - b is fitted on {g x^, g}; slope a and constant k give the used rstd r' = a r and mean m' = mean - k / r'.
-m' is then fitted, over the rows, on the tiles' sums of x / N, and 1 / r'^2 - epsilon on those of (x - m')^2 / N: gonogo.numerics.forensics
-does that for LayerNorm, and here. gamma and beta are vectors with a value a channel, a stretch of `width` elements of a row (RMSNorm: 1);
-where what is left of y is too large, the likely mistakes are tried in their place, and one that explains y far better is named.
+y = g r' (x - m') + b: per row y - b is fitted on {g x^, g}; slope a and constant k give the used
+rstd r' = a r and mean m' = mean - k / r'. m' is then fitted, over the rows, on the tiles' sums of x
+/ N, and 1 / r'^2 - epsilon on those of (x - m')^2 / N: gonogo.numerics.forensics does that for
+LayerNorm, and here. gamma and beta are vectors with a value a channel, a stretch of `width`
+elements of a row (RMSNorm: 1); where what is left of y is too large, the likely mistakes are tried
+in their place, and one that explains y far better is named.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from gonogo.numerics.forensics.model import Diagnosis, Term, numbers
 from gonogo.numerics.forensics.precision import ALIGNMENT, Precision
 from gonogo.numerics.forensics.reductions import Extra, explain, stored_error
 from gonogo.numerics.forensics.sums import TILE, Array, RowFit
-from gonogo.numerics.forensics.variance import clearer, explain_variance, padding_extras, tile_sizes, why_not
+from gonogo.numerics.forensics.variance import (
+    clearer,
+    explain_variance,
+    padding_extras,
+    tile_sizes,
+    why_not,
+)
 from gonogo.numerics.forensics.words import BELOW, SIGMAS, place
 
 if TYPE_CHECKING:
@@ -33,15 +42,18 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[Any]]
 BETTER = 4.0
-"""Another gamma or beta is named when it leaves so many times less of y's energy than the given one,"""
+"""Another gamma or beta is named when it leaves so many times less of y's energy than the given
+one,"""
 NOISY = 2.0
 """and one that is asked for at all, when the given one leaves so many times y's rounding."""
 CHANNEL = 12.0
-"""Standard errors by which a channel's own gamma or beta is another one (its errors are shared by its elements)."""
+"""Standard errors by which a channel's own gamma or beta is another one (its errors are shared by
+its elements)."""
 CHANNEL_PART = 2.0**-4
 """and the part of the vector's size."""
 COUNT = 0.25
-"""How far a wrong divisor's factor may be from what a padded row makes of it, in units of what that differs from 1."""
+"""How far a wrong divisor's factor may be from what a padded row makes of it, in units of what that
+differs from 1."""
 
 
 def candidates(model: Model) -> Iterator[tuple[str, str, Array, Array | None]]:
@@ -59,11 +71,17 @@ def candidates(model: Model) -> Iterator[tuple[str, str, Array, Array | None]]:
         }
         for words, other in others.items():
             if not np.array_equal(other, vector):
-                yield name, f"{name} {words}", other if name == "gamma" else model.gamma, other if name == "beta" else model.beta
+                yield (
+                    name,
+                    f"{name} {words}",
+                    other if name == "gamma" else model.gamma,
+                    other if name == "beta" else model.beta,
+                )
 
 
 Regroup = Callable[["Model", "Fitted", Array], str]
-"""(model, fit, the used means) -> in words which other rows the statistics are of; "" for none that explains them."""
+"""(model, fit, the used means) -> in words which other rows the statistics are of; "" for none that
+explains them."""
 
 
 def explained(model: Model, regroup: Regroup | None) -> tuple[list[Term], dict[str, float | None]]:
@@ -83,7 +101,11 @@ def explained(model: Model, regroup: Regroup | None) -> tuple[list[Term], dict[s
         model.outliers = places
         found = fitted(model, gamma, beta)
     terms = statistics(model, found.fit)
-    other = regroup(model, found, used_mean(model, found.fit)) if regroup is not None and any(term.wrong for term in terms) else ""
+    other = (
+        regroup(model, found, used_mean(model, found.fit))
+        if regroup is not None and any(term.wrong for term in terms)
+        else ""
+    )
     if other:
         terms = [Term("y", "groups", 1, (None,), (None,), other, wrong=True)]
     vectors = vectors_of(model, found, gamma, beta)
@@ -105,7 +127,9 @@ def used_normal(model: Model, fit: RowFit, start: int, stop: int) -> Array:
     here = slice(start, stop)
     slope = np.where(np.isfinite(fit.slope[here]), fit.slope[here], 1.0)[:, None]
     constant = np.where(np.isfinite(fit.constant[here]), fit.constant[here], 0.0)[:, None]
-    xhat = (model.x[here].astype(np.float64) - model.rows.mean[here, None]) * model.rows.rstd[here, None]
+    xhat = (model.x[here].astype(np.float64) - model.rows.mean[here, None]) * model.rows.rstd[
+        here, None
+    ]
     return np.asarray(slope * xhat + constant)
 
 
@@ -117,10 +141,16 @@ def isolated(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> o
     def block(start: int, stop: int) -> dict[int, NDArray[np.int64]]:
         with np.errstate(all="ignore"):
             product = model.spread(gamma, start, stop) * used_normal(model, found.fit, start, stop)
-            added = np.zeros_like(product) if beta is None else np.broadcast_to(model.spread(beta, start, stop), product.shape)
+            added = (
+                np.zeros_like(product)
+                if beta is None
+                else np.broadcast_to(model.spread(beta, start, stop), product.shape)
+            )
             rest = y_of[start:stop].astype(np.float64) - product - added
             rest[~np.isfinite(rest)] = 0.0
-            sigma = np.where(np.isfinite(found.fit.sigma[start:stop]), found.fit.sigma[start:stop], np.inf)
+            sigma = np.where(
+                np.isfinite(found.fit.sigma[start:stop]), found.fit.sigma[start:stop], np.inf
+            )
             return outliers.isolated(rest, np.abs(product) + np.abs(added), sigma, start)
 
     rows, step = model.blocks()
@@ -130,14 +160,20 @@ def isolated(model: Model, found: Fitted, gamma: Array, beta: Array | None) -> o
     return places
 
 
-def outlier_term(model: Model, found: Fitted, gamma: Array, beta: Array | None, places: outliers.Places) -> Term:
+def outlier_term(
+    model: Model, found: Fitted, gamma: Array, beta: Array | None, places: outliers.Places
+) -> Term:
     """The finding of isolated values."""
     assert model.y is not None
     powers = 0
     for row, columns in places.items():
-        expected = model.spread(gamma, row, row + 1)[0] * used_normal(model, found.fit, row, row + 1)[0]
+        expected = (
+            model.spread(gamma, row, row + 1)[0] * used_normal(model, found.fit, row, row + 1)[0]
+        )
         expected = expected if beta is None else expected + model.spread(beta, row, row + 1)[0]
-        powers += outliers.powers_of_two(model.y[row, columns].astype(np.float64), expected[columns])
+        powers += outliers.powers_of_two(
+            model.y[row, columns].astype(np.float64), expected[columns]
+        )
     return outliers.term("y", sum(map(len, places.values())), powers, sorted(places))
 
 
@@ -157,9 +193,13 @@ def statistics(model: Model, fit: RowFit) -> list[Term]:
         mean = used_mean(model, fit)
         spread = np.sqrt(rows.mean**2 + 1.0 / rows.rstd**2)
         error = np.sqrt((fit.constant_error / rstd) ** 2 + (ALIGNMENT * spread) ** 2)
-    terms = [mean_term(model, "y", mean, error) if model.centred else subtracted(model, mean, error)]
+    terms = [
+        mean_term(model, "y", mean, error) if model.centred else subtracted(model, mean, error)
+    ]
     about = mean if model.centred or terms[0].wrong else None
-    terms.append(squares_term(model, "y", fit.slope * rows.rstd, fit.slope_error * rows.rstd, about))
+    terms.append(
+        squares_term(model, "y", fit.slope * rows.rstd, fit.slope_error * rows.rstd, about)
+    )
     return terms
 
 
@@ -181,7 +221,10 @@ def mean_term(model: Model, output: str, mean: Array, error: Array) -> Term:
             # what x - mean and the sum with beta lose in their alignment has one sign
             limit = 4 * ALIGNMENT * float(np.nanmedian(np.sqrt(square)))
             bias = float(np.clip(np.nanmedian(mean - rows.mean), -limit, limit))
-            term = clearer(term, explain(output, noun, partial, mean - bias, sigma, extras, why_not(seed, partial)))
+            term = clearer(
+                term,
+                explain(output, noun, partial, mean - bias, sigma, extras, why_not(seed, partial)),
+            )
     return replace(term, words=_padded(term, "mean", features))
 
 
@@ -193,14 +236,28 @@ def subtracted(model: Model, mean: Array, error: Array) -> Term:
         weight = np.where(good, 1.0 / error**2, 0.0)
         power = float((weight * own**2).sum())
         if not good.any() or not power > SIGMAS**2:  # rows without a mean, or errors as large
-            return Term("y", "mean", 1, (None,), (None,), "cannot tell whether a mean is subtracted: x has none", can_tell=False)
+            return Term(
+                "y",
+                "mean",
+                1,
+                (None,),
+                (None,),
+                "cannot tell whether a mean is subtracted: x has none",
+                can_tell=False,
+            )
         value = float((weight * own * np.where(good, mean, 0.0)).sum()) / power
-        left = np.where(good, (mean - value * own) ** 2 * weight, 0.0).sum() / max(1, int(good.sum()) - 1)
+        left = np.where(good, (mean - value * own) ** 2 * weight, 0.0).sum() / max(
+            1, int(good.sum()) - 1
+        )
         sigma = float(np.sqrt(max(1.0, left) / power))
     wrong = abs(value) > SIGMAS * sigma + 2.0**-6
     words = ""
     if wrong:
-        words = "the mean is subtracted" if abs(value - 1) < 2.0**-4 + SIGMAS * sigma else f"{value:.3g} times the mean is subtracted"
+        words = (
+            "the mean is subtracted"
+            if abs(value - 1) < 2.0**-4 + SIGMAS * sigma
+            else f"{value:.3g} times the mean is subtracted"
+        )
         words += ", which this kernel must not"
     return Term("y", "mean", 1, numbers([value]), numbers([sigma]), words, wrong=wrong)
 
@@ -209,15 +266,25 @@ def squares_term(model: Model, output: str, rstd: Array, error: Array, mean: Arr
     """The tiles whose squares an rstd sums, epsilon and the divisor."""
     term = explain_variance(model.seed, model.rows, output, rstd, error, mean)
     features = model.x.shape[1]
-    return replace(term, name=model.noun, words=_padded(term, "variance", features).replace("variance", model.noun))
+    return replace(
+        term,
+        name=model.noun,
+        words=_padded(term, "variance", features).replace("variance", model.noun),
+    )
 
 
 def _padded(term: Term, noun: str, features: int) -> str:
-    """The words of a sum that is too small in all tiles by what its padding would make a divisor too large."""
+    """The words of a sum that is too small in all tiles by what its padding would make a divisor
+    too large."""
     padded = -(-features // TILE) * TILE
     known = [value for value in term.coefficients if value is not None]
     alike = re.fullmatch(rf"{noun} is \S+ times what it should be in .*", term.words)
-    if not alike or padded == features or abs(float(np.median(known)) - features / padded) > COUNT * (1 - features / padded) + BELOW:
+    if (
+        not alike
+        or padded == features
+        or abs(float(np.median(known)) - features / padded)
+        > COUNT * (1 - features / padded) + BELOW
+    ):
         return term.words
     return f"{noun} divides by {padded}, the elements with their padding, instead of {features}"
 
@@ -252,27 +319,54 @@ def vectors_of(model: Model, found: Fitted, gamma: Array, beta: Array | None) ->
         told = (n >= 8) & (apart > 0.05 * zz) if beta is not None else (n >= 4) & (zz > 0)
         slope = (ez - z * e / n) / apart if beta is not None else ez / zz
         left = np.maximum(ee - slope * ez, 0.0)
-        sigma = np.sqrt(np.maximum(left, model.precision.rounding**2 * gamma**2 * zz) / np.maximum(n - 2, 1.0))
+        sigma = np.sqrt(
+            np.maximum(left, model.precision.rounding**2 * gamma**2 * zz) / np.maximum(n - 2, 1.0)
+        )
         error = sigma / np.sqrt(np.where(beta is not None, apart, zz))
         terms.append(_vector(model, "gamma", gamma, slope, error, told))
         if beta is not None:
-            terms.append(_vector(model, "beta", beta, (e - slope * z) / n, sigma / np.sqrt(n), told))
+            terms.append(
+                _vector(model, "beta", beta, (e - slope * z) / n, sigma / np.sqrt(n), told)
+            )
     return terms
 
 
-def _vector(model: Model, name: str, used: Array, off: Array, error: Array, told: NDArray[np.bool_]) -> Term:
+def _vector(
+    model: Model, name: str, used: Array, off: Array, error: Array, told: NDArray[np.bool_]
+) -> Term:
     """Whether some channels of a vector are off by more than their errors."""
     told = told & np.isfinite(off) & np.isfinite(error)
     if not told.any():
-        return Term("y", name, 1, (None,), (None,), f"cannot tell {name}: too few elements of each {model.channel}", can_tell=False)
+        return Term(
+            "y",
+            name,
+            1,
+            (None,),
+            (None,),
+            f"cannot tell {name}: too few elements of each {model.channel}",
+            can_tell=False,
+        )
     size = float(np.abs(used).max()) or 1.0
-    # a kernel may lose one factor, or one shift, of all channels alike: that is the scale's and the mean's affair
+    # a kernel may lose one factor, or one shift, of all channels alike: that is the scale's and the
+    # mean's affair
     some = told & (used != 0)
     common = float(np.median(off[some] / used[some])) if name == "gamma" and some.any() else 0.0
     apart = np.abs(off - common * used)
     wrong = told & (apart > CHANNEL * error) & (apart > CHANNEL_PART * size)
-    words = f"{name} differs in {place(np.flatnonzero(wrong).tolist(), len(used), model.channel)}" if wrong.any() else ""
-    return Term("y", name, 1, numbers([1.0 + common]), numbers([float(np.median(error[told])) / size]), words, wrong=bool(words))
+    words = (
+        f"{name} differs in {place(np.flatnonzero(wrong).tolist(), len(used), model.channel)}"
+        if wrong.any()
+        else ""
+    )
+    return Term(
+        "y",
+        name,
+        1,
+        numbers([1.0 + common]),
+        numbers([float(np.median(error[told])) / size]),
+        words,
+        wrong=bool(words),
+    )
 
 
 def diagnose(
@@ -294,7 +388,17 @@ def diagnose(
     good: dict[str, NDArray[Any]] = {}
     for name, values in outputs.items():
         if values.shape != test.flat_shape_of(name):
-            terms.append(Term(name, name, 0, (), (), f"cannot tell {name}: its shape is {list(values.shape)}", can_tell=False))
+            terms.append(
+                Term(
+                    name,
+                    name,
+                    0,
+                    (),
+                    (),
+                    f"cannot tell {name}: its shape is {list(values.shape)}",
+                    can_tell=False,
+                )
+            )
             continue
         terms.extend(forensics.not_finite(name, values))
         if np.isfinite(values).any():
@@ -303,12 +407,27 @@ def diagnose(
     beta = np.asarray(given["beta"], np.float64) if "beta" in given else None
     width = x.shape[1] * groups // len(gamma)
     precision = Precision.of(test)
-    model = Model(x, good.get("y"), gamma, beta, test.epsilon, precision, groups, width, centred, noun, channel, {})
+    model = Model(
+        x,
+        good.get("y"),
+        gamma,
+        beta,
+        test.epsilon,
+        precision,
+        groups,
+        width,
+        centred,
+        noun,
+        channel,
+        {},
+    )
     residuals: dict[str, dict[str, float | None]] = {}
     if "y" in good:
         found, residuals["y"] = explained(model, regroup)
         terms.extend(found)
-    if any(term.name == "groups" for term in terms):  # the outputs mean and rstd are those of other groups, too
+    if any(
+        term.name == "groups" for term in terms
+    ):  # the outputs mean and rstd are those of other groups, too
         good = {name: value for name, value in good.items() if name == "y"}
     with np.errstate(all="ignore"):
         if "mean" in good:
@@ -318,5 +437,7 @@ def diagnose(
             rstd = np.asarray(good["rstd"], np.float64)
             mean_used = np.asarray(good["mean"], np.float64) if "mean" in good else None
             about = mean_used if centred else None
-            terms.append(squares_term(model, "rstd", rstd, np.abs(rstd) * precision.rounding, about))
+            terms.append(
+                squares_term(model, "rstd", rstd, np.abs(rstd) * precision.rounding, about)
+            )
     return forensics.concluded(terms, residuals)

@@ -1,14 +1,15 @@
-"""The emulated dataflow of kernels that normalise rows (RMSNorm, group norm), written once for two arithmetics: a Wormhole's, and float64.
+"""The emulated dataflow of kernels that normalise rows (RMSNorm, group norm), written once for two
+arithmetics: a Wormhole's, and float64.
 
 It is that of gonogo.tensix.forward, with the same packed buffers between the steps:
 
-    mean  <- sum_c acc_c * bf16(1/N)                 where the kernel has one; acc_c: the sum over tiles in lane c
-    sum   <- sum_c acc_c((x - mean)^2) * bf16(1/N)   of x^2 where it has none
-    rstd  <- rsqrt(sum + bf16(eps))
-    x^    <- (x - mean) * rstd                       x * rstd
-    y     <- x^ * gamma, + beta                      FPU
+    mean  <- sum_c acc_c * bf16(1/N)                 where the kernel has one; acc_c: the sum over
+    tiles in lane c sum   <- sum_c acc_c((x - mean)^2) * bf16(1/N)   of x^2 where it has none rstd
+    <- rsqrt(sum + bf16(eps)) x^    <- (x - mean) * rstd                       x * rstd y     <- x^
+    * gamma, + beta                      FPU
 
-`Logic` holds the switches of the wrong builds; the float64 twin of a build is the same flow without rounding.
+`Logic` holds the switches of the wrong builds; the float64 twin of a build is the same flow without
+rounding.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Tiles = Literal["all", "last", "not-last", "not-middle"]
 STALE_ROWS = 8
 """With a stale partial every row of this number keeps the sum of the row before it."""
 STALE_IDEAL = 1.0
-"""What a stale register stands for in float64: 1 left in each lane (the real leftovers depend on what ran before)."""
+"""What a stale register stands for in float64: 1 left in each lane (the real leftovers depend on
+what ran before)."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class Logic:
     """The switches of one build; the defaults are the right kernel.
 
     Attributes:
-        mean: the kernel has a mean. subtract: x^ subtracts it. about: the squares are taken about it.
-        first_tiles, square_tiles: the tiles that the mean, and the mean of the squares, sum (a kernel without a mean has only the latter).
+        mean: the kernel has a mean. subtract: x^ subtracts it. about: the squares are taken about
+            it. first_tiles, square_tiles: the tiles that the mean, and the mean of the squares, sum
+            (a kernel without a mean has only the latter).
         mask: the padding of the last tile is masked; if not, it holds the row's first values again.
         divisor: what the sums are divided by: N; N with its padding; or for the squares N - 1.
         epsilon_factor, rstd_factor: what epsilon, and rstd where it scales, is multiplied by.
-        narrow_sums: sums over tiles run in a 16-bit Dst. stale: the first sum starts from what the kernel before left in the register.
+        narrow_sums: sums over tiles run in a 16-bit Dst. stale: the first sum starts from what the
+            kernel before left in the register.
         stale_rows: the sum of the squares of every 8th row is that of the row before it.
         outliers, nan_tile: y is spoilt afterwards. fate: the process hangs or crashes.
         change: a fault of the kind's own, by name.
@@ -75,7 +79,12 @@ class Logic:
     @property
     def plan(self) -> Plan:
         """What of it the parts of the emulator know."""
-        return Plan(mask=self.mask, narrow_sums=self.narrow_sums, outliers=self.outliers, nan_tile=self.nan_tile)
+        return Plan(
+            mask=self.mask,
+            narrow_sums=self.narrow_sums,
+            outliers=self.outliers,
+            nan_tile=self.nan_tile,
+        )
 
 
 def kept(tiles: Tiles, count: int) -> NDArray[np.bool_]:
@@ -144,10 +153,19 @@ class Wormhole:
     def total(self, terms: Floats, tiles: NDArray[np.bool_], stale: Floats, divisor: int) -> Floats:
         m = self.machine
         partial = wh.pack(lane_sums(terms, tiles, stale, m.narrow_sums), m.buffers)
-        return row_mean(partial, wh.scaler(1.0 / divisor), m.fidelity, m.reads_bf16("buffers", "scaler"), m.narrow)
+        return row_mean(
+            partial,
+            wh.scaler(1.0 / divisor),
+            m.fidelity,
+            m.reads_bf16("buffers", "scaler"),
+            m.narrow,
+        )
 
     def column(self, values: Floats) -> Floats:
-        return wh.read_source(wh.pack(values[:, None], self.machine.buffers)[:, 0], self.machine.reads_bf16("buffers", "x"))
+        return wh.read_source(
+            wh.pack(values[:, None], self.machine.buffers)[:, 0],
+            self.machine.reads_bf16("buffers", "x"),
+        )
 
     def centred(self, x: Floats, mean: Floats) -> Floats:
         return self._vector(wh.vector_subtract(x, mean[:, None]))
@@ -156,7 +174,9 @@ class Wormhole:
         return self._vector(wh.vector_multiply(values, values))
 
     def root(self, values: Floats, epsilon: float) -> Floats:
-        return wh.reciprocal_root(self._vector(wh.vector_add(values, wh.scaler(epsilon))), self.machine.narrow)
+        return wh.reciprocal_root(
+            self._vector(wh.vector_add(values, wh.scaler(epsilon))), self.machine.narrow
+        )
 
     def times(self, column: Floats, factor: float) -> Floats:
         return wh.vector_multiply(column, np.float32(factor))
@@ -164,7 +184,9 @@ class Wormhole:
     def normal(self, x: Floats, mean: Floats | None, scale: Floats) -> Floats:
         if mean is not None:
             return normalised(x, mean, scale, self.machine)
-        return wh.read_source(wh.pack(self._vector(wh.vector_multiply(x, scale[:, None])), self.machine.buffers))
+        return wh.read_source(
+            wh.pack(self._vector(wh.vector_multiply(x, scale[:, None])), self.machine.buffers)
+        )
 
     def affine(self, xhat: Floats, gamma: Floats, beta: Floats | None) -> Floats:
         m = self.machine
@@ -173,7 +195,9 @@ class Wormhole:
         if m.narrow:
             y = wh.round_dst_bf16(y)
         if beta is not None:
-            beta = np.broadcast_to(wh.read_source(beta, m.reads_bf16("beta", "buffers")), xhat.shape)
+            beta = np.broadcast_to(
+                wh.read_source(beta, m.reads_bf16("beta", "buffers")), xhat.shape
+            )
             y = wh.align_add(wh.read_source(wh.pack(y, m.buffers)), beta)
             y = wh.round_dst_bf16(y) if m.narrow else y
         return wh.pack(y, m.output)
@@ -217,7 +241,8 @@ class Exact:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the flow is run on: x, and what its statistics are made of (the same, but for a fault); gamma and beta (1 or rows, N)."""
+    """What the flow is run on: x, and what its statistics are made of (the same, but for a fault);
+    gamma and beta (1 or rows, N)."""
 
     x: Values
     source: Values
@@ -235,7 +260,9 @@ class Rows:
         return Rows(self.x[start:stop], self.source[start:stop], gamma, some(self.beta))
 
 
-def flow(steps: Steps, rows: Rows, epsilon: float, logic: Logic, stale: Values) -> tuple[Values, Values, Values]:
+def flow(
+    steps: Steps, rows: Rows, epsilon: float, logic: Logic, stale: Values
+) -> tuple[Values, Values, Values]:
     """y (rows, N), mean and rstd (rows,); without a mean that is 0."""
     source = rows.source
     n = source.shape[1]
@@ -250,18 +277,29 @@ def flow(steps: Steps, rows: Rows, epsilon: float, logic: Logic, stale: Values) 
         stored = steps.column(mean)
     squares = steps.square(steps.centred(source, stored) if logic.mean and logic.about else source)
     below = max(n - 1, 1) if logic.divisor == "unbiased" else divisor
-    total = steps.total(squares[:, columns], kept(logic.square_tiles, tiles), clear if logic.mean else stale, below)
+    total = steps.total(
+        squares[:, columns], kept(logic.square_tiles, tiles), clear if logic.mean else stale, below
+    )
     if logic.stale_rows:
         total = total.copy()
-        total[STALE_ROWS - 1 :: STALE_ROWS] = total[STALE_ROWS - 2 :: STALE_ROWS][: len(total[STALE_ROWS - 1 :: STALE_ROWS])]
+        total[STALE_ROWS - 1 :: STALE_ROWS] = total[STALE_ROWS - 2 :: STALE_ROWS][
+            : len(total[STALE_ROWS - 1 :: STALE_ROWS])
+        ]
     rstd = steps.root(total, epsilon * logic.epsilon_factor)
     scale = steps.times(steps.column(rstd), logic.rstd_factor)
     xhat = steps.normal(rows.x, stored if logic.mean and logic.subtract else None, scale)
-    return steps.affine(xhat, rows.gamma, rows.beta), steps.out(mean), steps.out(steps.times(rstd, logic.rstd_factor))
+    return (
+        steps.affine(xhat, rows.gamma, rows.beta),
+        steps.out(mean),
+        steps.out(steps.times(rstd, logic.rstd_factor)),
+    )
 
 
-def emulate(test: TestSpec, rows: Rows, logic: Logic, position: int) -> tuple[Floats, Floats, Floats]:
-    """y, mean and rstd of a build on the emulated Wormhole, float32. Doesn't return from a build that hangs or crashes."""
+def emulate(
+    test: TestSpec, rows: Rows, logic: Logic, position: int
+) -> tuple[Floats, Floats, Floats]:
+    """y, mean and rstd of a build on the emulated Wormhole, float32. Doesn't return from a build
+    that hangs or crashes."""
     if logic.fate is not None:
         meet(logic.fate)
     steps = Wormhole(Machine.of(test, logic.plan))
@@ -281,16 +319,21 @@ def emulate(test: TestSpec, rows: Rows, logic: Logic, position: int) -> tuple[Fl
 def exact(epsilon: float, rows: Rows, logic: Logic) -> tuple[Array, Array, Array]:
     """The float64 function of a build's logic."""
     stale = np.full(TILE, STALE_IDEAL if logic.stale else 0.0)
-    x, source, gamma = (np.asarray(given, np.float64) for given in (rows.x, rows.source, rows.gamma))
+    x, source, gamma = (
+        np.asarray(given, np.float64) for given in (rows.x, rows.source, rows.gamma)
+    )
     wide = Rows(x, source, gamma, None if rows.beta is None else np.asarray(rows.beta, np.float64))
     y, mean, rstd = flow(Exact(), wide, epsilon, logic, stale)
     return spoil(y, np.asarray(rows.x, np.float32), logic.plan), mean, rstd
 
 
 def faults(kinds: Mapping[str, tuple[str, tuple[str, ...], Logic]]) -> dict[str, Fault]:
-    """name -> Fault from name -> (sentence, outputs, logic): known-wrong but for `correct`, and for those that give no numbers."""
+    """name -> Fault from name -> (sentence, outputs, logic): known-wrong but for `correct`, and for
+    those that give no numbers."""
     return {
-        name: Fault(name, sentence, outputs, gauge=bool(outputs) and logic.fate is None, unsure=logic.stale)
+        name: Fault(
+            name, sentence, outputs, gauge=bool(outputs) and logic.fate is None, unsure=logic.stale
+        )
         for name, (sentence, outputs, logic) in kinds.items()
     }
 

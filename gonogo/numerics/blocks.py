@@ -11,7 +11,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ROWS_PER_BLOCK = 32
-"""One tile of rows. Partial results are combined in block order, so the block size is part of the arithmetic."""
+"""One tile of rows. Partial results are combined in block order, so the block size is part of the
+arithmetic."""
 
 
 @cache
@@ -20,7 +21,8 @@ def _pool(_pid: int) -> ThreadPoolExecutor:
 
 
 def over_rows(function: Callable[[int, int], T], rows: int, block: int = ROWS_PER_BLOCK) -> list[T]:
-    """Call `function(start, stop)` for each fixed block of rows, over all cores; the results in block order.
+    """Call `function(start, stop)` for each fixed block of rows, over all cores; the results in
+    block order.
 
     Must not be called from inside one of its own blocks (the pool could wait for itself).
     """

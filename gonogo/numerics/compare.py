@@ -1,6 +1,8 @@
-"""The comparison of one output with what is expected of it: every stored statistic, as plain NumPy (the definition).
+"""The comparison of one output with what is expected of it: every stored statistic, as plain NumPy
+(the definition).
 
-The fused path (fused.py) makes the same statistics in one pass over the rows; tests hold it to this one.
+The fused path (fused.py) makes the same statistics in one pass over the rows; tests hold it to this
+one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Mask, beyond_truncation, binade, output_step
+from gonogo.numerics.budgets.expectation import (
+    Array,
+    Direction,
+    Expectation,
+    Mask,
+    beyond_truncation,
+    binade,
+    output_step,
+)
 from gonogo.numerics.distances import NEEDED_RTOLS as NEEDED_RTOLS
 from gonogo.numerics.distances import coarse as coarse
 from gonogo.numerics.distances import pcc_deficit as pcc_deficit
@@ -24,7 +34,8 @@ from gonogo.numerics.distances import storable as storable
 OUTLIER_BUDGETS = 3.0
 """An outlier is beyond so many budgets,"""
 OUTLIER_RATIO = 2.0**-6
-"""and within this part of a power of two times the reference: the Wormhole HiFi4 + fp32-accumulate erratum."""
+"""and within this part of a power of two times the reference: the Wormhole HiFi4 + fp32-accumulate
+erratum."""
 
 SMALLEST_NORMAL = 2.0**-126
 
@@ -32,9 +43,11 @@ Statistics = dict[str, Any]
 
 
 def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
-    """16 hex digits: XXH3-64 over the shape (int64) and the C-order little-endian float32 bytes; NaNs one pattern, -0 kept.
+    """16 hex digits: XXH3-64 over the shape (int64) and the C-order little-endian float32 bytes;
+    NaNs one pattern, -0 kept.
 
-    It tells whether two runs gave the same bits; against whoever wants two outputs to look the same it is no proof.
+    It tells whether two runs gave the same bits; against whoever wants two outputs to look the same
+    it is no proof.
     """
     array = np.ascontiguousarray(output, dtype="<f4")
     if np.isnan(array).any():
@@ -55,7 +68,8 @@ def rounded(reference: Array, unit: float, block: bool) -> Array:
 
 
 def golden_of(expected: Expectation) -> directions.Golden:
-    """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of what stored intermediates make of it."""
+    """Errors of perfectly rounded outputs: of the reference, ties to even and ties away, and of
+    what stored intermediates make of it."""
     even = rounded(expected.reference, expected.out, expected.out_block)
     found = [even, ties_away(expected.reference, even, expected)]
     if expected.bias is not None and expected.bias.any():
@@ -68,17 +82,28 @@ def golden_of(expected: Expectation) -> directions.Golden:
 def ties_away(values: Array, even: Array, expected: Expectation) -> Array:
     """The values rounded with ties away from zero, from those rounded to even."""
     step = output_step(values, expected.out, expected.out_block)
-    return np.asarray(np.where((np.abs(even - values) == step) & (step > 0), values + np.copysign(step, values), even))
+    return np.asarray(
+        np.where(
+            (np.abs(even - values) == step) & (step > 0), values + np.copysign(step, values), even
+        )
+    )
 
 
 def statistics(
-    output: NDArray[np.float32], expected: Expectation, raw: Array, *, allclose: tuple[float, float] | None, shape: tuple[int, ...]
+    output: NDArray[np.float32],
+    expected: Expectation,
+    raw: Array,
+    *,
+    allclose: tuple[float, float] | None,
+    shape: tuple[int, ...],
 ) -> Statistics:
     """Every statistic of 3-numerics.md of one output.
 
-    output, raw: the shape of expected.reference (rows, N). Tolerances, errors, PCC and ULP compare with `raw`; budget_ratio, chi,
-    mismatch, outliers and the directions with the quantised reference, over informative rows. `shape` is the output's own (for the
-    digest). null where a metric is undefined or infinite; `nonfinite` counts values that are not finite where the reference is.
+    output, raw: the shape of expected.reference (rows, N). Tolerances, errors, PCC and ULP compare
+    with `raw`; budget_ratio, chi, mismatch, outliers and the directions with the quantised
+    reference, over informative rows. `shape` is the output's own (for the digest). null where a
+    metric is undefined or infinite; `nonfinite` counts values that are not finite where the
+    reference is.
     """
     result: Statistics = {"count": int(output.size), "digest": digest(output, shape)}
     result.update(nonfinite(output))
@@ -88,12 +113,17 @@ def statistics(
     out = np.asarray(output[keep], np.float64)
     expected = restrict(expected, keep)
     finite = np.isfinite(out)
-    result = _against_raw(out, raw[keep], finite, expected, allclose) | _against_budget(out, expected, finite) | result
+    result = (
+        _against_raw(out, raw[keep], finite, expected, allclose)
+        | _against_budget(out, expected, finite)
+        | result
+    )
     return result
 
 
 def finite_rows(output: NDArray[np.float32]) -> Mask:
-    """The rows that are compared: of a matrix those without NaN and Inf; an output of one row is compared where it is finite."""
+    """The rows that are compared: of a matrix those without NaN and Inf; an output of one row is
+    compared where it is finite."""
     return np.asarray(np.isfinite(output).all(axis=1)) if output.shape[0] > 1 else np.ones(1, bool)
 
 
@@ -102,7 +132,11 @@ def nonfinite(out: NDArray[np.floating]) -> Statistics:
     finite = np.isfinite(out)
     if finite.all():
         return {"nonfinite": 0, "nonfinite_kinds": None}
-    kinds = {"nan": int(np.isnan(out).sum()), "+inf": int((out == np.inf).sum()), "-inf": int((out == -np.inf).sum())}
+    kinds = {
+        "nan": int(np.isnan(out).sum()),
+        "+inf": int((out == np.inf).sum()),
+        "-inf": int((out == -np.inf).sum()),
+    }
     row, column = np.argwhere(~finite)[0]
     return {
         "nonfinite": int((~finite).sum()),
@@ -111,13 +145,23 @@ def nonfinite(out: NDArray[np.floating]) -> Statistics:
     }
 
 
-def _against_raw(out: Array, raw: Array, finite: Mask, expected: Expectation, allclose: tuple[float, float] | None) -> Statistics:
+def _against_raw(
+    out: Array,
+    raw: Array,
+    finite: Mask,
+    expected: Expectation,
+    allclose: tuple[float, float] | None,
+) -> Statistics:
     error, reference = (out - raw)[finite], raw[finite]
     size = np.abs(error)
     norm = float(np.sqrt((reference**2).sum()))
     golden = rounded(raw, expected.out, expected.out_block)[finite]
-    distance = np.abs(out[finite] - golden) / (2 * expected.out * np.maximum(binade(golden), SMALLEST_NORMAL))
-    needed = np.maximum((size - np.multiply.outer(NEEDED_RTOLS, np.abs(reference))).max(axis=1), 0.0)
+    distance = np.abs(out[finite] - golden) / (
+        2 * expected.out * np.maximum(binade(golden), SMALLEST_NORMAL)
+    )
+    needed = np.maximum(
+        (size - np.multiply.outer(NEEDED_RTOLS, np.abs(reference))).max(axis=1), 0.0
+    )
     result: Statistics = {
         "max_abs": float(size.max()),
         "mean_abs": float(size.mean()),
@@ -134,12 +178,16 @@ def _against_raw(out: Array, raw: Array, finite: Mask, expected: Expectation, al
         rtol, atol = allclose
         result["tolerance_ratio"] = _largest_ratio(size, atol + rtol * np.abs(reference))
         quantised = expected.reference[finite]
-        result["tolerance_ratio_quantised"] = _largest_ratio(np.abs(out[finite] - quantised), atol + rtol * np.abs(quantised))
+        result["tolerance_ratio_quantised"] = _largest_ratio(
+            np.abs(out[finite] - quantised), atol + rtol * np.abs(quantised)
+        )
     return result
 
 
 def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statistics:
-    informative = np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    informative = (
+        np.ones(out.shape[0], bool) if expected.informative is None else expected.informative
+    )
     result: Statistics = {"rows_left_out": int((~informative).sum())}
     usable = finite & informative[:, None]
     if not usable.any():
@@ -153,7 +201,10 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
         multiple = np.log2(np.abs(out / expected.reference))
         power = np.rint(multiple)
         outlier = (
-            usable & (ratio > OUTLIER_BUDGETS) & (power != 0) & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
+            usable
+            & (ratio > OUTLIER_BUDGETS)
+            & (power != 0)
+            & (np.abs(np.abs(out / expected.reference) / 2.0**power - 1) < OUTLIER_RATIO)
         )
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     golden = rounded(expected.reference, expected.out, expected.out_block)
@@ -171,7 +222,12 @@ def _against_budget(out: Array, expected: Expectation, finite: Mask) -> Statisti
             result |= scores_of(direction.name, None)
             continue
         used = tuple(each[informative] for each in golden_errors)
-        found = directions.scores(restrict(expected, informative), restrict_direction(direction, informative), error[informative], used)
+        found = directions.scores(
+            restrict(expected, informative),
+            restrict_direction(direction, informative),
+            error[informative],
+            used,
+        )
         result |= scores_of(direction.name, found)
     return result
 
@@ -189,13 +245,17 @@ def restrict(expected: Expectation, keep: Mask) -> Expectation:
         reference=rows(expected.reference),
         bound=rows(expected.bound),
         noise=rows(expected.noise),
-        shared=tuple(replace(s, variance=rows(s.variance), pattern=rows(s.pattern)) for s in expected.shared),
+        shared=tuple(
+            replace(s, variance=rows(s.variance), pattern=rows(s.pattern)) for s in expected.shared
+        ),
         bias=None if expected.bias is None else rows(expected.bias),
         trend=tuple(rows(t) for t in expected.trend),
         spread=None if expected.spread is None else rows(expected.spread),
         allowance=tuple(rows(each) for each in expected.allowance),
         truncated=None if expected.truncated is None else rows(expected.truncated),
-        keyed=tuple(replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed),
+        keyed=tuple(
+            replace(k, key=rows(k.key), amplitude=rows(k.amplitude)) for k in expected.keyed
+        ),
         informative=None if expected.informative is None else expected.informative[keep],
         directions=tuple(restrict_direction(each, keep) for each in expected.directions),
     )

@@ -1,15 +1,22 @@
-"""Directions: rounding is noise, a wrong term has a direction. Slopes of the error and their standard deviations.
+"""Directions: rounding is noise, a wrong term has a direction. Slopes of the error and their
+standard deviations.
 
-The slope of e on a direction w is sum(w e) / sum(w^2); over its standard deviation it is z, in which sum(w^2) cancels:
+The slope of e on a direction w is sum(w e) / sum(w^2); over its standard deviation it is z, in
+which sum(w^2) cancels:
     z = sum(w e) / sqrt(var),
-    var = sum over groups of (sum over the group |w| sqrt(noise))^2      each element's own error; equal references share one
+    var = sum over groups of (sum over the group |w| sqrt(noise))^2      each element's own error;
+    equal references share one
         + sum_k variance_k (sum w pattern_k)^2                            errors shared by the row
-        + sum over keys of (sum over the key w amplitude)^2               errors that equal inputs, or equal grids, share (Keyed)
-        + excess of (sum w e0)^2 and (sum w bias)^2                       what a perfectly rounded output, and the rounding of the
-                                                                          stored intermediates, show beyond chance by themselves
+        + sum over keys of (sum over the key w amplitude)^2               errors that equal inputs,
+        or equal grids, share (Keyed) + excess of (sum w e0)^2 and (sum w bias)^2
+        what a perfectly rounded output, and the rounding of the
+                                                                          stored intermediates, show
+                                                                          beyond chance by
+                                                                          themselves
 and sum(w e) counts only as far as it lies outside the hull of 0 and the allowances' projections;
-e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a column rows are independent,
-but for identical rows, for trends and for spreads (see expectation.py).
+e0 = rounded(reference) - reference, for ties to even and ties away (the larger counts). Down a
+column rows are independent, but for identical rows, for trends and for spreads (see
+expectation.py).
 """
 
 from __future__ import annotations
@@ -23,12 +30,14 @@ from numpy.typing import NDArray
 from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, Mask, excess
 
 Golden = tuple[Array, ...]
-"""Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a bias is known."""
+"""Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a
+bias is known."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The z of one direction: over its rows, columns or tiles; `count` of those that say something."""
+    """The z of one direction: over its rows, columns or tiles; `count` of those that say
+    something."""
 
     rms: float | None
     largest: float | None
@@ -51,13 +60,21 @@ class Scores:
 def grouped(group: NDArray[np.intp], amounts: Array) -> Array:
     """Sum over groups of (sum of amounts)^2; amounts (..., N)."""
     flat = amounts.reshape(-1, amounts.shape[-1])
-    return np.array([(np.bincount(group, weights=each) ** 2).sum() for each in flat]).reshape(amounts.shape[:-1])
+    return np.array([(np.bincount(group, weights=each) ** 2).sum() for each in flat]).reshape(
+        amounts.shape[:-1]
+    )
 
 
 def identical_rows(reference: Array) -> NDArray[np.intp]:
     """For each row the index of the first row that equals it bit for bit."""
     seen: dict[bytes, int] = {}
-    return np.array([seen.setdefault(np.ascontiguousarray(row).tobytes(), i) for i, row in enumerate(reference)], dtype=np.intp)
+    return np.array(
+        [
+            seen.setdefault(np.ascontiguousarray(row).tobytes(), i)
+            for i, row in enumerate(reference)
+        ],
+        dtype=np.intp,
+    )
 
 
 def outside(projection: Array, allowances: Sequence[Array]) -> Array:
@@ -78,22 +95,35 @@ def keyed(w: Array, errors: Keyed) -> Array:
     return variance
 
 
-def along_rows(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+def along_rows(
+    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
+) -> Scores:
     """One slope per row."""
     w = direction.weights
-    own = np.array([grouped(g, np.abs(a) * np.sqrt(v)) for g, a, v in zip(expected.groups, w, expected.noise, strict=True)])
+    own = np.array(
+        [
+            grouped(g, np.abs(a) * np.sqrt(v))
+            for g, a, v in zip(expected.groups, w, expected.noise, strict=True)
+        ]
+    )
     return _along(expected, direction, own, error, golden_errors)
 
 
-def along_tiles(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+def along_tiles(
+    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
+) -> Scores:
     """Several directions on the single row of an output: one per row of the weights."""
     own = grouped(expected.groups[0], np.abs(direction.weights) * np.sqrt(expected.noise[0]))
     return _along(expected, direction, own, error, golden_errors)
 
 
-def _along(expected: Expectation, direction: Direction, own: Array, error: Array, golden_errors: Golden) -> Scores:
+def _along(
+    expected: Expectation, direction: Direction, own: Array, error: Array, golden_errors: Golden
+) -> Scores:
     w = direction.weights
-    variance = own + excess(np.max([(w * each).sum(axis=1) ** 2 for each in golden_errors], axis=0), own)
+    variance = own + excess(
+        np.max([(w * each).sum(axis=1) ** 2 for each in golden_errors], axis=0), own
+    )
     for shared in expected.shared:
         variance = variance + shared.variance[:, 0] * (w * shared.pattern).sum(axis=1) ** 2
     for each in expected.keyed:
@@ -102,11 +132,15 @@ def _along(expected: Expectation, direction: Direction, own: Array, error: Array
         variance = variance + ((w @ factor.T) ** 2).sum(axis=1)
     if expected.bias is not None:
         variance = variance + excess((w * expected.bias).sum(axis=1) ** 2, own)
-    numerator = outside((w * error).sum(axis=1), [(w * each).sum(axis=1) for each in expected.allowance])
+    numerator = outside(
+        (w * error).sum(axis=1), [(w * each).sum(axis=1) for each in expected.allowance]
+    )
     return Scores.of(numerator, variance, (w**2).sum(axis=1) > direction.floor)
 
 
-def along_columns(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
+def along_columns(
+    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
+) -> Scores:
     """One slope per column: independent rows, groups of identical rows coherent."""
     w = np.broadcast_to(direction.weights, error.shape)
     amounts = np.abs(w) * np.sqrt(expected.variance)
@@ -114,17 +148,24 @@ def along_columns(expected: Expectation, direction: Direction, error: Array, gol
     together = np.zeros_like(amounts)
     np.add.at(together, first, amounts)
     own = (together**2).sum(axis=0)
-    variance = own + excess(np.max([(w * each).sum(axis=0) ** 2 for each in golden_errors], axis=0), own)
+    variance = own + excess(
+        np.max([(w * each).sum(axis=0) ** 2 for each in golden_errors], axis=0), own
+    )
     for trend in expected.trend:
         variance = variance + (w * trend).sum(axis=0) ** 2
     if expected.spread is not None:
         variance = variance + (np.abs(w) * expected.spread).sum(axis=0) ** 2
-    numerator = outside((w * error).sum(axis=0), [(w * each).sum(axis=0) for each in expected.allowance])
+    numerator = outside(
+        (w * error).sum(axis=0), [(w * each).sum(axis=0) for each in expected.allowance]
+    )
     return Scores.of(numerator, variance, (w**2).sum(axis=0) > direction.floor)
 
 
-def scores(expected: Expectation, direction: Direction, error: Array, golden_errors: Golden) -> Scores:
-    """The z of `direction`. Rows (of the matrix) that hold a non-finite error must have been left out by the caller."""
+def scores(
+    expected: Expectation, direction: Direction, error: Array, golden_errors: Golden
+) -> Scores:
+    """The z of `direction`. Rows (of the matrix) that hold a non-finite error must have been left
+    out by the caller."""
     if direction.axis == "column":
         return along_columns(expected, direction, error, golden_errors)
     if direction.axis == "tiles":

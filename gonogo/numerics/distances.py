@@ -1,4 +1,5 @@
-"""How far two arrays are apart: the numbers that need no budget. NumPy only: it runs in other people's interpreters, too (Python 3.10)."""
+"""How far two arrays are apart: the numbers that need no budget. NumPy only: it runs in other
+people's interpreters, too (Python 3.10)."""
 
 from __future__ import annotations
 
@@ -12,24 +13,32 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols for which the needed atol is stored, so that any tolerance with one of them can be re-judged."""
+"""The rtols for which the needed atol is stored, so that any tolerance with one of them can be
+re-judged."""
 EXACT_ULPS = 4096
 CANCELLED = 2.0**-44
-"""A variance that is left of a difference of sums this much larger is their rounding, not a variance."""
+"""A variance that is left of a difference of sums this much larger is their rounding, not a
+variance."""
 
 
 def pcc_deficit(raw: Array, error: Array) -> float | None:
-    """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error, centred,
-    1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| + |b|). None where undefined (constants)."""
+    """1 - Pearson correlation of raw + error and raw, with its digits kept: from d = error,
+    centred, 1 - rho = (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), |a| - |b| = (2 b.d + |d|^2) / (|a| +
+    |b|). None where undefined (constants)."""
     b = raw - raw.flat[0]
     n = raw.size
     d1, b1 = error.sum(), b.sum()
-    dd, bb, bd = (error**2).sum() - d1**2 / n, (b**2).sum() - b1**2 / n, (b * error).sum() - b1 * d1 / n
+    dd, bb, bd = (
+        (error**2).sum() - d1**2 / n,
+        (b**2).sum() - b1**2 / n,
+        (b * error).sum() - b1 * d1 / n,
+    )
     return pcc_from_sums(n, float(dd), float(bb), float(bd), float(np.abs(raw).max()))
 
 
 def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> float | None:
-    """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor under which b is constant."""
+    """See pcc_deficit: from the centred sums |d|^2, |b|^2 and b.d; `largest` |raw| sets the floor
+    under which b is constant."""
     floor = n * (largest * 2.0**-50) ** 2
     aa = bb + 2 * bd + dd
     if not bb > floor or not aa > max(floor, (bb + dd) * CANCELLED):
@@ -40,13 +49,15 @@ def pcc_from_sums(n: int, dd: float, bb: float, bd: float, largest: float) -> fl
 
 
 def percentile_99(distances: Array) -> float:
-    """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096 on six digits of it."""
+    """The smallest whole number of ulps that at least 99% of the distances do not exceed; from 4096
+    on six digits of it."""
     whole = np.ceil(np.sort(distances, axis=None))
     return coarse(float(whole[max(0, -(-99 * whole.size // 100) - 1)]))
 
 
 def coarse(whole: float) -> float:
-    """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32 bins an octave."""
+    """A distance as the histogram keeps it: exact below 4096, above it the lower edge of one of 32
+    bins an octave."""
     if whole < EXACT_ULPS:
         return whole
     bits = np.float64(whole).view(np.int64) >> 47 << 47
@@ -54,7 +65,8 @@ def coarse(whole: float) -> float:
 
 
 def storable(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in `nonfinite_statistics`."""
+    """Plain Python numbers (JSON-ready); an infinite statistic becomes null, and its name stands in
+    `nonfinite_statistics`."""
     result: dict[str, Any] = {}
     infinite: dict[str, str] = {}
     for name, value in statistics.items():

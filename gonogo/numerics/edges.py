@@ -1,4 +1,5 @@
-"""How far a right kernel may be from the raw reference: the lower edge of every tolerance, from the budget, before any kernel ran."""
+"""How far a right kernel may be from the raw reference: the lower edge of every tolerance, from the
+budget, before any kernel ran."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from gonogo.tests import TestSpec
 
 DEVIATIONS = 7.5
-"""A right kernel's error stays below min(B, 7.5 s): B is a worst case, and beyond 7.5 standard deviations a normal error comes
-once in 1.6e13 elements, beyond what any suite runs."""
+"""A right kernel's error stays below min(B, 7.5 s): B is a worst case, and beyond 7.5 standard
+deviations a normal error comes once in 1.6e13 elements, beyond what any suite runs."""
 
 BLOCK = 2**19
 """Elements whose expectation (some thirty float64 matrices) is in memory at a time."""
@@ -29,10 +30,12 @@ BLOCK = 2**19
 
 @dataclass
 class Edges:
-    """The least tolerance of each comparator that no right kernel should exceed on one seed; infinite where nothing can be said.
+    """The least tolerance of each comparator that no right kernel should exceed on one seed;
+    infinite where nothing can be said.
 
-    needed_atol: rtol -> atol. The others as the statistics of the same names. `alarm` is the probability that a right kernel
-    is outside the declared allclose on this seed, None where the test declares none.
+    needed_atol: rtol -> atol. The others as the statistics of the same names. `alarm` is the
+    probability that a right kernel is outside the declared allclose on this seed, None where the
+    test declares none.
     """
 
     needed_atol: dict[float, float]
@@ -49,7 +52,10 @@ class Edges:
 
         return {
             "needed_atol": {repr(rtol): plain(atol) for rtol, atol in self.needed_atol.items()},
-            **{name: plain(getattr(self, name)) for name in ("rel_frobenius", "pcc_deficit", "ulp_max", "alarm")},
+            **{
+                name: plain(getattr(self, name))
+                for name in ("rel_frobenius", "pcc_deficit", "ulp_max", "alarm")
+            },
         }
 
 
@@ -79,10 +85,14 @@ class _Sums:
         size = np.abs(raw)
         most = error + np.abs(distance)
         for rtol in self.edges.needed_atol:
-            self.edges.needed_atol[rtol] = max(self.edges.needed_atol[rtol], float((most - rtol * size).max()))
+            self.edges.needed_atol[rtol] = max(
+                self.edges.needed_atol[rtol], float((most - rtol * size).max())
+            )
         golden = compare.rounded(raw, expected.out, expected.out_block)
         ulp = 2 * expected.out * np.maximum(binade(golden), compare.SMALLEST_NORMAL)
-        self.edges.ulp_max = max(self.edges.ulp_max, float(((most + np.abs(golden - raw)) / ulp).max()))
+        self.edges.ulp_max = max(
+            self.edges.ulp_max, float(((most + np.abs(golden - raw)) / ulp).max())
+        )
         self.first = float(raw.flat[0]) if self.first is None else self.first
         self.count += raw.size
         self.distances += float((distance**2).sum())
@@ -94,11 +104,15 @@ class _Sums:
         if self.allclose is not None:
             rtol, atol = self.allclose
             step = output_step(expected.reference, expected.out, expected.out_block)
-            self.silent += silence(distance, atol + rtol * size, bound, self.shrink * variance, step)
+            self.silent += silence(
+                distance, atol + rtol * size, bound, self.shrink * variance, step
+            )
 
     def finished(self) -> Edges:
         """The edges of the whole output."""
-        error = math.sqrt(min(self.distances + POLICY.chi_limit(self.count) ** 2 * self.variances, self.worst))
+        error = math.sqrt(
+            min(self.distances + POLICY.chi_limit(self.count) ** 2 * self.variances, self.worst)
+        )
         norm = math.sqrt(self.raw_squares)
         self.edges.rel_frobenius = error / norm if norm else (math.inf if error else 0.0)
         spread = math.sqrt(max(self.centred - self.total**2 / max(self.count, 1), 0.0))
@@ -111,16 +125,17 @@ class _Sums:
 def _pcc_deficit(relative: float) -> float:
     """The largest 1 - PCC of an error of that norm relative to the centred reference's.
 
-    For a = b + d of fixed |d| < |b| the angle is largest where d is at right angles to a: sin = |d|/|b|."""
+    For a = b + d of fixed |d| < |b| the angle is largest where d is at right angles to a: sin =
+    |d|/|b|."""
     return 1.0 - math.sqrt(1.0 - relative**2) if relative > 1e-4 else relative**2 / 2
 
 
 def silence(distance: Array, threshold: Array, bound: Array, variance: Array, step: Array) -> float:
     """The log of the probability that no element is outside its threshold, for a right kernel.
 
-    An element errs by the rounding of the output, uniform on +-step, and by what came before, normal with the rest of its
-    variance; together never by more than its bound. Elements are taken as independent: with errors that rows share, this
-    probability is a little too small.
+    An element errs by the rounding of the output, uniform on +-step, and by what came before,
+    normal with the rest of its variance; together never by more than its bound. Elements are taken
+    as independent: with errors that rows share, this probability is a little too small.
     """
     some = np.abs(distance) + bound > threshold
     if not some.any():
@@ -132,8 +147,9 @@ def silence(distance: Array, threshold: Array, bound: Array, variance: Array, st
 
 
 def _beyond(limit: Array, bound: Array, h: Array, sigma: Array) -> Array:
-    """P(U + G > limit) for U uniform on +-h and G normal, 0 where the bound forbids it. With Phi' = phi and
-    I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit + h)/sigma) - I((limit - h)/sigma)]."""
+    """P(U + G > limit) for U uniform on +-h and G normal, 0 where the bound forbids it. With Phi' =
+    phi and I(z) = z Phi(z) + phi(z) the integral of Phi, P = 1 - sigma/(2h) [I((limit + h)/sigma) -
+    I((limit - h)/sigma)]."""
     from scipy.special import ndtr
 
     h = np.maximum(h, 1e-300)
@@ -155,12 +171,14 @@ def edges(
     *,
     chi: Mapping[str, float | None] | None = None,
 ) -> dict[str, Edges]:
-    """The edges of every output for one seed: min(B, 7.5 s) for |e|, plus the distance of the quantised and the raw reference.
+    """The edges of every output for one seed: min(B, 7.5 s) for |e|, plus the distance of the
+    quantised and the raw reference.
 
-    raw, given: as gonogo.inputs makes them. For the norms (Frobenius, PCC) the expected square of the error, with chi at the most
-    that is still explained. Rows of which nothing can be said make the edges infinite: a right kernel may give anything there.
-    chi: output -> what a right kernel's run showed. s is chosen not to be too small; the chance of an alarm takes chi s for it, where
-    that is smaller. The edges don't.
+    raw, given: as gonogo.inputs makes them. For the norms (Frobenius, PCC) the expected square of
+    the error, with chi at the most that is still explained. Rows of which nothing can be said make
+    the edges infinite: a right kernel may give anything there.
+    chi: output -> what a right kernel's run showed. s is chosen not to be too small; the chance of
+    an alarm takes chi s for it, where that is smaller. The edges don't.
     """
     numerics = kernels.numerics(test)
     references = numerics.reference(test, raw)
@@ -180,9 +198,12 @@ def edges(
 Block = tuple[str, Expectation, slice, slice]
 
 
-def of_layernorm(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None) -> Iterator[Block]:
-    """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which fits memory: rows of matrices and of
-    mean and rstd; columns of dgamma and dbeta, which sum over all rows."""
+def of_layernorm(
+    test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None
+) -> Iterator[Block]:
+    """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which
+    fits memory: rows of matrices and of mean and rstd; columns of dgamma and dbeta, which sum over
+    all rows."""
     total, features = given["x"].shape
     step = max(32, BLOCK // features)
     everything = slice(None)
@@ -190,8 +211,15 @@ def of_layernorm(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str
         rows = slice(start, min(start + step, total))
         some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
         if test.kernel == "layernorm_fw":
-            for name, expected in forward.expectations(some, test.epsilon, forward_terms(test, profile)).items():
-                yield name, expected, rows if name == "y" else everything, everything if name == "y" else rows
+            for name, expected in forward.expectations(
+                some, test.epsilon, forward_terms(test, profile)
+            ).items():
+                yield (
+                    name,
+                    expected,
+                    rows if name == "y" else everything,
+                    everything if name == "y" else rows,
+                )
         else:
             terms = backward_terms(test, profile)
             known = backward.given_moments(some, test.epsilon, terms)
@@ -202,15 +230,23 @@ def of_layernorm(test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str
         step = max(32, BLOCK // total)
         for start in range(0, features, step):
             columns = slice(start, min(start + step, features))
-            some = {name: a if name in ("mean", "rstd") else a[..., columns] for name, a in given.items()}
+            some = {
+                name: a if name in ("mean", "rstd") else a[..., columns]
+                for name, a in given.items()
+            }
             sums = backward.expectations(some, known, terms)
             for name in ("dgamma", "dbeta"):
                 yield name, sums[name], everything, columns
 
 
 def _said(expected: Expectation) -> Expectation:
-    """The expectation with infinite bounds and variances in the rows of which nothing can be said."""
+    """The expectation with infinite bounds and variances in the rows of which nothing can be
+    said."""
     if expected.informative is None or expected.informative.all():
         return expected
     silent = ~expected.informative[:, None]
-    return replace(expected, bound=np.where(silent, np.inf, expected.bound), noise=np.where(silent, np.inf, expected.noise))
+    return replace(
+        expected,
+        bound=np.where(silent, np.inf, expected.bound),
+        noise=np.where(silent, np.inf, expected.noise),
+    )

@@ -1,6 +1,8 @@
-"""From a test and its arrays to the statistics of every output, by the numerics of its kernel; those of LayerNorm are here.
+"""From a test and its arrays to the statistics of every output, by the numerics of its kernel;
+those of LayerNorm are here.
 
-LayerNorm has two paths: the definition in NumPy, and a fused one for speed. Other kernels take gonogo.kernels.blockwise."""
+LayerNorm has two paths: the definition in NumPy, and a fused one for speed. Other kernels take
+gonogo.kernels.blockwise."""
 
 from __future__ import annotations
 
@@ -25,16 +27,22 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, NDArray[Any]]
 
 MATRICES = ("y", "dx")
-"""The outputs that have rows, for the fused path; the others are one row, compared by the definition."""
+"""The outputs that have rows, for the fused path; the others are one row, compared by the
+definition."""
 
 
 def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
-    """The expectation of every output of a kernel of that profile (None: generic) on what the device was given."""
+    """The expectation of every output of a kernel of that profile (None: generic) on what the
+    device was given."""
     return kernels.numerics(test).expectations(test, given, profile)
 
 
 def statistics(
-    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
 ) -> dict[str, Any]:
     """The statistics of every output. `outputs` are matrices (see judging.matrix)."""
     return kernels.numerics(test).statistics(test, raw, given, outputs, profile)
@@ -49,9 +57,14 @@ def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str
 
 
 def statistics_plain(
-    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
 ) -> dict[str, Any]:
-    """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see judging.matrix)."""
+    """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see
+    judging.matrix)."""
     wanted = of_layernorm(test, given, profile)
     references = layernorm.reference(test, raw)
     allclose = _allclose(test)
@@ -59,47 +72,95 @@ def statistics_plain(
     for name, output in outputs.items():
         raw_matrix = references[name].reshape(output.shape)
         result[name] = compare.storable(
-            compare.statistics(output, wanted[name], raw_matrix, allclose=allclose[name], shape=_shape(name, output))
+            compare.statistics(
+                output,
+                wanted[name],
+                raw_matrix,
+                allclose=allclose[name],
+                shape=_shape(name, output),
+            )
         )
     return result
 
 
 def statistics_fused(
-    test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
 ) -> dict[str, Any]:
     """The same by the fused path where it can: numba is there, and no block format is put out."""
     if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
         return statistics_plain(test, raw, given, outputs, profile)
-    broken = {name: compare.finite_rows(output) for name, output in outputs.items() if name in MATRICES and not np.isfinite(output).all()}
-    found = _fused(test, raw, given, {name: output for name, output in outputs.items() if name not in broken}, profile)
+    broken = {
+        name: compare.finite_rows(output)
+        for name, output in outputs.items()
+        if name in MATRICES and not np.isfinite(output).all()
+    }
+    found = _fused(
+        test,
+        raw,
+        given,
+        {name: output for name, output in outputs.items() if name not in broken},
+        profile,
+    )
     for name, keep in broken.items():
         output = outputs[name]
         if output.shape[0] == 1 or not keep.any():
             found |= statistics_plain(test, raw, given, {name: output}, profile)
             continue
-        rows = _fused(test, _some(raw, keep), _some(given, keep), {name: np.ascontiguousarray(output[keep])}, profile)[name]
-        whole = {"count": int(output.size), "digest": compare.digest(output, _shape(name, output)), **compare.nonfinite(output)}
+        rows = _fused(
+            test,
+            _some(raw, keep),
+            _some(given, keep),
+            {name: np.ascontiguousarray(output[keep])},
+            profile,
+        )[name]
+        whole = {
+            "count": int(output.size),
+            "digest": compare.digest(output, _shape(name, output)),
+            **compare.nonfinite(output),
+        }
         found[name] = rows | whole
     return {name: found[name] for name in outputs}
 
 
-def _fused(test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None) -> dict[str, Any]:
+def _fused(
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
     if not outputs:
         return {}
-    raw, given, outputs = ({name: plain(array) for name, array in arrays.items()} for arrays in (raw, given, outputs))
+    raw, given, outputs = (
+        {name: plain(array) for name, array in arrays.items()} for arrays in (raw, given, outputs)
+    )
     if test.kernel == "layernorm_fw":
-        fused = fused_forward.statistics(raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test))
+        fused = fused_forward.statistics(
+            raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test)
+        )
     else:
         terms = backward_terms(test, profile)
         known = backward.given_moments(given, test.epsilon, terms)
-        fused = fused_backward.statistics(raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test))
-    digests = {name: {"digest": compare.digest(output, _shape(name, output))} for name, output in outputs.items()}
+        fused = fused_backward.statistics(
+            raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test)
+        )
+    digests = {
+        name: {"digest": compare.digest(output, _shape(name, output))}
+        for name, output in outputs.items()
+    }
     return {name: compare.storable(fused[name] | digests[name]) for name in outputs}
 
 
 def _some(arrays: Arrays, keep: Mask) -> dict[str, NDArray[Any]]:
     """The rows of x, dy, mean and rstd; gamma and beta whole."""
-    return {name: a if name in ("gamma", "beta") else np.ascontiguousarray(a[keep]) for name, a in arrays.items()}
+    return {
+        name: a if name in ("gamma", "beta") else np.ascontiguousarray(a[keep])
+        for name, a in arrays.items()
+    }
 
 
 def _moments(arrays: Arrays, epsilon: float) -> tuple[Array, Array]:
@@ -109,7 +170,10 @@ def _moments(arrays: Arrays, epsilon: float) -> tuple[Array, Array]:
 
 
 def _allclose(test: TestSpec) -> dict[str, tuple[float, float] | None]:
-    return {name: tolerance.allclose if (tolerance := test.tolerance_for(name)) is not None else None for name in test.outputs}
+    return {
+        name: tolerance.allclose if (tolerance := test.tolerance_for(name)) is not None else None
+        for name in test.outputs
+    }
 
 
 def _shape(name: str, output: NDArray[np.float32]) -> tuple[int, ...]:

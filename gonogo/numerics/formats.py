@@ -1,4 +1,5 @@
-"""Number formats: what they can hold, how a float is rounded to them, and the size of their units in the last place."""
+"""Number formats: what they can hold, how a float is rounded to them, and the size of their units
+in the last place."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 BLOCK = 16
-"""Values that share an exponent in a bfp format: one row of a 16x16 face, 16 consecutive values of the last axis."""
+"""Values that share an exponent in a bfp format: one row of a 16x16 face, 16 consecutive values of
+the last axis."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A number format. `mantissa_bits` are the stored ones (a bfp format's include its explicit leading one)."""
+    """A number format. `mantissa_bits` are the stored ones (a bfp format's include its explicit
+    leading one)."""
 
     name: str
     mantissa_bits: int
@@ -34,7 +37,8 @@ class Format:
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error of rounding to nearest: half an ulp of 1 (bfp: of the largest of a block)."""
+        """Largest relative error of rounding to nearest: half an ulp of 1 (bfp: of the largest of a
+        block)."""
         return 2.0 ** -(self.fraction_bits + 1)
 
 
@@ -57,13 +61,14 @@ def format_named(name: str | Format) -> Format:
 
 
 def round_to(a: ArrayLike, fmt: str | Format, mode: Mode = "even") -> Floats:
-    """`a` (float32 or float64, any shape) rounded once to `fmt`; float32, C-contiguous, exactly representable in it.
+    """`a` (float32 or float64, any shape) rounded once to `fmt`; float32, C-contiguous, exactly
+    representable in it.
 
-    Modes: to nearest with ties to even (hosts) or away from zero (the packer), or toward zero (the unpacker).
-    Overflow gives inf as in IEEE (bfp: the largest magnitude), toward zero the largest number; -0 and inf are kept (bfp
-    has no -0), NaN becomes the quiet NaN of its sign. bfp formats share exponents along the last axis, padded with
-    zeros to 16; subnormal inputs are zeros to them; "away" for bfp4_b is the device's way: to bfp8_b with ties away,
-    then truncated.
+    Modes: to nearest with ties to even (hosts) or away from zero (the packer), or toward zero (the
+    unpacker). Overflow gives inf as in IEEE (bfp: the largest magnitude), toward zero the largest
+    number; -0 and inf are kept (bfp has no -0), NaN becomes the quiet NaN of its sign. bfp formats
+    share exponents along the last axis, padded with zeros to 16; subnormal inputs are zeros to
+    them; "away" for bfp4_b is the device's way: to bfp8_b with ties away, then truncated.
     """
     form = format_named(fmt)
     values = np.asarray(a)
@@ -84,15 +89,19 @@ def round_to(a: ArrayLike, fmt: str | Format, mode: Mode = "even") -> Floats:
 def half_ulp(v: ArrayLike, fmt: str | Format) -> Doubles:
     """h(v): half the spacing of `fmt` just above |v|, float64, shape of `v`.
 
-    At a power of two that is the spacing above it; in the subnormal range and at 0 that of the smallest numbers; inf
-    at inf, NaN at NaN. bfp formats: by the shared exponent of each 16 values of the last axis, so all 16 have the same.
+    At a power of two that is the spacing above it; in the subnormal range and at 0 that of the
+    smallest numbers; inf at inf, NaN at NaN. bfp formats: by the shared exponent of each 16 values
+    of the last axis, so all 16 have the same.
     """
     form = format_named(fmt)
     values = np.abs(_widened(v))
     if form.block:
         blocks, length = _blocks(values)
-        values = _unblocked(np.broadcast_to(blocks.max(axis=-1, keepdims=True), blocks.shape), values.shape, length)
-    # The exponent field alone is 2**floor(log2 v) for every normal float64; smaller ones are below every min_exponent here.
+        values = _unblocked(
+            np.broadcast_to(blocks.max(axis=-1, keepdims=True), blocks.shape), values.shape, length
+        )
+    # The exponent field alone is 2**floor(log2 v) for every normal float64; smaller ones are below
+    # every min_exponent here.
     bits = np.ascontiguousarray(values).view(np.uint64) & np.uint64(0x7FF0000000000000)
     power = np.maximum(bits.view(np.float64), 2.0**form.min_exponent)
     with np.errstate(invalid="ignore"):
@@ -112,15 +121,19 @@ def _widened(a: ArrayLike) -> Doubles:
 
 
 def _to_float32(a: Doubles, mode: Mode | Literal["odd"]) -> Floats:
-    """float64 to float32 once. "odd": an inexact result gets an odd last bit, so that rounding it again to fewer bits
-    (at least two fewer) is the same as rounding `a` at once."""
+    """float64 to float32 once. "odd": an inexact result gets an odd last bit, so that rounding it
+    again to fewer bits (at least two fewer) is the same as rounding `a` at once."""
     with np.errstate(over="ignore", under="ignore"):
         nearest = np.array(a.astype(np.float32), order="C")  # an array even when 0-d
     if mode == "even":
         return nearest
     finite = np.isfinite(a)
     with np.errstate(over="ignore"):
-        toward_zero = np.where(finite & (np.abs(nearest.astype(np.float64)) > np.abs(a)), np.nextafter(nearest, np.float32(0)), nearest)
+        toward_zero = np.where(
+            finite & (np.abs(nearest.astype(np.float64)) > np.abs(a)),
+            np.nextafter(nearest, np.float32(0)),
+            nearest,
+        )
     toward_zero = toward_zero.astype(np.float32)
     if mode == "zero":
         return toward_zero
@@ -160,7 +173,8 @@ def _with_nans(result: Floats, values: Floats, nan: NDArray[np.bool_]) -> Floats
 
 
 def _round_half(values: Floats, mode: Mode) -> Floats:
-    """fp16: on its own grid, which is subnormal below 2**-14; 65520 and above is inf (toward zero: 65504)."""
+    """fp16: on its own grid, which is subnormal below 2**-14; 65520 and above is inf (toward zero:
+    65504)."""
     result = _on_grid(_widened(values), ulp(values, "fp16"), mode)
     largest = 65504.0
     over = np.isfinite(values) & (np.abs(result) > largest)
@@ -169,14 +183,16 @@ def _round_half(values: Floats, mode: Mode) -> Floats:
 
 
 def _round_block(values: Floats, form: Format, mode: Mode) -> Floats:
-    """A bfp format: sign and magnitude on the grid that the largest exponent of the block gives, clamped to its largest.
+    """A bfp format: sign and magnitude on the grid that the largest exponent of the block gives,
+    clamped to its largest.
 
     Inf and NaN stay and count as the largest exponent, as 255 does in the shared byte.
     """
     smallest = np.float32(2.0**-126)
     doubles = _widened(np.where(np.abs(values) < smallest, np.float32(0), values))
     finite = np.where(np.isfinite(doubles), doubles, np.copysign(2.0**128, doubles))
-    # half_ulp is 2**(shared exponent - fraction bits - 1) of the block, and 2**-126's for a block of zeros.
+    # half_ulp is 2**(shared exponent - fraction bits - 1) of the block, and 2**-126's for a block
+    # of zeros.
     spacing = ulp(finite, form)
     if form.name == "bfp4_b" and mode == "away":
         first = _round_block(values, FORMATS["bfp8_b"], "away").astype(np.float64)
@@ -184,7 +200,9 @@ def _round_block(values: Floats, form: Format, mode: Mode) -> Floats:
     else:
         magnitude = _on_grid(finite, spacing, mode)
     largest = (2.0**form.mantissa_bits - 1) * spacing
-    result = np.clip(magnitude, -largest, largest) + 0.0  # no -0: the sign goes with a zero magnitude
+    result = (
+        np.clip(magnitude, -largest, largest) + 0.0
+    )  # no -0: the sign goes with a zero magnitude
     return _quieted(np.where(np.isfinite(values), result, values).astype(np.float32, order="C"))
 
 
@@ -198,13 +216,18 @@ def _on_grid(values: Doubles, spacing: Doubles, mode: Mode) -> Doubles:
             quotient = np.trunc(quotient)
         else:
             whole = np.trunc(quotient)  # not floor(|q| + .5), which rounds the sum
-            quotient = whole + np.copysign((np.abs(quotient - whole) >= 0.5).astype(np.float64), quotient)
-        result: Doubles = np.where(np.isfinite(values), np.copysign(quotient * spacing, values), values)
+            quotient = whole + np.copysign(
+                (np.abs(quotient - whole) >= 0.5).astype(np.float64), quotient
+            )
+        result: Doubles = np.where(
+            np.isfinite(values), np.copysign(quotient * spacing, values), values
+        )
     return result
 
 
 def _blocks(values: Doubles) -> tuple[Doubles, int]:
-    """The last axis cut in blocks of 16, padded with zeros: shape (..., blocks, 16), and the length before padding."""
+    """The last axis cut in blocks of 16, padded with zeros: shape (..., blocks, 16), and the length
+    before padding."""
     flat = np.atleast_1d(values)
     length = flat.shape[-1]
     padded = np.zeros((*flat.shape[:-1], -(-length // BLOCK) * BLOCK))

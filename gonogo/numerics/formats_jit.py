@@ -1,6 +1,8 @@
-"""Scalar roundings for the insides of compiled loops; bit for bit those of formats.round_to and formats.half_ulp.
+"""Scalar roundings for the insides of compiled loops; bit for bit those of formats.round_to and
+formats.half_ulp.
 
-Each takes and gives one float32 (half_ulp: float64). Without numba they are plain Python on NumPy scalars.
+Each takes and gives one float32 (half_ulp: float64). Without numba they are plain Python on NumPy
+scalars.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import numpy as np
 
 from gonogo.numerics.jit import jit
 
-# Every literal is a uint32: numba would widen uint32 + int to int64, and NumPy must wrap, not raise.
+# Every literal is a uint32: numba would widen uint32 + int to int64, and NumPy must wrap, not
+# raise.
 _ONE = np.uint32(1)
 _SIGN = np.uint32(0x80000000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -94,7 +97,8 @@ def flush(value: np.float32) -> np.float32:
 
 @jit
 def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.float64:
-    """formats.half_ulp of a Format's fraction_bits and min_exponent (not of a bfp format, which needs its block)."""
+    """formats.half_ulp of a Format's fraction_bits and min_exponent (not of a bfp format, which
+    needs its block)."""
     if np.isnan(value):
         return np.float64(np.nan)
     power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)

@@ -1,7 +1,9 @@
-"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a function alone.
+"""The one switch between numba and plain NumPy: `jit` compiles when numba is there, else leaves a
+function alone.
 
-numba keeps compiled code by the file of the function itself, so that after an edit of a function or a constant that others use, theirs
-would stay stale. Ours is therefore kept in a folder that is named after all sources that compiled code can come from.
+numba keeps compiled code by the file of the function itself, so that after an edit of a function or
+a constant that others use, theirs would stay stale. Ours is therefore kept in a folder that is
+named after all sources that compiled code can come from.
 """
 
 from __future__ import annotations
@@ -36,11 +38,13 @@ PREFIX = "gonogo-"
 
 
 def jit(function: F) -> F:
-    """Compile a per-block loop: nogil (several host threads run it at once), cached on disk, IEEE semantics.
+    """Compile a per-block loop: nogil (several host threads run it at once), cached on disk, IEEE
+    semantics.
 
-    Never `parallel=True` (numba's workqueue layer aborts the process when entered from several threads) and never
-    `fastmath` (it would change the arithmetic that is the subject here). `error_model="numpy"`: x/0 is inf, as in NumPy.
-    Where no folder can be written nothing is kept, and each process compiles for itself.
+    Never `parallel=True` (numba's workqueue layer aborts the process when entered from several
+    threads) and never `fastmath` (it would change the arithmetic that is the subject here).
+    `error_model="numpy"`: x/0 is inf, as in NumPy. Where no folder can be written nothing is kept,
+    and each process compiles for itself.
     """
     if not HAVE_NUMBA:
         return function
@@ -52,9 +56,11 @@ def jit(function: F) -> F:
 
 @lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
-    """The folder of these sources' compiled code: in NUMBA_CACHE_DIR, else beside the sources, else in the user's cache folder.
+    """The folder of these sources' compiled code: in NUMBA_CACHE_DIR, else beside the sources, else
+    in the user's cache folder.
 
-    Made here; the one of an earlier state of these sources is removed. None where no folder can be written.
+    Made here; the one of an earlier state of these sources is removed. None where no folder can be
+    written.
     """
     named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("GONOGO_NUMBA_CACHE_DIR")
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "gonogo"
@@ -73,12 +79,16 @@ def cache_folder() -> Path | None:
 
 
 def plain(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as compiled code takes it, C-contiguous and writable, else a copy: for read-only ones it is compiled anew."""
-    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
+    """The array as compiled code takes it, C-contiguous and writable, else a copy: for read-only
+    ones it is compiled anew."""
+    return (
+        array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
+    )
 
 
 def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
-    """A name for the state of the sources: where they are (checkouts may share a folder), and a hash of names and contents."""
+    """A name for the state of the sources: where they are (checkouts may share a folder), and a
+    hash of names and contents."""
     content = hashlib.sha256()
     for root in sources:
         for path in sorted(root.rglob("*.py")):
@@ -90,7 +100,8 @@ def stamp(sources: tuple[Path, ...] = SOURCES) -> str:
 
 
 def _remove_older(folder: Path) -> None:
-    """Remove what other states of the same sources left. A process that still runs them makes its folder again when it needs it."""
+    """Remove what other states of the same sources left. A process that still runs them makes its
+    folder again when it needs it."""
     for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
@@ -98,7 +109,8 @@ def _remove_older(folder: Path) -> None:
 
 @contextmanager
 def _keeping_in(folder: Path | None) -> Iterator[None]:
-    """numba looks where to keep a function's code when the function is made; other packages' functions keep their own place."""
+    """numba looks where to keep a function's code when the function is made; other packages'
+    functions keep their own place."""
     config: Any = _config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or "")

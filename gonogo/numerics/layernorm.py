@@ -1,4 +1,5 @@
-"""The LayerNorm references: the plainest possible float64 code, the oracle that everything else is tested against."""
+"""The LayerNorm references: the plainest possible float64 code, the oracle that everything else is
+tested against."""
 
 from __future__ import annotations
 
@@ -15,18 +16,25 @@ Array = NDArray[np.float64]
 
 
 def moments(x: NDArray[np.floating], epsilon: float) -> tuple[Array, Array]:
-    """Mean and rstd = 1/sqrt(var + epsilon) of each row of `x` (rows, N), biased variance, in float64; both (rows,)."""
+    """Mean and rstd = 1/sqrt(var + epsilon) of each row of `x` (rows, N), biased variance, in
+    float64; both (rows,)."""
     wide = np.asarray(x, dtype=np.float64)
     mean = wide.mean(axis=1)
     variance = ((wide - mean[:, None]) ** 2).mean(axis=1)
     return mean, 1.0 / np.sqrt(variance + epsilon)
 
 
-def forward(x: NDArray[np.floating], gamma: NDArray[np.floating], beta: NDArray[np.floating], epsilon: float) -> dict[str, Array]:
+def forward(
+    x: NDArray[np.floating], gamma: NDArray[np.floating], beta: NDArray[np.floating], epsilon: float
+) -> dict[str, Array]:
     """y = gamma x^ + beta (rows, N), with mean and rstd (rows,)."""
     mean, rstd = moments(x, epsilon)
     normalised = (np.asarray(x, dtype=np.float64) - mean[:, None]) * rstd[:, None]
-    return {"y": np.asarray(gamma, np.float64) * normalised + np.asarray(beta, np.float64), "mean": mean, "rstd": rstd}
+    return {
+        "y": np.asarray(gamma, np.float64) * normalised + np.asarray(beta, np.float64),
+        "mean": mean,
+        "rstd": rstd,
+    }
 
 
 def backward(
@@ -38,7 +46,8 @@ def backward(
 ) -> dict[str, Array]:
     """dx (rows, N), dgamma and dbeta (N,) from the mean and rstd that the kernel is given.
 
-    With P = dy gamma: s1 = mean_j(P), s2 = mean_j(P x^), dx = rstd (P - s1 - x^ s2); dgamma_j = sum_i dy x^; dbeta_j = sum_i dy.
+    With P = dy gamma: s1 = mean_j(P), s2 = mean_j(P x^), dx = rstd (P - s1 - x^ s2); dgamma_j =
+    sum_i dy x^; dbeta_j = sum_i dy.
     """
     wide_dy = np.asarray(dy, np.float64)
     r = np.asarray(rstd, np.float64)[:, None]
@@ -54,7 +63,8 @@ def backward(
 
 
 def reference(test: TestSpec, arrays: Mapping[str, NDArray[np.floating]]) -> dict[str, Array]:
-    """The float64 function of `arrays`: the quantised reference of what a device was given, the raw one of the raw inputs.
+    """The float64 function of `arrays`: the quantised reference of what a device was given, the raw
+    one of the raw inputs.
 
     `layernorm_bw` without `mean` and `rstd` in `arrays` (statistics: own) takes those of x.
     """

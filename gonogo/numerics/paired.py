@@ -1,10 +1,12 @@
-"""One build's output against another's: the same statistics as against float64, with the budgets of both.
+"""One build's output against another's: the same statistics as against float64, with the budgets of
+both.
 
-Two right builds err from the exact result independently: |a - b| <= |a - exact| + |b - exact| <= B_a + B_b, and the variances add,
-s^2 = s_a^2 + s_b^2. What both share (a systematic part of the same dataflow) cancels in a - b, so the sum is never too small.
+Two right builds err from the exact result independently: |a - b| <= |a - exact| + |b - exact| <=
+B_a + B_b, and the variances add, s^2 = s_a^2 + s_b^2. What both share (a systematic part of the
+same dataflow) cancels in a - b, so the sum is never too small.
 
-There are no directions here. a - b = (a - exact) - (b - exact): a difference with a direction is a direction of one of the two against
-float64, where each build has them judged.
+There are no directions here. a - b = (a - exact) - (b - exact): a difference with a direction is a
+direction of one of the two against float64, where each build has them judged.
 """
 
 from __future__ import annotations
@@ -31,8 +33,16 @@ Arrays = Mapping[str, NDArray[Any]]
 ELEMENTS_PER_BLOCK = 2**18
 """The definition of a budget keeps some forty arrays of its block: 2 MiB each."""
 TILE = 32
-OF_THE_BUDGET = ("budget_ratio", "over_budget_fraction", "chi", "tolerance_ratio_quantised", "outliers", "rows_left_out")
-"""Statistics that a comparison without a budget, or without a second reference, has no meaning for."""
+OF_THE_BUDGET = (
+    "budget_ratio",
+    "over_budget_fraction",
+    "chi",
+    "tolerance_ratio_quantised",
+    "outliers",
+    "rows_left_out",
+)
+"""Statistics that a comparison without a budget, or without a second reference, has no meaning
+for."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +61,23 @@ class Bound:
 
 
 def bounds(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Bound]:
-    """Of every output of the test, for a kernel of that profile (None: generic), on what the device was given (rows flat).
+    """Of every output of the test, for a kernel of that profile (None: generic), on what the device
+    was given (rows flat).
 
-    By blocks of rows, and of columns where an output sums over rows: in bounded memory, whatever the shape.
+    By blocks of rows, and of columns where an output sums over rows: in bounded memory, whatever
+    the shape.
     """
     return {
-        name: joined(parts, 0 if test.is_matrix(name) else 1) for name, parts in kernels.numerics(test).parts(test, given, profile).items()
+        name: joined(parts, 0 if test.is_matrix(name) else 1)
+        for name, parts in kernels.numerics(test).parts(test, given, profile).items()
     }
 
 
-def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, list[Expectation]]:
-    """The expectations of LayerNorm's outputs, block by block along the axis that `bounds` joins."""
+def of_layernorm(
+    test: TestSpec, given: Arrays, profile: str | None
+) -> dict[str, list[Expectation]]:
+    """The expectations of LayerNorm's outputs, block by block along the axis that `bounds`
+    joins."""
     rows, n = given["x"].shape
     per_block = max(TILE, ELEMENTS_PER_BLOCK // n // TILE * TILE)
     if test.kernel == "layernorm_fw":
@@ -82,28 +98,50 @@ def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str
         return backward.expectations(part, known, terms)
 
     wide = max(TILE, ELEMENTS_PER_BLOCK // rows // TILE * TILE)
-    return _each(over_rows(of_rows, rows, per_block), ("dx",)) | _each(over_rows(of_columns, n, wide), ("dgamma", "dbeta"))
+    return _each(over_rows(of_rows, rows, per_block), ("dx",)) | _each(
+        over_rows(of_columns, n, wide), ("dgamma", "dbeta")
+    )
 
 
 def statistics(
-    ours: NDArray[np.float32], theirs: NDArray[np.float32], bound: Bound, test: TestSpec, name: str, shape: tuple[int, ...]
+    ours: NDArray[np.float32],
+    theirs: NDArray[np.float32],
+    bound: Bound,
+    test: TestSpec,
+    name: str,
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """Statistics of our output with theirs as the reference (matrices; `shape` is the output's own), JSON-ready.
+    """Statistics of our output with theirs as the reference (matrices; `shape` is the output's
+    own), JSON-ready.
 
-    `mismatch_fraction` is the part of the elements that differ at all. What isn't finite on either side counts as not finite.
+    `mismatch_fraction` is the part of the elements that differ at all. What isn't finite on either
+    side counts as not finite.
     """
     output = test.numerics.output
     tolerance = test.tolerance_for(name)
     allclose = None if tolerance is None else tolerance.allclose
-    found = _compared(ours, theirs, bound, UNIT_ROUNDOFF[output], output in BLOCK_FORMATS, allclose, shape)
-    return {key: value for key, value in found.items() if key not in ("tolerance_ratio_quantised", "outliers", "digest")}
+    found = _compared(
+        ours, theirs, bound, UNIT_ROUNDOFF[output], output in BLOCK_FORMATS, allclose, shape
+    )
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in ("tolerance_ratio_quantised", "outliers", "digest")
+    }
 
 
-def without_budget(ours: NDArray[np.float32], theirs: NDArray[np.float32], out: float, shape: tuple[int, ...]) -> dict[str, Any]:
-    """The same for an output that no budget is known of; `out` is the unit roundoff of its format."""
+def without_budget(
+    ours: NDArray[np.float32], theirs: NDArray[np.float32], out: float, shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """The same for an output that no budget is known of; `out` is the unit roundoff of its
+    format."""
     nothing = Bound(np.full(ours.shape, np.inf), np.ones(ours.shape), None)
     found = _compared(ours, theirs, nothing, out, False, None, shape)
-    return {key: value for key, value in found.items() if key not in (*OF_THE_BUDGET, "tolerance_ratio", "digest")}
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in (*OF_THE_BUDGET, "tolerance_ratio", "digest")
+    }
 
 
 def _compared(
@@ -117,18 +155,29 @@ def _compared(
 ) -> dict[str, Any]:
     finite = np.isfinite(theirs)
     if not finite.all():  # an element that only one side has can't be compared: it counts as NaN
-        ours, theirs = np.where(finite, ours, np.float32(np.nan)), np.where(finite, theirs, np.float32(0))
+        ours, theirs = (
+            np.where(finite, ours, np.float32(np.nan)),
+            np.where(finite, theirs, np.float32(0)),
+        )
     wide = theirs.astype(np.float64)
-    wanted = Expectation(wide, bound.bound, bound.variance, out, block, informative=bound.informative)
+    wanted = Expectation(
+        wide, bound.bound, bound.variance, out, block, informative=bound.informative
+    )
     found = compare.statistics(ours, wanted, wide, allclose=allclose, shape=shape)
-    # A build may put out more digits than its format has: here it is compared as it is, not as rounded
-    distance = (np.abs(ours - wide) / (2 * np.maximum(output_step(wide, out, block), out * compare.SMALLEST_NORMAL)))[np.isfinite(ours)]
+    # A build may put out more digits than its format has: here it is compared as it is, not as
+    # rounded
+    distance = (
+        np.abs(ours - wide)
+        / (2 * np.maximum(output_step(wide, out, block), out * compare.SMALLEST_NORMAL))
+    )[np.isfinite(ours)]
     if distance.size:
         found |= {"ulp_max": float(distance.max()), "ulp_p99": compare.percentile_99(distance)}
     return compare.storable(found | {"mismatch_fraction": float((ours != theirs).mean())})
 
 
-def _each(parts: list[dict[str, Expectation]], names: tuple[str, ...]) -> dict[str, list[Expectation]]:
+def _each(
+    parts: list[dict[str, Expectation]], names: tuple[str, ...]
+) -> dict[str, list[Expectation]]:
     return {name: [part[name] for part in parts] for name in names}
 
 
@@ -137,10 +186,17 @@ def joined(mine: list[Expectation], axis: int) -> Bound:
     masks = [each.informative for each in mine if each.informative is not None]
     informative: Mask | None = None
     if masks:
-        # a matrix has a mask of its rows; an output of one row is informative as a whole, in all or in some of its blocks
-        informative = np.concatenate(masks) if axis == 0 else np.array([any(bool(mask.any()) for mask in masks)])
+        # a matrix has a mask of its rows; an output of one row is informative as a whole, in all or
+        # in some of its blocks
+        informative = (
+            np.concatenate(masks)
+            if axis == 0
+            else np.array([any(bool(mask.any()) for mask in masks)])
+        )
     size = _along(axis)
-    return Bound(size([each.bound for each in mine]), size([each.variance for each in mine]), informative)
+    return Bound(
+        size([each.bound for each in mine]), size([each.variance for each in mine]), informative
+    )
 
 
 def _along(axis: int) -> Callable[[list[Array]], Array]:

@@ -1,4 +1,5 @@
-"""What a report of a run holds: its tests, what each said of itself, and from our own plug-in the numbers of what it compared."""
+"""What a report of a run holds: its tests, what each said of itself, and from our own plug-in the
+numbers of what it compared."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Comparison:
     name: str | None = None
     """Its own, where a test compares several times."""
     test: TestSpec | None = None
-    """The kernel's spec, where it is known: the numbers are judged in full. None: they are kept, and the verdict is `unjudged`."""
+    """The kernel's spec, where it is known: the numbers are judged in full. None: they are kept,
+    and the verdict is `unjudged`."""
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """The gate of a comparison without a spec; one with a spec has it there."""
     profile: str | None = None

@@ -25,16 +25,23 @@ _MOST_TAGS = 20
 
 def parse(data: bytes) -> TestReport:
     """The report in a file. Raises FieldError."""
-    results = fields.mapping(fields.mapping(documents.load(data), "report").get("results"), "results")
+    results = fields.mapping(
+        fields.mapping(documents.load(data), "report").get("results"), "results"
+    )
     tests = results.get("tests")
     if not isinstance(tests, list) or len(tests) > MOST_CASES:
         given = len(tests) if isinstance(tests, list) else tests
-        raise FieldError("results.tests", given, "must be a list of tests", limit=f"at most {MOST_CASES}")
+        raise FieldError(
+            "results.tests", given, "must be a list of tests", limit=f"at most {MOST_CASES}"
+        )
     tool, place = results.get("tool"), results.get("environment")
     tool = tool if isinstance(tool, dict) else {}
     place = place if isinstance(place, dict) else {}
     name, version = documents.text(tool.get("name"), 200), documents.text(tool.get("version"), 100)
-    sha, repository = documents.text(place.get("commit"), 64), documents.text(place.get("repositoryName"), 200)
+    sha, repository = (
+        documents.text(place.get("commit"), 64),
+        documents.text(place.get("repositoryName"), 200),
+    )
     return TestReport(
         tuple(_case(each, f"results.tests.{number}") for number, each in enumerate(tests)),
         suite=documents.text(place.get("testEnvironment"), 200) or name,
@@ -49,15 +56,25 @@ def _case(data: object, path: str) -> Case:
     if not isinstance(name, str) or not name.strip():
         raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
     status = fields.choice(given.get("status"), tuple(STATUSES), f"{path}.status")
-    outcome, message = STATUSES[status], documents.text(given.get("message"), MOST_MESSAGE_CHARS) or ""
+    outcome, message = (
+        STATUSES[status],
+        documents.text(given.get("message"), MOST_MESSAGE_CHARS) or "",
+    )
     trace = documents.text(given.get("trace"), MOST_MESSAGE_CHARS) or ""
     if outcome is Outcome.passed and given.get("flaky") is True:
         outcome, message = Outcome.failed, clean(junit.AGAIN + message, MOST_MESSAGE_CHARS)
     elif status == "other":
-        message = message or f"status other: {documents.text(given.get('rawStatus'), 200) or 'not said which'}"
+        message = (
+            message
+            or f"status other: {documents.text(given.get('rawStatus'), 200) or 'not said which'}"
+        )
     failed = outcome in (Outcome.failed, Outcome.error) and (message or trace)
     duration = given.get("duration")
-    known = isinstance(duration, int | float) and not isinstance(duration, bool) and 0 <= duration < math.inf
+    known = (
+        isinstance(duration, int | float)
+        and not isinstance(duration, bool)
+        and 0 <= duration < math.inf
+    )
     return Case(
         name=junit.full_name(_group(given.get("suite")), name),
         outcome=outcome,
@@ -69,7 +86,8 @@ def _case(data: object, path: str) -> Case:
 
 
 def _group(suite: object) -> str:
-    """The suite of a test: a text, or since version 0 of the specification's later drafts the path to it, outermost first."""
+    """The suite of a test: a text, or since version 0 of the specification's later drafts the path
+    to it, outermost first."""
     if isinstance(suite, list):
         return clean(" > ".join(str(each) for each in suite[:16] if isinstance(each, str)), 300)
     return documents.text(suite, 300) or ""
@@ -83,6 +101,8 @@ def _more(given: Any) -> dict[str, Any]:
         found["line"] = given["line"]
     if isinstance(given.get("retries"), int) and 0 < given["retries"] < 2**31:
         found["retries"] = given["retries"]
-    if tags := [clean(each, 100) for each in (given.get("tags") or ())[:_MOST_TAGS] if isinstance(each, str)]:
+    if tags := [
+        clean(each, 100) for each in (given.get("tags") or ())[:_MOST_TAGS] if isinstance(each, str)
+    ]:
         found["tags"] = tags
     return found

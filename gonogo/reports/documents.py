@@ -20,7 +20,11 @@ def load(data: bytes) -> Any:
 
     Marks are counted first, those within texts, too: "[]," takes three bytes and becomes sixty.
     """
-    for mark, most, what in ((b"[", MOST_LISTS, "lists"), (b"{", MOST_OBJECTS, "objects"), (b",", MOST_VALUES, "values")):
+    for mark, most, what in (
+        (b"[", MOST_LISTS, "lists"),
+        (b"{", MOST_OBJECTS, "objects"),
+        (b",", MOST_VALUES, "values"),
+    ):
         if (number := data.count(mark)) > most:
             raise FieldError("file", number, f"has too many {what}", limit=str(most))
     try:

@@ -1,4 +1,5 @@
-"""The reports of googletest: `--gtest_output=xml:FILE`, which is JUnit XML with more, and `--gtest_output=json:FILE`."""
+"""The reports of googletest: `--gtest_output=xml:FILE`, which is JUnit XML with more, and
+`--gtest_output=json:FILE`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
 _OWN = frozenset(
     {"name", "classname", "file", "line", "status", "result", "time", "timestamp", "value_param", "type_param", "failures", "skipped"}
 )  # fmt: skip
-"""What googletest says of a test; whatever else stands there, the test recorded (RecordProperty)."""
+"""What googletest says of a test; whatever else stands there, the test recorded
+(RecordProperty)."""
 _PLACE = re.compile(r"^(?P<file>[^\n]{1,400}?):(?P<line>\d{1,9})$")
 _DEFAULT_NAME = "AllTests"
 
@@ -34,7 +36,12 @@ def parse_json(data: bytes) -> TestReport:
     """From JSON. Raises FieldError."""
     document = fields.mapping(documents.load(data), "report")
     if not isinstance(document.get("testsuites"), list):
-        raise FieldError("testsuites", document.get("testsuites"), "must be a list of suites", limit="a report of --gtest_output=json")
+        raise FieldError(
+            "testsuites",
+            document.get("testsuites"),
+            "must be a list of suites",
+            limit="a report of --gtest_output=json",
+        )
     cases: list[Case] = []
     for number, suite in enumerate(document["testsuites"]):
         path = f"testsuites.{number}"
@@ -42,10 +49,21 @@ def parse_json(data: bytes) -> TestReport:
         if not isinstance(tests, list):
             raise FieldError(f"{path}.testsuite", tests, "must be a list of tests")
         if len(cases) + len(tests) > MOST_CASES:
-            raise FieldError(f"{path}.testsuite", len(tests), "too many tests", limit=f"{MOST_CASES} in a file")
-        cases += [_case(test, str(suite.get("name", "")), f"{path}.testsuite.{n}") for n, test in enumerate(tests)]
+            raise FieldError(
+                f"{path}.testsuite", len(tests), "too many tests", limit=f"{MOST_CASES} in a file"
+            )
+        cases += [
+            _case(test, str(suite.get("name", "")), f"{path}.testsuite.{n}")
+            for n, test in enumerate(tests)
+        ]
     started = document.get("timestamp")
-    return _told(TestReport(tuple(cases), documents.text(document.get("name"), 200), started_at=documents.text(started, 64)))
+    return _told(
+        TestReport(
+            tuple(cases),
+            documents.text(document.get("name"), 200),
+            started_at=documents.text(started, 64),
+        )
+    )
 
 
 def _case(data: object, suite: str, path: str) -> Case:
@@ -53,29 +71,63 @@ def _case(data: object, suite: str, path: str) -> Case:
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
-    failures = [documents.text(each.get("failure"), MOST_MESSAGE_CHARS) or "" for each in documents.objects(given.get("failures"))]
-    skipped = [documents.text(each.get("message"), MOST_MESSAGE_CHARS) or "" for each in documents.objects(given.get("skipped"))]
-    ran = str(given.get("status", "RUN")).upper() == "RUN" and str(given.get("result", "COMPLETED")).upper() == "COMPLETED"
+    failures = [
+        documents.text(each.get("failure"), MOST_MESSAGE_CHARS) or ""
+        for each in documents.objects(given.get("failures"))
+    ]
+    skipped = [
+        documents.text(each.get("message"), MOST_MESSAGE_CHARS) or ""
+        for each in documents.objects(given.get("skipped"))
+    ]
+    ran = (
+        str(given.get("status", "RUN")).upper() == "RUN"
+        and str(given.get("result", "COMPLETED")).upper() == "COMPLETED"
+    )
     time = str(given.get("time", "")).removesuffix("s")
     others = {key: value for key, value in given.items() if key not in _OWN}
-    numbers = {clean(key, 100): number for key, value in others.items() if (number := _number(value)) is not None}
-    more = {key: documents.text(given[key], 500) for key in ("file", "value_param", "type_param") if given.get(key)}
+    numbers = {
+        clean(key, 100): number
+        for key, value in others.items()
+        if (number := _number(value)) is not None
+    }
+    more = {
+        key: documents.text(given[key], 500)
+        for key in ("file", "value_param", "type_param")
+        if given.get(key)
+    }
     seconds = _number(time)
     return Case(
         name=junit.full_name(str(given.get("classname") or suite), name),
-        outcome=Outcome.failed if failures else Outcome.passed if ran and not skipped else Outcome.skipped,
+        outcome=Outcome.failed
+        if failures
+        else Outcome.passed
+        if ran and not skipped
+        else Outcome.skipped,
         duration_ms=None if seconds is None or seconds < 0 else round(1000 * seconds, 4),
         message=(failures or skipped or [""])[0],
         failures=tuple(junit.failure(each) for each in failures[:MOST_FAILURES]),
         measurements=numbers,
-        more=more | ({"line": given["line"]} if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31 else {}),
+        more=more
+        | (
+            {"line": given["line"]}
+            if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31
+            else {}
+        ),
     )
 
 
 def _told(report: TestReport) -> TestReport:
-    """With the places of failures, which googletest puts into their first line; its own name for everything says nothing."""
-    cases = tuple(replace(case, failures=tuple(map(_placed, case.failures))) for case in report.cases)
-    return replace(report, cases=cases, suite=None if report.suite == _DEFAULT_NAME else report.suite, tool="googletest")
+    """With the places of failures, which googletest puts into their first line; its own name for
+    everything says nothing."""
+    cases = tuple(
+        replace(case, failures=tuple(map(_placed, case.failures))) for case in report.cases
+    )
+    return replace(
+        report,
+        cases=cases,
+        suite=None if report.suite == _DEFAULT_NAME else report.suite,
+        tool="googletest",
+    )
 
 
 def _placed(failure: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -83,13 +135,26 @@ def _placed(failure: Mapping[str, Any]) -> Mapping[str, Any]:
     found = _PLACE.match(first.strip())
     if found is None:
         return failure
-    lines = [line.strip() for line in rest.splitlines() if line.strip() and line.strip() != "Failure"]
-    words = (lines or [first])[0].removeprefix("Value of: ").removeprefix("Failure").strip() or first
-    return {**failure, "expression": clean(words, 500), "file": found["file"], "line": int(found["line"])}
+    lines = [
+        line.strip() for line in rest.splitlines() if line.strip() and line.strip() != "Failure"
+    ]
+    words = (lines or [first])[0].removeprefix("Value of: ").removeprefix(
+        "Failure"
+    ).strip() or first
+    return {
+        **failure,
+        "expression": clean(words, 500),
+        "file": found["file"],
+        "line": int(found["line"]),
+    }
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)[:65]) > 64:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, str | int | float)
+        or len(str(value)[:65]) > 64
+    ):
         return None
     try:
         number = float(value)

@@ -1,8 +1,10 @@
-"""JUnit XML, as pytest, Maven's Surefire, CTest, Jest and many others write it; there is no standard, only a common core.
+"""JUnit XML, as pytest, Maven's Surefire, CTest, Jest and many others write it; there is no
+standard, only a common core.
 
-`<testsuites>` or `<testsuite>` is the root; suites may be nested. A `<testcase>` is red with a `<failure>`, an error with an `<error>`,
-skipped with `<skipped>` or a status that says so, and green otherwise. A test that failed and passed when it was run again (Surefire's
-`<flakyFailure>`) is red, as it is where GoNoGo runs it.
+`<testsuites>` or `<testsuite>` is the root; suites may be nested. A `<testcase>` is red with a
+`<failure>`, an error with an `<error>`, skipped with `<skipped>` or a status that says so, and
+green otherwise. A test that failed and passed when it was run again (Surefire's `<flakyFailure>`)
+is red, as it is where GoNoGo runs it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class _Open:
 
 
 class Reader:
-    """Takes elements one by one; `report` is what they come to. Attributes that other formats have become measurements."""
+    """Takes elements one by one; `report` is what they come to. Attributes that other formats have
+    become measurements."""
 
     def __init__(self, known: frozenset[str] | None = None) -> None:
         self._known = known
@@ -53,13 +56,23 @@ class Reader:
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         """An element begins."""
         if not self._path and name not in ROOTS:
-            raise FieldError("file", f"<{name[:100]}>", "is no JUnit report: its root is another", limit="<testsuites> or <testsuite>")
+            raise FieldError(
+                "file",
+                f"<{name[:100]}>",
+                "is no JUnit report: its root is another",
+                limit="<testsuites> or <testsuite>",
+            )
         if name in ROOTS and len(self._path) < 2:
             self._names.append(attributes.get("name", ""))
             self._started = self._started or attributes.get("timestamp")
         elif name == "testcase" and self._case is None:
             if len(self._cases) >= MOST_CASES:
-                raise FieldError("testcase", len(self._cases) + 1, "too many tests", limit=f"{MOST_CASES} in a file")
+                raise FieldError(
+                    "testcase",
+                    len(self._cases) + 1,
+                    "too many tests",
+                    limit=f"{MOST_CASES} in a file",
+                )
             suites = [each.get("name", "") for kind, each in self._path if kind == "testsuite"]
             self._case = _Open(attributes, suites[-1] if suites else "")
             if any(attributes.get(key, "").lower() in _NOT_RUN for key in ("status", "result")):
@@ -74,16 +87,30 @@ class Reader:
         if name == "testcase":
             self._cases.append(self._closed(self._case))
             self._case = None
-        elif name == "property" and "name" in attributes and len(self._case.properties) < MOST_MEASUREMENTS:
-            self._case.properties[clean(attributes["name"], 100)] = attributes.get("value", text.strip())
+        elif (
+            name == "property"
+            and "name" in attributes
+            and len(self._case.properties) < MOST_MEASUREMENTS
+        ):
+            self._case.properties[clean(attributes["name"], 100)] = attributes.get(
+                "value", text.strip()
+            )
         else:
             self._said(self._case, name, attributes, text)
 
     def report(self) -> TestReport:
         """Everything that was read."""
         names = [each for each in self._names[:2] if each]
-        suite = names[0] if self._names and (self._names[0] or len(self._names) == 2) and names else None
-        return TestReport(tuple(self._cases), suite=None if suite is None else clean(suite, 200), started_at=self._started)
+        suite = (
+            names[0]
+            if self._names and (self._names[0] or len(self._names) == 2) and names
+            else None
+        )
+        return TestReport(
+            tuple(self._cases),
+            suite=None if suite is None else clean(suite, 200),
+            started_at=self._started,
+        )
 
     def _said(self, case: _Open, name: str, attributes: Mapping[str, str], text: str) -> None:
         said = attributes.get("message", "")
@@ -94,10 +121,15 @@ class Reader:
             return
         if name not in _RED and name not in _FLAKY:
             return
-        whole = "\n".join(dict.fromkeys(filter(None, (said.strip(), text.strip())))) or attributes.get("type", "")
+        whole = "\n".join(
+            dict.fromkeys(filter(None, (said.strip(), text.strip())))
+        ) or attributes.get("type", "")
         if name in _FLAKY:
             if case.outcome is Outcome.passed:
-                case.outcome, case.message = Outcome.failed, clean(AGAIN + whole, MOST_MESSAGE_CHARS)
+                case.outcome, case.message = (
+                    Outcome.failed,
+                    clean(AGAIN + whole, MOST_MESSAGE_CHARS),
+                )
         elif case.outcome not in _RED.values():
             case.outcome, case.message = _RED[name], clean(whole, MOST_MESSAGE_CHARS)
         if len(case.failures) < MOST_FAILURES:
@@ -105,14 +137,30 @@ class Reader:
 
     def _closed(self, case: _Open) -> Case:
         given = case.attributes
-        numbers = {name: number for name, value in case.properties.items() if (number := _number(value)) is not None}
+        numbers = {
+            name: number
+            for name, value in case.properties.items()
+            if (number := _number(value)) is not None
+        }
         if self._known is not None:
             others = [(name, value) for name, value in given.items() if name not in self._known]
-            numbers |= {clean(name, 100): number for name, value in others if (number := _number(value)) is not None}
-        more: dict[str, Any] = {key: clean(given[key], _MOST_TEXT) for key in ("file", "value_param", "type_param") if given.get(key)}
+            numbers |= {
+                clean(name, 100): number
+                for name, value in others
+                if (number := _number(value)) is not None
+            }
+        more: dict[str, Any] = {
+            key: clean(given[key], _MOST_TEXT)
+            for key in ("file", "value_param", "type_param")
+            if given.get(key)
+        }
         if (line := given.get("line", "")).isascii() and line.isdigit() and len(line) < 10:
             more["line"] = int(line)
-        texts = {name: clean(value, _MOST_TEXT) for name, value in case.properties.items() if name not in numbers}
+        texts = {
+            name: clean(value, _MOST_TEXT)
+            for name, value in case.properties.items()
+            if name not in numbers
+        }
         return Case(
             name=full_name(given.get("classname") or case.suite, given.get("name", "")),
             outcome=case.outcome,
@@ -125,20 +173,31 @@ class Reader:
 
 
 def parse(data: bytes) -> TestReport:
-    """The report in a file of JUnit XML. Raises FieldError for what is none, and for too many tests."""
+    """The report in a file of JUnit XML. Raises FieldError for what is none, and for too many
+    tests."""
     reader = Reader()
     xml.read(data, reader.start, reader.end)
     return reader.report()
 
 
 def full_name(group: str, name: str) -> str:
-    """"group.name"; one of them where the other is missing, or says it already."""
-    return name if not group or name == group or name.startswith(f"{group}.") else f"{group}.{name}" if name else group
+    """ "group.name"; one of them where the other is missing, or says it already."""
+    return (
+        name
+        if not group or name == group or name.startswith(f"{group}.")
+        else f"{group}.{name}"
+        if name
+        else group
+    )
 
 
 def failure(text: str) -> dict[str, Any]:
     """{"expression", "count", "message"} of a failure's text."""
-    return {"expression": clean(text.partition("\n")[0], _MOST_TEXT), "count": 1, "message": clean(text, MOST_MESSAGE_CHARS // 2)}
+    return {
+        "expression": clean(text.partition("\n")[0], _MOST_TEXT),
+        "count": 1,
+        "message": clean(text, MOST_MESSAGE_CHARS // 2),
+    }
 
 
 def _milliseconds(text: str | None) -> float | None:

@@ -1,6 +1,8 @@
-"""Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md). What the pytest plug-in writes.
+"""Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md). What the
+pytest plug-in writes.
 
-A comparison that names its kernel's spec is judged here, from its numbers: a file may say which numbers it measured, not what they mean.
+A comparison that names its kernel's spec is judged here, from its numbers: a file may say which
+numbers it measured, not what they mean.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from typing import Any
 from gonogo import fields
 from gonogo.builds import PROFILES
 from gonogo.problems import FieldError
-from gonogo.reports.cases import MAX_SEED, MOST_CASES, MOST_FAILURES, MOST_MEASUREMENTS, Case, Comparison, TestReport
+from gonogo.reports.cases import (
+    MAX_SEED,
+    MOST_CASES,
+    MOST_FAILURES,
+    MOST_MEASUREMENTS,
+    Case,
+    Comparison,
+    TestReport,
+)
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean
 from gonogo.tests import MAX_ELEMENTS, TestSpec
@@ -50,7 +60,9 @@ def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
         raise FieldError("lines", len(lines), "too many tests", limit=f"{MOST_CASES} in a file")
     specs: dict[str, TestSpec] = {}
     cases = tuple(
-        _case(_decoded(line, number), f"lines.{number}", specs, max_elements) for number, line in enumerate(lines[1:], 2) if line.strip()
+        _case(_decoded(line, number), f"lines.{number}", specs, max_elements)
+        for number, line in enumerate(lines[1:], 2)
+        if line.strip()
     )
     commit = header.get("commit")
     labels = fields.mapping(header.get("labels") or {}, "lines.1.labels")
@@ -60,7 +72,9 @@ def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
         build=_text(header.get("build"), "lines.1.build"),
         tool=_text(header.get("tool"), "lines.1.tool"),
         commit=None if commit is None else dict(fields.mapping(commit, "lines.1.commit")),
-        labels={name: _text(value, f"lines.1.labels.{name}") or "" for name, value in labels.items()},
+        labels={
+            name: _text(value, f"lines.1.labels.{name}") or "" for name, value in labels.items()
+        },
         started_at=_text(header.get("started_at"), "lines.1.started_at"),
     )
 
@@ -72,7 +86,9 @@ def _decoded(line: bytes, number: int) -> Any:
     try:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as problem:  # a decoding error is a ValueError, too
-        raise FieldError(f"lines.{number}", line[:_SHOWN], f"is no JSON: {clean(problem, 200)}") from None
+        raise FieldError(
+            f"lines.{number}", line[:_SHOWN], f"is no JSON: {clean(problem, 200)}"
+        ) from None
 
 
 def _case(data: object, path: str, specs: dict[str, TestSpec], max_elements: int) -> Case:
@@ -88,36 +104,61 @@ def _case(data: object, path: str, specs: dict[str, TestSpec], max_elements: int
         outcome=Outcome(fields.choice(given.get("outcome"), tuple(Outcome), f"{path}.outcome")),
         seed=None if seed is None else fields.integer(seed, f"{path}.seed", least=0, most=MAX_SEED),
         repeat=fields.integer(given.get("repeat", 0), f"{path}.repeat", least=0, most=MOST_REPEATS),
-        duration_ms=None if duration is None else fields.number(duration, f"{path}.duration_ms", least=0),
+        duration_ms=None
+        if duration is None
+        else fields.number(duration, f"{path}.duration_ms", least=0),
         message=_text(given.get("message"), f"{path}.message", MOST_MESSAGE_CHARS) or "",
         failures=tuple(_failure(each, f"{path}.failures.{n}") for n, each in enumerate(failures)),
         measurements=_measurements(given.get("measurements") or {}, f"{path}.measurements"),
-        more={key: _plain(given[key], f"{path}.{key}") for key in ("file", "line", "worker") if given.get(key) is not None},
-        comparisons=tuple(_comparison(each, f"{path}.comparisons.{n}", specs, max_elements) for n, each in enumerate(comparisons)),
+        more={
+            key: _plain(given[key], f"{path}.{key}")
+            for key in ("file", "line", "worker")
+            if given.get(key) is not None
+        },
+        comparisons=tuple(
+            _comparison(each, f"{path}.comparisons.{n}", specs, max_elements)
+            for n, each in enumerate(comparisons)
+        ),
     )
 
 
-def _comparison(data: object, path: str, specs: dict[str, TestSpec], max_elements: int) -> Comparison:
+def _comparison(
+    data: object, path: str, specs: dict[str, TestSpec], max_elements: int
+) -> Comparison:
     given = fields.mapping(data, path)
     fields.known(given, COMPARISON, path)
     test = None
     if given.get("test") is not None:  # of a thousand seeds one spec is read once
         text = json.dumps(given["test"], sort_keys=True)
-        test = specs.get(text) or TestSpec.parse(given["test"], max_elements=max_elements, path=f"{path}.test")
+        test = specs.get(text) or TestSpec.parse(
+            given["test"], max_elements=max_elements, path=f"{path}.test"
+        )
         specs[text] = test
     tolerance, profile = given.get("tolerance"), given.get("profile")
     if test is not None and tolerance is not None:
-        raise FieldError(f"{path}.tolerance", tolerance, "a spec has its tolerance in it", limit="null beside a test")
+        raise FieldError(
+            f"{path}.tolerance",
+            tolerance,
+            "a spec has its tolerance in it",
+            limit="null beside a test",
+        )
     outputs = fields.mapping(given.get("outputs") or {}, f"{path}.outputs")
     if len(outputs) > MOST_OUTPUTS:
-        raise FieldError(f"{path}.outputs", len(outputs), "too many outputs", limit=str(MOST_OUTPUTS))
+        raise FieldError(
+            f"{path}.outputs", len(outputs), "too many outputs", limit=str(MOST_OUTPUTS)
+        )
     if test is not None:
         fields.known(outputs, (*test.outputs, *test.downstream), f"{path}.outputs")
     return Comparison(
-        outputs={clean(name, MOST_NAME_CHARS): _statistics(each, f"{path}.outputs.{name}") for name, each in outputs.items()},
+        outputs={
+            clean(name, MOST_NAME_CHARS): _statistics(each, f"{path}.outputs.{name}")
+            for name, each in outputs.items()
+        },
         name=_text(given.get("name"), f"{path}.name"),
         test=test,
-        tolerance={} if tolerance is None else Tolerance.parse(tolerance, f"{path}.tolerance").to_json(),
+        tolerance={}
+        if tolerance is None
+        else Tolerance.parse(tolerance, f"{path}.tolerance").to_json(),
         profile=None if profile is None else fields.choice(profile, PROFILES, f"{path}.profile"),
         words=_text(given.get("words"), f"{path}.words", MOST_MESSAGE_CHARS) or "",
         problem=_text(given.get("problem"), f"{path}.problem", MOST_MESSAGE_CHARS) or "",
@@ -125,12 +166,17 @@ def _comparison(data: object, path: str, specs: dict[str, TestSpec], max_element
 
 
 def _statistics(data: object, path: str) -> dict[str, Any]:
-    """Numbers, null, short texts, lists and maps of these. A verdict that stands there is left out: it is made from the numbers."""
+    """Numbers, null, short texts, lists and maps of these. A verdict that stands there is left out:
+    it is made from the numbers."""
     given = fields.mapping(data, path)
     if len(given) > MOST_STATISTICS:
         raise FieldError(path, len(given), "too many statistics", limit=str(MOST_STATISTICS))
     made = {"verdict", "explanation", "outcome", "test", "policy"}
-    return {clean(name, 100): _plain(value, f"{path}.{name}") for name, value in given.items() if name not in made}
+    return {
+        clean(name, 100): _plain(value, f"{path}.{name}")
+        for name, value in given.items()
+        if name not in made
+    }
 
 
 def _failure(data: object, path: str) -> dict[str, Any]:
@@ -140,7 +186,11 @@ def _failure(data: object, path: str) -> dict[str, Any]:
         "expression": _text(given.get("expression"), f"{path}.expression", MOST_TEXT) or "",
         "count": fields.integer(given.get("count", 1), f"{path}.count", least=1, most=MAX_SEED),
         "message": _text(given.get("message"), f"{path}.message", MOST_MESSAGE_CHARS // 2) or "",
-        **{key: _plain(given[key], f"{path}.{key}") for key in ("file", "line") if given.get(key) is not None},
+        **{
+            key: _plain(given[key], f"{path}.{key}")
+            for key in ("file", "line")
+            if given.get(key) is not None
+        },
     }
 
 
@@ -148,11 +198,14 @@ def _measurements(data: object, path: str) -> dict[str, float]:
     given = fields.mapping(data, path)
     if len(given) > MOST_MEASUREMENTS:
         raise FieldError(path, len(given), "too many measurements", limit=str(MOST_MEASUREMENTS))
-    return {clean(name, 100): fields.number(value, f"{path}.{name}") for name, value in given.items()}
+    return {
+        clean(name, 100): fields.number(value, f"{path}.{name}") for name, value in given.items()
+    }
 
 
 def _plain(value: object, path: str, *, deep: bool = False) -> Any:
-    """Plain JSON, one level of lists and maps; numbers are finite, and whole ones what a database holds."""
+    """Plain JSON, one level of lists and maps; numbers are finite, and whole ones what a database
+    holds."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and abs(value) <= MAX_SEED:
@@ -164,8 +217,16 @@ def _plain(value: object, path: str, *, deep: bool = False) -> Any:
     if not deep and isinstance(value, list) and len(value) <= MOST_STATISTICS:
         return [_plain(each, f"{path}.{number}", deep=True) for number, each in enumerate(value)]
     if not deep and isinstance(value, Mapping) and len(value) <= MOST_STATISTICS:
-        return {clean(name, 100): _plain(each, f"{path}.{name}", deep=True) for name, each in value.items()}
-    raise FieldError(path, value, "must be a number, text, null, or a short list or map of these", limit=f"finite, at most {MAX_SEED}")
+        return {
+            clean(name, 100): _plain(each, f"{path}.{name}", deep=True)
+            for name, each in value.items()
+        }
+    raise FieldError(
+        path,
+        value,
+        "must be a number, text, null, or a short list or map of these",
+        limit=f"finite, at most {MAX_SEED}",
+    )
 
 
 def _list(value: object, path: str, most: int) -> list[Any]:

@@ -1,4 +1,5 @@
-"""What a test that exists already says of itself, and the verdict that the judgement of its arrays makes of that."""
+"""What a test that exists already says of itself, and the verdict that the judgement of its arrays
+makes of that."""
 
 from __future__ import annotations
 
@@ -51,10 +52,12 @@ class OfArrays:
 
 
 def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, Explanation, bool]:
-    """Verdict and explanation of one test, and whether it is red for a reason that its arrays don't show.
+    """Verdict and explanation of one test, and whether it is red for a reason that its arrays don't
+    show.
 
-    Red or green is the gate where its arrays declare no tolerance. Where they declare one, and it holds, and rounding explains the error,
-    a red test is red for another reason: that is unjudged, and never a pass.
+    Red or green is the gate where its arrays declare no tolerance. Where they declare one, and it
+    holds, and rounding explains the error, a red test is red for another reason: that is unjudged,
+    and never a pass.
     """
     alone = WITHOUT_ARRAYS[outcome]
     if not arrays:
@@ -62,7 +65,11 @@ def verdict_of(outcome: Outcome, arrays: Sequence[OfArrays]) -> tuple[Verdict, E
     explanation = worst_explanation(each.explanation for each in arrays)
     said = worst(each.verdict for each in arrays)
     if outcome is Outcome.failed:
-        if explanation is Explanation.explained and said is Verdict.pass_ and all(each.declared for each in arrays):
+        if (
+            explanation is Explanation.explained
+            and said is Verdict.pass_
+            and all(each.declared for each in arrays)
+        ):
             return Verdict.unjudged, explanation, True
         if explanation is not Explanation.no_information:
             said = verdict(is_within=False, explanation=explanation)

@@ -36,5 +36,14 @@ def guess(data: bytes) -> str:
         first = data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0]
         if b'"gonogo"' in first and b'"version"' in first:
             return "gonogo"
-        return "ctrf" if b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096] else "gtest-json"
-    raise FieldError("file", data[:60], "is of no format that can be told; say which", limit="one of " + ", ".join(FORMATS))
+        return (
+            "ctrf"
+            if b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096]
+            else "gtest-json"
+        )
+    raise FieldError(
+        "file",
+        data[:60],
+        "is of no format that can be told; say which",
+        limit="one of " + ", ".join(FORMATS),
+    )

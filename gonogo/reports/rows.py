@@ -1,4 +1,5 @@
-"""From a report to the rows of a job: one for each iteration, as a worker sends them, verdicts made from outcomes and numbers.
+"""From a report to the rows of a job: one for each iteration, as a worker sends them, verdicts made
+from outcomes and numbers.
 
 No NumPy: the service reads reports, and does without it.
 """
@@ -12,7 +13,16 @@ from gonogo.problems import FieldError
 from gonogo.reports.cases import MOST_OF_ITERATION, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, verdict_of
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, short_name
-from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst, worst_explanation
+from gonogo.verdicts import (
+    POLICY,
+    Explanation,
+    Verdict,
+    explain,
+    verdict,
+    within,
+    worst,
+    worst_explanation,
+)
 
 Row = dict[str, Any]
 Entries = dict[str, dict[str, Any]]
@@ -20,13 +30,19 @@ Iteration = tuple[int, int]
 
 
 def rows_of(report: TestReport) -> list[Row]:
-    """A row for each (iteration, repeat), in order; of a report without tests one that says so. Raises FieldError for too many tests."""
+    """A row for each (iteration, repeat), in order; of a report without tests one that says so.
+    Raises FieldError for too many tests."""
     found: dict[Iteration, list[Case]] = {}
     for case in report.cases:
         found.setdefault((case.seed or 0, case.repeat), []).append(case)
     for iteration, cases in found.items():
         if len(cases) > MOST_OF_ITERATION:
-            raise FieldError("tests", len(cases), f"too many tests in iteration {iteration[0]}", limit=str(MOST_OF_ITERATION))
+            raise FieldError(
+                "tests",
+                len(cases),
+                f"too many tests in iteration {iteration[0]}",
+                limit=str(MOST_OF_ITERATION),
+            )
     return [_row(iteration, found[iteration]) for iteration in sorted(found)] or [_row((0, 0), [])]
 
 
@@ -51,7 +67,12 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
             **case.more,
             **({} if case.seed is None else {"seed": case.seed}),
         }
-    judged = [each for case in cases for each in case.comparisons if each.test is not None and each.outputs]
+    judged = [
+        each
+        for case in cases
+        for each in case.comparisons
+        if each.test is not None and each.outputs
+    ]
     times = [case.duration_ms for case in cases if case.duration_ms is not None]
     return {
         "seed": iteration[0],
@@ -70,7 +91,8 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
 
 
 def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanation, str]:
-    """Verdict, explanation and message of one test; the entries of its arrays are put beside its own."""
+    """Verdict, explanation and message of one test; the entries of its arrays are put beside its
+    own."""
     arrays: list[OfArrays] = []
     words = [case.message]
     for comparison, label in zip(case.comparisons, _labels(name, case.comparisons), strict=True):
@@ -79,20 +101,30 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
             arrays.append(found)
     said, explanation, otherwise = verdict_of(case.outcome, arrays)
     if any(each.problem for each in case.comparisons):
-        said, explanation, otherwise = worst((WITHOUT_ARRAYS[case.outcome], Verdict.error)), Explanation.unjudged, False
+        said, explanation, otherwise = (
+            worst((WITHOUT_ARRAYS[case.outcome], Verdict.error)),
+            Explanation.unjudged,
+            False,
+        )
     message = "\n".join(filter(None, (*words, OTHER_REASON if otherwise else "")))
     return said, explanation, message[:MOST_MESSAGE_CHARS]
 
 
 def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays | None:
-    """Judge the numbers of one comparison, as gonogo.judging judges arrays; None where there is no spec, or no number."""
+    """Judge the numbers of one comparison, as gonogo.judging judges arrays; None where there is no
+    spec, or no number."""
     test = comparison.test
     judged: list[tuple[bool, Explanation]] = []
     for output, statistics in comparison.outputs.items():
         key = _free(short_name(f"{label}/{output}"), outputs)
         if test is None or output in test.downstream:
             gate = {"tolerance": dict(comparison.tolerance)} if comparison.tolerance else {}
-            outputs[key] = {"verdict": Verdict.unjudged.value, "explanation": Explanation.unjudged.value, **statistics, **gate}
+            outputs[key] = {
+                "verdict": Verdict.unjudged.value,
+                "explanation": Explanation.unjudged.value,
+                **statistics,
+                **gate,
+            }
             continue
         is_within, explanation = within(test.tolerance_for(output), statistics), explain(statistics)
         judged.append((is_within, explanation))
@@ -101,11 +133,14 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays 
     if test is None or not judged:
         return None
     explanation = worst_explanation(each for _, each in judged)
-    return OfArrays(verdict(all(each for each, _ in judged), explanation), explanation, bool(test.tolerance))
+    return OfArrays(
+        verdict(all(each for each, _ in judged), explanation), explanation, bool(test.tolerance)
+    )
 
 
 def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
-    """What the arrays of a test are called: as the test, when there are some once; else by their own names, else numbered."""
+    """What the arrays of a test are called: as the test, when there are some once; else by their
+    own names, else numbered."""
     if len(comparisons) == 1:
         return [name]
     found: list[str] = []
@@ -116,7 +151,8 @@ def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, numbered when another test of the iteration has it: what reports the same name twice loses nothing."""
+    """The name, numbered when another test of the iteration has it: what reports the same name
+    twice loses nothing."""
     number, found = 1, name
     while found in taken:
         number += 1

@@ -1,7 +1,9 @@
-"""XML from strangers: elements one after the other, without entities, document types, and without end.
+"""XML from strangers: elements one after the other, without entities, document types, and without
+end.
 
-expat, from the standard library. A document type declaration ends the reading where it begins, so that there is no entity to be expanded
-and nothing outside to be fetched; depth, number and size of what is left have limits. No tree is built.
+expat, from the standard library. A document type declaration ends the reading where it begins, so
+that there is no entity to be expanded and nothing outside to be fetched; depth, number and size of
+what is left have limits. No tree is built.
 """
 
 from __future__ import annotations
@@ -34,11 +36,20 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
         if len(self._texts) >= MAX_DEPTH:
-            raise FieldError("file", len(self._texts) + 1, "the XML is too deep", limit=f"{MAX_DEPTH} elements")
+            raise FieldError(
+                "file", len(self._texts) + 1, "the XML is too deep", limit=f"{MAX_DEPTH} elements"
+            )
         if self._elements > MAX_ELEMENTS:
-            raise FieldError("file", self._elements, "the XML has too many elements", limit=str(MAX_ELEMENTS))
+            raise FieldError(
+                "file", self._elements, "the XML has too many elements", limit=str(MAX_ELEMENTS)
+            )
         if len(attributes) > MAX_ATTRIBUTES:
-            raise FieldError("file", len(attributes), f"element {name[:100]!r} has too many attributes", limit=str(MAX_ATTRIBUTES))
+            raise FieldError(
+                "file",
+                len(attributes),
+                f"element {name[:100]!r} has too many attributes",
+                limit=str(MAX_ATTRIBUTES),
+            )
         self._texts.append([])
         self._sizes.append(0)
         self._start(_bare(name), {_bare(key): value for key, value in attributes.items()})
@@ -54,26 +65,43 @@ class _Reader:
 
 
 def read(data: bytes, start: Start, end: End) -> None:
-    """Call `start(name, attributes)` and `end(name, text)` for every element, in order; names without their namespace's prefix.
+    """Call `start(name, attributes)` and `end(name, text)` for every element, in order; names
+    without their namespace's prefix.
 
-    `text` is what stands directly in the element. Raises FieldError for what is no XML, has a document type, or is beyond the limits.
+    `text` is what stands directly in the element. Raises FieldError for what is no XML, has a
+    document type, or is beyond the limits.
     """
     reader = _Reader(start, end)
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = reader.start, reader.end, reader.text
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
+        reader.start,
+        reader.end,
+        reader.text,
+    )
     parser.StartDoctypeDeclHandler = _doctype
-    parser.EntityDeclHandler = _doctype  # not reached behind the other; it costs nothing to be sure twice
+    parser.EntityDeclHandler = (
+        _doctype  # not reached behind the other; it costs nothing to be sure twice
+    )
     try:
         for place in range(0, len(data), _PART):  # expat copies what it is given at once
             parser.Parse(data[place : place + _PART], False)
         parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError) as problem:  # an unknown encoding is a LookupError or a ValueError
+    except (
+        expat.ExpatError,
+        ValueError,
+        LookupError,
+    ) as problem:  # an unknown encoding is a LookupError or a ValueError
         raise FieldError("file", data[:_SHOWN], f"is no XML: {problem}") from None
 
 
 def _doctype(*_: object) -> NoReturn:
-    raise FieldError("file", "<!DOCTYPE", "XML with a document type declaration is refused: a report needs no entities", limit="none")
+    raise FieldError(
+        "file",
+        "<!DOCTYPE",
+        "XML with a document type declaration is refused: a report needs no entities",
+        limit="none",
+    )
 
 
 def _bare(name: str) -> str:

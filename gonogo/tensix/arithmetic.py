@@ -1,11 +1,14 @@
-"""The arithmetic of a Wormhole Tensix core, one function per hardware primitive: the plain NumPy definition.
+"""The arithmetic of a Wormhole Tensix core, one function per hardware primitive: the plain NumPy
+definition.
 
-Sources: Tenstorrent's public ISA documentation (Wormhole B0, Tensix coprocessor) and the simulators made from it. Everything
-takes and gives float32 arrays; a narrower register is a float32 whose low mantissa bits are zero. Operands are what registers
-hold, never denormal: `read_source` and every result are flushed. `arithmetic_jit` holds the same functions for scalars;
-they agree bit for bit (tested).
+Sources: Tenstorrent's public ISA documentation (Wormhole B0, Tensix coprocessor) and the simulators
+made from it. Everything takes and gives float32 arrays; a narrower register is a float32 whose low
+mantissa bits are zero. Operands are what registers hold, never denormal: `read_source` and every
+result are flushed. `arithmetic_jit` holds the same functions for scalars; they agree bit for bit
+(tested).
 
-Not modelled: NaN that a rounding packer turns into Inf (here NaN stays NaN), stochastic rounding, 5-bit exponents.
+Not modelled: NaN that a rounding packer turns into Inf (here NaN stays NaN), stochastic rounding,
+5-bit exponents.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from gonogo.numerics.formats import round_to
 Array = NDArray[np.float32]
 
 FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
-"""One to four fidelity phases of a multiplication, in the order Ahi*Bhi, Alo*Bhi, Ahi*Blo, Alo*Blo."""
+"""One to four fidelity phases of a multiplication, in the order Ahi*Bhi, Alo*Bhi, Ahi*Blo,
+Alo*Blo."""
 
 TINY = np.float32(2.0**-126)
 """The smallest normal float32: FPU and SFPU take and give zero instead of anything smaller."""
@@ -47,15 +51,18 @@ def flush(a: Array) -> Array:
 
 
 def read_source(a: Array, as_bf16: bool = False) -> Array:
-    """Unpack fp32 into SrcA or SrcB: 13 bits dropped (TF32), or 16 (bf16). Always truncation; denormals to zero."""
+    """Unpack fp32 into SrcA or SrcB: 13 bits dropped (TF32), or 16 (bf16). Always truncation;
+    denormals to zero."""
     return flush(round_to(a, "bf16" if as_bf16 else "tf32", "zero"))
 
 
 def product(a: Array, b: Array, fidelity: str = "hifi4") -> Array:
-    """ELWMUL on a cleared Dst: a in SrcA, b in SrcB (both at most TF32), as many fidelity phases as `fidelity` runs.
+    """ELWMUL on a cleared Dst: a in SrcA, b in SrcB (both at most TF32), as many fidelity phases as
+    `fidelity` runs.
 
-    SrcA is consumed as 5 bits (the implicit one among them) and then 5; the TF32 lsb is never used. SrcB as 7 bits, then 4.
-    The sum of the phases has at most 21 bits, so an fp32 Dst rounds nothing: each phase only adds the bits it brings.
+    SrcA is consumed as 5 bits (the implicit one among them) and then 5; the TF32 lsb is never used.
+    SrcB as 7 bits, then 4. The sum of the phases has at most 21 bits, so an fp32 Dst rounds
+    nothing: each phase only adds the bits it brings.
     """
     with _ieee():
         b_high = _keep(b, 0xFFFE0000)
@@ -70,8 +77,8 @@ def product(a: Array, b: Array, fidelity: str = "hifi4") -> Array:
 def align_add(a: Array, b: Array) -> Array:
     """ELWADD of two operands of at most TF32, on a cleared fp32 Dst.
 
-    The smaller magnitude is rounded **half up** (in magnitude) onto the larger one's 2^-10 grid; then the two are added
-    exactly. On ties that rounding is a bias: it never goes toward zero.
+    The smaller magnitude is rounded **half up** (in magnitude) onto the larger one's 2^-10 grid;
+    then the two are added exactly. On ties that rounding is a bias: it never goes toward zero.
     """
     a, b = read_source(a), read_source(b)
     swap = np.abs(a) < np.abs(b)
@@ -81,7 +88,9 @@ def align_add(a: Array, b: Array) -> Array:
         steps = np.floor(np.ldexp(np.abs(small).astype(np.float64), -exponent) + 0.5)
         rounded = np.copysign(np.ldexp(steps, exponent), small.astype(np.float64))
         aligned = (large.astype(np.float64) + rounded).astype(np.float32)
-        return flush(np.where(np.isfinite(large) & np.isfinite(small), aligned, a + b)) + np.float32(0.0)
+        return flush(
+            np.where(np.isfinite(large) & np.isfinite(small), aligned, a + b)
+        ) + np.float32(0.0)
 
 
 def align_subtract(a: Array, b: Array) -> Array:
@@ -125,7 +134,8 @@ def round_dst_bf16(a: Array) -> Array:
 
 
 def accumulate(partial: Array, term: Array, as_bf16: bool = False) -> Array:
-    """Dst += term. fp32 Dst: one rounding to 24 bits. 16-bit Dst: the term is rounded to bf16, and so is the result."""
+    """Dst += term. fp32 Dst: one rounding to 24 bits. 16-bit Dst: the term is rounded to bf16, and
+    so is the result."""
     if as_bf16:
         with _ieee():
             return round_dst_bf16(np.add(partial, round_dst_bf16(term), dtype=np.float32))
@@ -133,8 +143,9 @@ def accumulate(partial: Array, term: Array, as_bf16: bool = False) -> Array:
 
 
 def pack(a: Array, fmt: str) -> Array:
-    """Dst (fp32) to L1: nearest with ties **away** from zero, denormals and -0 to +0; block formats share one exponent in
-    16 neighbours of the last axis; bfp4_b is bfp8_b, then truncated. fp32 is copied."""
+    """Dst (fp32) to L1: nearest with ties **away** from zero, denormals and -0 to +0; block formats
+    share one exponent in 16 neighbours of the last axis; bfp4_b is bfp8_b, then truncated. fp32 is
+    copied."""
     if fmt == "fp32":
         return np.asarray(a, dtype=np.float32)
     if fmt in ("bfp8_b", "bfp4_b"):

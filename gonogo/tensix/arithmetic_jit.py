@@ -1,6 +1,8 @@
-"""The arithmetic of a Tensix core for the insides of compiled loops: the scalar twins of `arithmetic`, bit for bit.
+"""The arithmetic of a Tensix core for the insides of compiled loops: the scalar twins of
+`arithmetic`, bit for bit.
 
-Every function takes and gives float32 scalars. Operands are what registers hold: never denormal (`read_source` flushes).
+Every function takes and gives float32 scalars. Operands are what registers hold: never denormal
+(`read_source` flushes).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ FIDELITY_MASKS = {
     "hifi3": (np.uint32(0xFFFFC000), np.uint32(0xFFF80000)),
     "hifi4": (np.uint32(0xFFFFC000), np.uint32(0xFFFFC000)),
 }
-"""Bits of SrcA that meet SrcB's high bits, and those that meet its low bits, over all the phases of a fidelity."""
+"""Bits of SrcA that meet SrcB's high bits, and those that meet its low bits, over all the phases of
+a fidelity."""
 
 
 @jit
@@ -58,7 +61,8 @@ def product(a: np.float32, b: np.float32, with_high: np.uint32, with_low: np.uin
 
 @jit
 def align_add(a: np.float32, b: np.float32) -> np.float32:
-    """ELWADD: the smaller magnitude rounded half up onto the larger one's 2^-10 grid, as 11-bit integers."""
+    """ELWADD: the smaller magnitude rounded half up onto the larger one's 2^-10 grid, as 11-bit
+    integers."""
     a_bits = np.float32(a).view(np.uint32)
     b_bits = np.float32(b).view(np.uint32)
     a_size = np.uint32(a_bits & _MAGNITUDE)
@@ -77,7 +81,9 @@ def align_add(a: np.float32, b: np.float32) -> np.float32:
     half = np.uint32(np.uint32(_UNIT << shift) >> _UNIT)
     small_steps = np.uint32(np.uint32(small_steps + half) >> shift)
     opposite = np.uint32(a_bits ^ b_bits) > _MAGNITUDE
-    steps = np.uint32(large_steps - small_steps) if opposite else np.uint32(large_steps + small_steps)
+    steps = (
+        np.uint32(large_steps - small_steps) if opposite else np.uint32(large_steps + small_steps)
+    )
     scale = np.uint32(large_bits & _SIGN_AND_EXPONENT).view(np.float32)
     result = np.float32(np.float32(np.float32(np.int32(steps)) * _GRID) * scale)
     if large >= _INFINITY:
@@ -125,7 +131,8 @@ def reciprocal_root(value: np.float32, as_bf16: bool) -> np.float32:
     exact = np.float64(_WIDE_ONE / np.sqrt(np.float64(value)))
     root = np.float32(exact)
     if as_bf16:
-        # An odd last bit remembers what the rounding to fp32 lost, so that bf16 isn't rounded twice.
+        # An odd last bit remembers what the rounding to fp32 lost, so that bf16 isn't rounded
+        # twice.
         if np.float64(root) > exact:
             root = np.uint32(np.float32(root).view(np.uint32) - _UNIT).view(np.float32)
         if np.float64(root) < exact:

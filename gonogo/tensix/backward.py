@@ -5,13 +5,14 @@ Per row of tiles, with everything on the left of an arrow as a bf16 buffer unles
     x^  <- pack((x -ELWSUB- mean) * rstd)                 SFPU multiplication
     P   =  dy * gamma                                     FPU, stays in Dst
     acc_c <- sum over tiles of P in lane c                fp32; 32 partials, the last tile masked
-    s1  <- sum_c acc_c * bf16(1/N)                        matmul; acc_c as SrcB sees it; stored fp32, read back as TF32
-    s2  <- the same for P * x^                            SFPU multiplication
-    dx  <- pack(((P - s1) - x^ * s2) * rstd)              SFPU
-    dgamma_j <- pack(sum_i pack(dy * x^)); dbeta_j <- pack(sum_i dy)     fp32 down the rows
+    s1  <- sum_c acc_c * bf16(1/N)                        matmul; acc_c as SrcB sees it; stored
+    fp32, read back as TF32 s2  <- the same for P * x^                            SFPU
+    multiplication dx  <- pack(((P - s1) - x^ * s2) * rstd)              SFPU dgamma_j <- pack(sum_i
+    pack(dy * x^)); dbeta_j <- pack(sum_i dy)     fp32 down the rows
 
-That 1/N is truncated to bf16 and s1, s2 are truncated to TF32 is what the published deterministic figures show: with
-dy = gamma = 1 and x = .5 at N = 8462 the right kernel gives (1 - 8462 bf16(1/8462)) * 1000 = 3.42188.
+That 1/N is truncated to bf16 and s1, s2 are truncated to TF32 is what the published deterministic
+figures show: with dy = gamma = 1 and x = .5 at N = 8462 the right kernel gives (1 - 8462
+bf16(1/8462)) * 1000 = 3.42188.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Operands:
-    """The tensors of one layernorm_bw call, the small ones as the FPU's source registers see them, and the constants."""
+    """The tensors of one layernorm_bw call, the small ones as the FPU's source registers see them,
+    and the constants."""
 
     x: Array  # (rows, N), as given
     dy: Array  # (rows, N), as given
@@ -41,7 +43,9 @@ class Operands:
     rstd: Array  # (rows,)
     scale: Array  # (rows,): rstd as dx is multiplied by it
     reciprocal: np.float32  # 1/N, truncated to bf16
-    columns: NDArray[np.intp]  # which column each summed position reads; more than N without the mask
+    columns: NDArray[
+        np.intp
+    ]  # which column each summed position reads; more than N without the mask
     s1_tiles: NDArray[np.bool_]
     s2_tiles: NDArray[np.bool_]
     stale: Array  # (32,): what the accumulators of s1 start from
@@ -69,7 +73,9 @@ class Operands:
         )
 
 
-def _block(operands: Operands, plan: Plan, machine: Machine, start: int, stop: int) -> tuple[Array, Array, Array]:
+def _block(
+    operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
+) -> tuple[Array, Array, Array]:
     """dx of rows start..stop, and these rows' column sums for dgamma and dbeta, in Dst."""
 
     def vector(a: Array) -> Array:
@@ -84,7 +90,9 @@ def _block(operands: Operands, plan: Plan, machine: Machine, start: int, stop: i
 
     def mean_of(terms: Array, tiles: NDArray[np.bool_], start: Array) -> Array:
         partial = lane_sums(terms[:, operands.columns], tiles, start, machine.narrow_sums)
-        total = row_mean(partial, operands.reciprocal, machine.fidelity, operands.lanes_bf16, machine.narrow)
+        total = row_mean(
+            partial, operands.reciprocal, machine.fidelity, operands.lanes_bf16, machine.narrow
+        )
         return wh.read_source(total, machine.narrow)[:, None]  # stored fp32, unpacked through SrcA
 
     s1 = mean_of(products, operands.s1_tiles, operands.stale)
@@ -98,13 +106,23 @@ def _block(operands: Operands, plan: Plan, machine: Machine, start: int, stop: i
 
     components = wh.read_source(wh.pack(vector(wh.vector_multiply(dy, xhat)), machine.buffers))
     kept = rows_kept(operands, plan, start, stop)
-    return wh.pack(dx, machine.output), column_sum(components[:kept], machine.narrow), column_sum(dy, machine.narrow)
+    return (
+        wh.pack(dx, machine.output),
+        column_sum(components[:kept], machine.narrow),
+        column_sum(dy, machine.narrow),
+    )
 
 
-def _block_compiled(operands: Operands, plan: Plan, machine: Machine, start: int, stop: int) -> tuple[Array, Array, Array]:
+def _block_compiled(
+    operands: Operands, plan: Plan, machine: Machine, start: int, stop: int
+) -> tuple[Array, Array, Array]:
     """What `_block` gives, from the compiled loop."""
     x = operands.x[start:stop]
-    dx, dgamma, dbeta = np.empty_like(x), np.zeros(x.shape[1], dtype=np.float32), np.zeros(x.shape[1], dtype=np.float32)
+    dx, dgamma, dbeta = (
+        np.empty_like(x),
+        np.zeros(x.shape[1], dtype=np.float32),
+        np.zeros(x.shape[1], dtype=np.float32),
+    )
     rules = machine.rules(operands.lanes_bf16)
     backward_rows(
         x, operands.dy[start:stop], operands.gamma, operands.mean[start:stop], operands.rstd[start:stop], operands.scale[start:stop],
@@ -119,12 +137,21 @@ def rows_kept(operands: Operands, plan: Plan, start: int, stop: int) -> int:
     return max(0, min(stop, plan.rows_kept(operands.x.shape[0])) - start)
 
 
-def backward(operands: Operands, plan: Plan, machine: Machine, *, compiled: bool) -> dict[str, Array]:
-    """dx (rows, N), dgamma and dbeta (N,), packed to the output format; the same bits compiled or not."""
+def backward(
+    operands: Operands, plan: Plan, machine: Machine, *, compiled: bool
+) -> dict[str, Array]:
+    """dx (rows, N), dgamma and dbeta (N,), packed to the output format; the same bits compiled or
+    not."""
     block = _block_compiled if compiled else _block
-    blocks = over_rows(lambda start, stop: block(operands, plan, machine, start, stop), operands.x.shape[0], ROWS_PER_BLOCK)
+    blocks = over_rows(
+        lambda start, stop: block(operands, plan, machine, start, stop),
+        operands.x.shape[0],
+        ROWS_PER_BLOCK,
+    )
     columns = {
-        name: wh.pack(column_sum(np.stack([block[part] for block in blocks]), machine.narrow), machine.output)
+        name: wh.pack(
+            column_sum(np.stack([block[part] for block in blocks]), machine.narrow), machine.output
+        )
         for part, name in ((1, "dgamma"), (2, "dbeta"))
     }
     return {"dx": np.concatenate([block[0] for block in blocks]), **columns}

@@ -1,7 +1,7 @@
 """The named builds of the emulator: the right kernel, and known-wrong ones that a gauge must catch.
 
-Each is a `Plan`: explicit switches on the one dataflow, never a copy of a kernel. Applied to a kernel that it doesn't touch,
-or to a shape where it changes nothing, a defect behaves as `correct`.
+Each is a `Plan`: explicit switches on the one dataflow, never a copy of a kernel. Applied to a
+kernel that it doesn't touch, or to a shape where it changes nothing, a defect behaves as `correct`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,21 @@ class Defect:
 
 _ALL = (
     Defect("correct", "The right kernel.", BOTH, (), Plan(), gauge=False),
-    Defect("last-two-tiles", "s1 sums only the last two tiles of a row.", (BACKWARD,), ("dx",), Plan(s1_last_tiles=2)),
+    Defect(
+        "last-two-tiles",
+        "s1 sums only the last two tiles of a row.",
+        (BACKWARD,),
+        ("dx",),
+        Plan(s1_last_tiles=2),
+    ),
     Defect("double-subtract", "s1 is subtracted twice.", (BACKWARD,), ("dx",), Plan(s1_times=2)),
-    Defect("last-block-only", "s2 keeps only its last block of three tiles.", (BACKWARD,), ("dx",), Plan(s2_last_block=True)),
+    Defect(
+        "last-block-only",
+        "s2 keeps only its last block of three tiles.",
+        (BACKWARD,),
+        ("dx",),
+        Plan(s2_last_block=True),
+    ),
     Defect(
         "tt-train-2025",
         "s1 is subtracted twice and s2 keeps only its last block of three tiles: what was really wrong in tt-train.",
@@ -74,7 +86,13 @@ _ALL = (
         ("y", "rstd", "dx", "dgamma"),
         Plan(unbiased=True),
     ),
-    Defect("gamma-shifted-tile", "gamma is read one tile (32 columns) too early.", BOTH, ("y", "dx"), Plan(gamma_shift=1)),
+    Defect(
+        "gamma-shifted-tile",
+        "gamma is read one tile (32 columns) too early.",
+        BOTH,
+        ("y", "dx"),
+        Plan(gamma_shift=1),
+    ),
     Defect(
         "mask-missing",
         "The last tile isn't masked: its padding, which holds the row's first values again, enters the sums.",
@@ -82,7 +100,13 @@ _ALL = (
         ("y", "mean", "rstd", "dx"),
         Plan(mask=False),
     ),
-    Defect("mean-not-subtracted", "x^ is x rstd: the mean is not subtracted.", BOTH, ("y", "dx", "dgamma"), Plan(subtract_mean=False)),
+    Defect(
+        "mean-not-subtracted",
+        "x^ is x rstd: the mean is not subtracted.",
+        BOTH,
+        ("y", "dx", "dgamma"),
+        Plan(subtract_mean=False),
+    ),
     Defect(
         "mean-last-tile-missing",
         "The mean leaves out the row's last tile.",
@@ -105,7 +129,11 @@ _ALL = (
         Plan(tile_missing=True),
     ),
     Defect(
-        "rstd-off-1e-3", "rstd is 1.001 times too large where it scales the result.", BOTH, ("y", "rstd", "dx"), Plan(rstd_factor=1.001)
+        "rstd-off-1e-3",
+        "rstd is 1.001 times too large where it scales the result.",
+        BOTH,
+        ("y", "rstd", "dx"),
+        Plan(rstd_factor=1.001),
     ),
     Defect(
         "stale-register",
@@ -123,7 +151,14 @@ _ALL = (
         Plan(outliers=True),
     ),
     Defect("nan-tile", "One 32x32 tile is NaN.", BOTH, ("y", "dx"), Plan(nan_tile=True)),
-    Defect("hang", "The kernel never returns.", BOTH, ("y", "mean", "rstd", "dx", "dgamma", "dbeta"), Plan(fate="hang"), gauge=False),
+    Defect(
+        "hang",
+        "The kernel never returns.",
+        BOTH,
+        ("y", "mean", "rstd", "dx", "dgamma", "dbeta"),
+        Plan(fate="hang"),
+        gauge=False,
+    ),
     Defect(
         "crash",
         "The process dies of a segmentation fault.",

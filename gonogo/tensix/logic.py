@@ -1,4 +1,5 @@
-"""What a build's logic gives without any rounding, in float64: whether a defect can show with given inputs at all."""
+"""What a build's logic gives without any rounding, in float64: whether a defect can show with given
+inputs at all."""
 
 from __future__ import annotations
 
@@ -12,10 +13,17 @@ from gonogo.tensix.plan import TILE, Plan, tiles_of
 Array = NDArray[np.float64]
 
 STALE = 1.0
-"""What `stale-register` stands for here: 1 left in each lane (the real leftovers depend on what ran before)."""
+"""What `stale-register` stands for here: 1 left in each lane (the real leftovers depend on what ran
+before)."""
 
 
-def _row_mean(terms: Array, plan: Plan, tiles: NDArray[np.bool_], stale: float = 0.0, divisor: int | None = None) -> Array:
+def _row_mean(
+    terms: Array,
+    plan: Plan,
+    tiles: NDArray[np.bool_],
+    stale: float = 0.0,
+    divisor: int | None = None,
+) -> Array:
     """The mean of each row of `terms` (rows, N) over the tiles that the build sums: (rows, 1)."""
     features = terms.shape[1]
     columns = plan.summed_columns(features)
@@ -24,7 +32,9 @@ def _row_mean(terms: Array, plan: Plan, tiles: NDArray[np.bool_], stale: float =
     return (total + TILE * stale) / (divisor or features)
 
 
-def _moments(x: Array, epsilon: float, plan: Plan, tiles: NDArray[np.bool_], stale: float) -> tuple[Array, Array]:
+def _moments(
+    x: Array, epsilon: float, plan: Plan, tiles: NDArray[np.bool_], stale: float
+) -> tuple[Array, Array]:
     features = x.shape[1]
     mean = _row_mean(x, plan, tiles, stale)
     divisor = max(features - 1, 1) if plan.unbiased else features
@@ -50,7 +60,9 @@ def backward(given: Mapping[str, Array], epsilon: float, plan: Plan) -> dict[str
     if "mean" in given:
         mean, rstd = given["mean"][:, None], given["rstd"][:, None]
     else:
-        mean, rstd = _moments(x, epsilon, plan.statistics_only(), np.ones(tiles, dtype=np.bool_), 0.0)
+        mean, rstd = _moments(
+            x, epsilon, plan.statistics_only(), np.ones(tiles, dtype=np.bool_), 0.0
+        )
     xhat = (x - mean if plan.subtract_mean else x) * rstd
     products = dy * np.roll(given["gamma"], plan.gamma_shift * TILE)
     s1 = _row_mean(products, plan, plan.first_sum_tiles(tiles), STALE if plan.stale else 0.0)

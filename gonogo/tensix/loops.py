@@ -1,6 +1,8 @@
-"""The emulated kernels as compiled loops over rows: the fast twins of `backward._block` and `forward._block`, bit for bit.
+"""The emulated kernels as compiled loops over rows: the fast twins of `backward._block` and
+`forward._block`, bit for bit.
 
-For bf16 and fp32 buffers only; block formats share exponents between neighbours and take the NumPy path.
+For bf16 and fp32 buffers only; block formats share exponents between neighbours and take the NumPy
+path.
 """
 
 from __future__ import annotations
@@ -67,7 +69,13 @@ def _reduce(partial: Array, reciprocal: np.float32, rules: Rules) -> np.float32:
     """The matmul of 32 lane partials by the tile of 1/N."""
     total = _ZERO
     for lane in range(LANES):
-        total = accumulate(total, product(reciprocal, read_source(partial[lane], rules.lanes_bf16), rules.high, rules.low), rules.narrow)
+        total = accumulate(
+            total,
+            product(
+                reciprocal, read_source(partial[lane], rules.lanes_bf16), rules.high, rules.low
+            ),
+            rules.narrow,
+        )
     return total
 
 
@@ -99,8 +107,9 @@ def backward_rows(
 ) -> None:
     """One block of rows: dx (packed when rules say so) and the block's column sums, in place.
 
-    x, dy, dx are (rows, N); mean, rstd, scale (rows,); the others as in `backward.Operands`. `width` is N, or the padded
-    width when the padding isn't masked; the first `kept` rows enter dgamma.
+    x, dy, dx are (rows, N); mean, rstd, scale (rows,); the others as in `backward.Operands`.
+    `width` is N, or the padded width when the padding isn't masked; the first `kept` rows enter
+    dgamma.
     """
     rows, features = x.shape
     tiles = first_tiles.shape[0]
@@ -118,11 +127,16 @@ def backward_rows(
                 if column < features:
                     dy_here = read_source(dy[row, column], False)
                     normal = _xhat(read_source(x[row, column], False), mean[row], rstd[row], rules)
-                    term = _matrix(product(dy_here, gamma[column], rules.high, rules.low), rules.narrow)
+                    term = _matrix(
+                        product(dy_here, gamma[column], rules.high, rules.low), rules.narrow
+                    )
                     xhat[column] = normal
                     products[column] = term
                     if row < kept:
-                        component = _stored(_vector(vector_multiply(dy_here, normal), rules.narrow), rules.bf16_buffers)
+                        component = _stored(
+                            _vector(vector_multiply(dy_here, normal), rules.narrow),
+                            rules.bf16_buffers,
+                        )
                         dgamma[column] = accumulate(dgamma[column], component, rules.narrow)
                     dbeta[column] = accumulate(dbeta[column], dy_here, rules.narrow)
                 else:
@@ -131,14 +145,21 @@ def backward_rows(
                 if first_tiles[tile]:
                     first[lane] = accumulate(first[lane], term, rules.narrow_sums)
                 if second_tiles[tile]:
-                    second[lane] = accumulate(second[lane], _vector(vector_multiply(term, normal), rules.narrow), rules.narrow_sums)
+                    second[lane] = accumulate(
+                        second[lane],
+                        _vector(vector_multiply(term, normal), rules.narrow),
+                        rules.narrow_sums,
+                    )
         s1 = read_source(_reduce(first, reciprocal, rules), rules.narrow)
         s2 = read_source(_reduce(second, reciprocal, rules), rules.narrow)
         for column in range(features):
             left = products[column]
             for _ in range(s1_times):
                 left = _vector(vector_subtract(left, s1), rules.narrow)
-            left = _vector(vector_subtract(left, _vector(vector_multiply(xhat[column], s2), rules.narrow)), rules.narrow)
+            left = _vector(
+                vector_subtract(left, _vector(vector_multiply(xhat[column], s2), rules.narrow)),
+                rules.narrow,
+            )
             result = _vector(vector_multiply(left, scale[row]), rules.narrow)
             dx[row, column] = pack_bf16(result) if rules.bf16_output else result
 
@@ -163,7 +184,8 @@ def forward_rows(
 ) -> None:
     """One block of rows: y (packed when rules say so), mean and rstd as they are in Dst, in place.
 
-    x, y are (rows, N); mean, rstd (rows,); the others as in `forward.Sums`; `width` is N, or the padded width.
+    x, y are (rows, N); mean, rstd (rows,); the others as in `forward.Sums`; `width` is N, or the
+    padded width.
     """
     rows, features = x.shape
     tiles = first_tiles.shape[0]
@@ -190,7 +212,11 @@ def forward_rows(
             start = tile * LANES
             for lane in range(min(LANES, width - start)):
                 centred = _vector(vector_subtract(seen[start + lane], stored), rules.narrow)
-                partial[lane] = accumulate(partial[lane], _vector(vector_multiply(centred, centred), rules.narrow), rules.narrow_sums)
+                partial[lane] = accumulate(
+                    partial[lane],
+                    _vector(vector_multiply(centred, centred), rules.narrow),
+                    rules.narrow_sums,
+                )
         for lane in range(LANES):
             partial[lane] = _stored(partial[lane], rules.bf16_buffers)
         variance = _reduce(partial, variance_reciprocal, rules)
@@ -202,6 +228,9 @@ def forward_rows(
         subtracted = read_source(stored, rules.mean_bf16) if subtract_mean else _ZERO
         for column in range(features):
             normal = _xhat(seen[column], subtracted, scale, rules)
-            scaled = _stored(_matrix(product(normal, gamma[column], rules.high, rules.low), rules.narrow), rules.bf16_buffers)
+            scaled = _stored(
+                _matrix(product(normal, gamma[column], rules.high, rules.low), rules.narrow),
+                rules.bf16_buffers,
+            )
             result = _matrix(align_add(scaled, beta[column]), rules.narrow)
             y[row, column] = pack_bf16(result) if rules.bf16_output else result

@@ -1,4 +1,5 @@
-"""What the emulated kernels are told: `Plan`, the logic of a build (right or wrong), and `Machine`, the numerics of a test."""
+"""What the emulated kernels are told: `Plan`, the logic of a build (right or wrong), and `Machine`,
+the numerics of a test."""
 
 from __future__ import annotations
 
@@ -23,15 +24,17 @@ BLOCK_TILES = 3
 """Tiles that tt-train's layernorm_bw handles at a time (its block size)."""
 
 L1_BYTES = 1_499_136
-"""What circular buffers may use of a Wormhole core's L1: `worker_l1_size` of tt-metal's Wormhole SoC descriptor (1,464 KiB),
-the figure that tt-metal's own "beyond max L1 size of 1499136 B" error names."""
+"""What circular buffers may use of a Wormhole core's L1: `worker_l1_size` of tt-metal's Wormhole
+SoC descriptor (1,464 KiB), the figure that tt-metal's own "beyond max L1 size of 1499136 B" error
+names."""
 
 ROW_BYTES_PER_TILE = 8192
 FIXED_BYTES = 57_344
 
 
 def takes_block_path(features: int) -> bool:
-    """Whether tt-train's layernorm_bw reads a row of `features` in blocks, because it doesn't fit L1 (above 176 tiles).
+    """Whether tt-train's layernorm_bw reads a row of `features` in blocks, because it doesn't fit
+    L1 (above 176 tiles).
 
     Both paths add the same terms in the same order, so a right kernel gives the same bits on both.
     """
@@ -51,16 +54,19 @@ class Plan:
         s1_times: how often s1 is subtracted (0: dropped).
         s1_last_tiles: s1 sums only this many last tiles (None: all).
         s2_last_block: s2 keeps only its last block of three tiles.
-        tile_missing: the middle tile is missing from the first sum of a row (s1; forward: the mean).
+        tile_missing: the middle tile is missing from the first sum of a row (s1; forward: the
+            mean).
         last_tile_missing: the last tile is missing from that sum.
         mask: the padding of the last tile is masked; if not, it holds the row's first values again.
         subtract_mean: x^ = (x - mean) rstd; if not, x rstd.
         epsilon_factor: epsilon is multiplied by this.
         unbiased: variance divides by N - 1.
-        rstd_factor: rstd is multiplied by this, in fp32, where it scales the result (dx; forward: x^ and the output rstd).
+        rstd_factor: rstd is multiplied by this, in fp32, where it scales the result (dx; forward:
+            x^ and the output rstd).
         gamma_shift: gamma is rotated by this many tiles.
         drop_last_row_tile: dgamma leaves out the last tile of rows.
-        narrow_sums: the sums over the tiles of a row run in a 16-bit Dst (their reduction by matmul doesn't).
+        narrow_sums: the sums over the tiles of a row run in a 16-bit Dst (their reduction by matmul
+            doesn't).
         stale: a row's first sum starts from what the previous kernel left in the register.
         outliers: isolated values of the first output are off by a power of two.
         nan_tile: one tile of the first output is NaN.
@@ -86,7 +92,8 @@ class Plan:
     fate: Literal["hang", "crash"] | None = None
 
     def statistics_only(self) -> Plan:
-        """What of this plan bears on a mean and rstd that a backward kernel makes itself: its other faults are later ones."""
+        """What of this plan bears on a mean and rstd that a backward kernel makes itself: its other
+        faults are later ones."""
         return Plan(epsilon_factor=self.epsilon_factor, unbiased=self.unbiased)
 
     def logic(self) -> Plan:
@@ -112,7 +119,8 @@ class Plan:
         return kept
 
     def summed_columns(self, features: int) -> NDArray[np.intp]:
-        """The column that each summed lane position reads: 0..N-1, and without the mask the padding's too."""
+        """The column that each summed lane position reads: 0..N-1, and without the mask the
+        padding's too."""
         width = features if self.mask else tiles_of(features) * TILE
         return np.arange(width, dtype=np.intp) % features
 
@@ -132,7 +140,8 @@ class Machine:
     Attributes:
         fidelity: phases of every FPU product.
         narrow: 16-bit Dst for everything that passes through it.
-        narrow_sums: 16-bit Dst for the sums over the tiles of a row (also a build's regression, in a test that asks for fp32).
+        narrow_sums: 16-bit Dst for the sums over the tiles of a row (also a build's regression, in
+            a test that asks for fp32).
         buffers: format of x^ and of the other stored intermediates.
         output: format of the outputs.
         srcb_bf16: in an op of mixed formats, SrcB sees the fp32 operand as bf16 instead of TF32.
@@ -159,7 +168,8 @@ class Machine:
             buffers=numerics.buffers,
             output=numerics.output,
             srcb_bf16=numerics.srcb == "bf16",
-            formats={"buffers": numerics.buffers, "scaler": "bf16"} | {name: numerics.format_of(name) for name in names},
+            formats={"buffers": numerics.buffers, "scaler": "bf16"}
+            | {name: numerics.format_of(name) for name in names},
         )
 
     @property
@@ -175,5 +185,8 @@ class Machine:
         )  # fmt: skip
 
     def reads_bf16(self, source_b: str, source_a: str) -> bool:
-        """Whether SrcB truncates tensor `source_b` to bf16 beside tensor `source_a` in SrcA: a mixed op under `srcb: bf16`."""
-        return self.srcb_bf16 and self.formats[source_b] == "fp32" and self.formats[source_a] != "fp32"
+        """Whether SrcB truncates tensor `source_b` to bf16 beside tensor `source_a` in SrcA: a
+        mixed op under `srcb: bf16`."""
+        return (
+            self.srcb_bf16 and self.formats[source_b] == "fp32" and self.formats[source_a] != "fp32"
+        )

@@ -1,4 +1,5 @@
-"""Faults that no dataflow explains: outputs spoilt after the fact, registers left as they were, processes that hang or die."""
+"""Faults that no dataflow explains: outputs spoilt after the fact, registers left as they were,
+processes that hang or die."""
 
 from __future__ import annotations
 
@@ -47,13 +48,16 @@ REGISTER = Register()
 
 
 def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray[Number]:
-    """The first output (rows, N) as the plan's faults leave it; places depend on the input x alone, so a seed repeats."""
+    """The first output (rows, N) as the plan's faults leave it; places depend on the input x alone,
+    so a seed repeats."""
     if not (plan.outliers or plan.nan_tile):
         return first
     spoilt = first.copy()
     if plan.outliers:
         count = min(first.size, max(LEAST_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
-        places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(first.size, size=count)
+        places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(
+            first.size, size=count
+        )
         spoilt.reshape(-1)[np.unique(places)] *= 2
     if plan.nan_tile:
         row, column = ((length - 1) // TILE // 2 * TILE for length in first.shape)
@@ -62,7 +66,8 @@ def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray
 
 
 def meet(fate: str) -> NoReturn:
-    """Hang until killed, or crash this process. Only the builds named `hang` and `crash` lead here."""
+    """Hang until killed, or crash this process. Only the builds named `hang` and `crash` lead
+    here."""
     if fate == "crash":
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         signal.signal(signal.SIGSEGV, signal.SIG_DFL)

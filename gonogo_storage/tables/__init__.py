@@ -7,16 +7,51 @@ from gonogo_storage.tables.access import AuditRow, IdempotencyRow, SessionRow, T
 from gonogo_storage.tables.answers import AnswerRow, CommentRow
 from gonogo_storage.tables.base import Base
 from gonogo_storage.tables.bisections import BisectionRow, ProbeRow
-from gonogo_storage.tables.devices import CanaryRow, DeviceHealthRow, DevicePeriodRow, DeviceRow, GoldenRow, WorkerRow
+from gonogo_storage.tables.devices import (
+    CanaryRow,
+    DeviceHealthRow,
+    DevicePeriodRow,
+    DeviceRow,
+    GoldenRow,
+    WorkerRow,
+)
 from gonogo_storage.tables.duties import LeaseRow, OutboxRow
-from gonogo_storage.tables.findings import AssessmentRow, FlagChangeRow, FlagRow, OverrideRow, TrendRow
+from gonogo_storage.tables.findings import (
+    AssessmentRow,
+    FlagChangeRow,
+    FlagRow,
+    OverrideRow,
+    TrendRow,
+)
 from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
 from gonogo_storage.tables.grids import SeedGridRow
 from gonogo_storage.tables.hooks import CiRuleRow, CiSubjectRow, InboundRow
-from gonogo_storage.tables.numbers import ArtifactRow, DayRollupRow, EventRow, JobTallyRow, RolledRow, RollupRow, SeedResultRow
-from gonogo_storage.tables.suites import DueRow, RejudgementRow, RunJobRow, RunRow, ScheduleRow, SuiteRow
+from gonogo_storage.tables.numbers import (
+    ArtifactRow,
+    DayRollupRow,
+    EventRow,
+    JobTallyRow,
+    RolledRow,
+    RollupRow,
+    SeedResultRow,
+)
+from gonogo_storage.tables.suites import (
+    DueRow,
+    RejudgementRow,
+    RunJobRow,
+    RunRow,
+    ScheduleRow,
+    SuiteRow,
+)
 from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
-from gonogo_storage.tables.work import AttemptRow, BuildRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
+from gonogo_storage.tables.work import (
+    AttemptRow,
+    BuildRow,
+    ChunkRow,
+    JobLabelRow,
+    JobRow,
+    TestSpecRow,
+)
 
 __all__ = [
     "AnswerRow",

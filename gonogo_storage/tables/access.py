@@ -38,7 +38,8 @@ class SessionRow(Base):
 
 
 class IdempotencyRow(Base):
-    """The answer to a request with an Idempotency-Key; `scope` is a hash of token, method, path and key."""
+    """The answer to a request with an Idempotency-Key; `scope` is a hash of token, method, path and
+    key."""
 
     __tablename__ = "idempotency_keys"
     scope: Mapped[str] = mapped_column(primary_key=True)

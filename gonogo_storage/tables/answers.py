@@ -15,7 +15,8 @@ _DUE = text("due_at IS NOT NULL")
 
 
 class AnswerRow(Base):
-    """How far the answer about a subject has come. `told`: part (status, check, comment) -> hash of what GitHub took last."""
+    """How far the answer about a subject has come. `told`: part (status, check, comment) -> hash of
+    what GitHub took last."""
 
     __tablename__ = "github_answers"
     subject_id: Mapped[str] = mapped_column(IdType, ForeignKey("ci_subjects.id"), primary_key=True)
@@ -27,7 +28,9 @@ class AnswerRow(Base):
     due_at: Mapped[datetime | None]  # null: nothing more is to be told
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    __table_args__ = (Index("ix_github_answers_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),)
+    __table_args__ = (
+        Index("ix_github_answers_due", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+    )
 
 
 class CommentRow(Base):

@@ -15,7 +15,8 @@ _OPEN = text("state = 'running'")
 
 
 class BisectionRow(Base):
-    """A search for the build of a series that changed a test. Its row is the lock of its probes; it is taken before the lock of any job."""
+    """A search for the build of a series that changed a test. Its row is the lock of its probes; it
+    is taken before the lock of any job."""
 
     __tablename__ = "bisections"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -27,13 +28,17 @@ class BisectionRow(Base):
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     queue: Mapped[str]
     builds: Mapped[list[Any]]  # names, in the order of the series
-    request: Mapped[dict[str, Any]]  # what each probe's job has in common: test, target, context, ...
+    request: Mapped[
+        dict[str, Any]
+    ]  # what each probe's job has in common: test, target, context, ...
     seed_start: Mapped[int] = mapped_column(BigInteger)
     max_runs: Mapped[int]
     runs: Mapped[int]  # probes so far, those in flight included
     version: Mapped[int]
     tracks: Mapped[list[Any]]  # how each search stands: what the page draws
-    moves: Mapped[list[Any] | None]  # how the searches stood before: gonogo_storage.bisections.moved
+    moves: Mapped[
+        list[Any] | None
+    ]  # how the searches stood before: gonogo_storage.bisections.moved
     findings: Mapped[list[Any]]
     conclusion: Mapped[str | None]
     words: Mapped[str | None]

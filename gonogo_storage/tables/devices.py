@@ -28,7 +28,8 @@ class WorkerRow(Base):
 
 
 class DeviceRow(Base):
-    """A chip of a host, or a virtual device, as its worker announced it; its health, and what is wanted of it."""
+    """A chip of a host, or a virtual device, as its worker announced it; its health, and what is
+    wanted of it."""
 
     __tablename__ = "devices"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -52,7 +53,9 @@ class DeviceRow(Base):
     asked: Mapped[int]  # how often someone wanted it tested
     version: Mapped[int]
     telemetry: Mapped[dict[str, Any] | None]
-    digests: Mapped[dict[str, Any] | None]  # of its last canary: {"build", "arch", "outputs": {output: digest}}
+    digests: Mapped[
+        dict[str, Any] | None
+    ]  # of its last canary: {"build", "arch", "outputs": {output: digest}}
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime]
     changed_at: Mapped[datetime]
@@ -60,7 +63,8 @@ class DeviceRow(Base):
 
 
 class GoldenRow(Base):
-    """The digest of a build's canary that devices of an architecture must give; `second_device` null: nobody has confirmed it yet."""
+    """The digest of a build's canary that devices of an architecture must give; `second_device`
+    null: nobody has confirmed it yet."""
 
     __tablename__ = "goldens"
     executor: Mapped[str] = mapped_column(primary_key=True)
@@ -84,12 +88,15 @@ class CanaryRow(Base):
     digest: Mapped[str]  # of all outputs: "dbeta=... dgamma=... dx=..."
     since: Mapped[datetime]  # the first of the unbroken series that gave this digest
     at: Mapped[datetime]
-    accused: Mapped[bool]  # the device was made suspect for this digest; a person's word after that stands
+    accused: Mapped[
+        bool
+    ]  # the device was made suspect for this digest; a person's word after that stands
     __table_args__ = (Index("ix_canaries_build", "executor", "build", "arch"),)
 
 
 class DeviceHealthRow(Base):
-    """One change of a device: of its health, of being there, of being drained. Rows are only ever added."""
+    """One change of a device: of its health, of being there, of being drained. Rows are only ever
+    added."""
 
     __tablename__ = "device_health"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -105,7 +112,8 @@ class DeviceHealthRow(Base):
 
 
 class DevicePeriodRow(Base):
-    """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something to add (gonogo_storage/periods.py)."""
+    """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something
+    to add (gonogo_storage/periods.py)."""
 
     __tablename__ = "device_periods"
     device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
@@ -114,7 +122,9 @@ class DevicePeriodRow(Base):
     seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat) of jobs that were stored
     busy_us: Mapped[int] = mapped_column(BigInteger)  # of attempts that ended
     attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
-    golden: Mapped[int] = mapped_column(BigInteger)  # canaries by their bits, as gonogo_storage.states.CanaryOutcome names them
+    golden: Mapped[int] = mapped_column(
+        BigInteger
+    )  # canaries by their bits, as gonogo_storage.states.CanaryOutcome names them
     first: Mapped[int] = mapped_column(BigInteger)
     differs: Mapped[int] = mapped_column(BigInteger)
     failed: Mapped[int] = mapped_column(BigInteger)

@@ -13,7 +13,8 @@ from gonogo_storage.tables.base import Base
 
 
 class OutboxRow(Base):
-    """Something to do outside the database, written in the transaction that decided it; `dedupe` makes it happen once."""
+    """Something to do outside the database, written in the transaction that decided it; `dedupe`
+    makes it happen once."""
 
     __tablename__ = "outbox"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -26,12 +27,18 @@ class OutboxRow(Base):
     error: Mapped[str | None]
     done_at: Mapped[datetime | None] = mapped_column(index=True)
     __table_args__ = (
-        Index("ix_outbox_due", "due_at", sqlite_where=text("due_at IS NOT NULL"), postgresql_where=text("due_at IS NOT NULL")),
+        Index(
+            "ix_outbox_due",
+            "due_at",
+            sqlite_where=text("due_at IS NOT NULL"),
+            postgresql_where=text("due_at IS NOT NULL"),
+        ),
     )
 
 
 class LeaseRow(Base):
-    """Who does a job that only one process may do at a time, and until when by the database's clock (epoch seconds)."""
+    """Who does a job that only one process may do at a time, and until when by the database's clock
+    (epoch seconds)."""
 
     __tablename__ = "leases"
     name: Mapped[str] = mapped_column(primary_key=True)

@@ -13,7 +13,8 @@ from gonogo_storage.tables.base import Base
 
 
 class FlagRow(Base):
-    """A finding about a test on one line of builds and one kind of board, with its evidence and its life."""
+    """A finding about a test on one line of builds and one kind of board, with its evidence and its
+    life."""
 
     __tablename__ = "flags"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -36,7 +37,9 @@ class FlagRow(Base):
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
-    quiet_after: Mapped[str | None] = mapped_column(IdType)  # the newest job of the variant at the last evidence; later ones may be quiet
+    quiet_after: Mapped[str | None] = mapped_column(
+        IdType
+    )  # the newest job of the variant at the last evidence; later ones may be quiet
     __table_args__ = (
         UniqueConstraint("kind", "test_key", "build_line", "arch", "board"),
         Index("ix_flags_state", "state", "kind", "id"),
@@ -46,11 +49,14 @@ class FlagRow(Base):
 
 
 class FlagChangeRow(Base):
-    """One change of a flag that people care for; rows are only ever added. Renewed evidence alone is none."""
+    """One change of a flag that people care for; rows are only ever added. Renewed evidence alone
+    is none."""
 
     __tablename__ = "flag_changes"
     flag_id: Mapped[str] = mapped_column(IdType, ForeignKey("flags.id"), primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # the flag's, after it
+    version: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False
+    )  # the flag's, after it
     at: Mapped[datetime]
     actor: Mapped[str]
     what: Mapped[str]  # "opened", "reopened", "resolved", "expired", "changed"
@@ -61,7 +67,8 @@ class FlagChangeRow(Base):
 
 
 class AssessmentRow(Base):
-    """What the stored numbers say of a full variant: its grade, why it flickers, what changed. `content` is the whole of it."""
+    """What the stored numbers say of a full variant: its grade, why it flickers, what changed.
+    `content` is the whole of it."""
 
     __tablename__ = "assessments"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
@@ -86,11 +93,15 @@ class AssessmentRow(Base):
     policy: Mapped[str]
     version: Mapped[int]
     assessed_at: Mapped[datetime]
-    __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"), Index("ix_assessments_subject", "subject_key"))
+    __table_args__ = (
+        Index("ix_assessments_stability", "stability", "test_key"),
+        Index("ix_assessments_subject", "subject_key"),
+    )
 
 
 class TrendRow(Base):
-    """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the jobs that it was made from."""
+    """A full variant from build to build, or from day to day, as its pages show it; `stamp`: the
+    jobs that it was made from."""
 
     __tablename__ = "trends"
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
@@ -106,11 +117,14 @@ class TrendRow(Base):
 
 
 class OverrideRow(Base):
-    """What someone took on for a while, so that CI says `suppressed` (gonogo/flakiness/overrides.py). No row is ever deleted."""
+    """What someone took on for a while, so that CI says `suppressed`
+    (gonogo/flakiness/overrides.py). No row is ever deleted."""
 
     __tablename__ = "overrides"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    test_key: Mapped[str | None] = mapped_column(ForeignKey("test_specs.key"))  # null: by names or labels alone
+    test_key: Mapped[str | None] = mapped_column(
+        ForeignKey("test_specs.key")
+    )  # null: by names or labels alone
     names: Mapped[list[Any]]
     labels: Mapped[dict[str, Any]]
     builds: Mapped[list[Any]]
@@ -124,4 +138,7 @@ class OverrideRow(Base):
     expires_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]  # by a person; null: it ends by itself
     ended_by: Mapped[str | None]
-    __table_args__ = (Index("ix_overrides_ends", "ended_at", "expires_at"), Index("ix_overrides_test", "test_key", "id"))
+    __table_args__ = (
+        Index("ix_overrides_ends", "ended_at", "expires_at"),
+        Index("ix_overrides_test", "test_key", "id"),
+    )

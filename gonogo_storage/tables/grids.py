@@ -10,10 +10,11 @@ from gonogo_storage.tables.base import Base
 
 
 class SeedGridRow(Base):
-    """One letter for each (seed, repeat) of a job, in the order of gonogo_storage.seed_order: its verdict, "." while it has none.
+    """One letter for each (seed, repeat) of a job, in the order of gonogo_storage.seed_order: its
+    verdict, "." while it has none.
 
-    Ingest keeps it in the transaction of the rows, under the job's lock. A job that was over before this table came has none: its rows are
-    read then.
+    Ingest keeps it in the transaction of the rows, under the job's lock. A job that was over before
+    this table came has none: its rows are read then.
     """
 
     __tablename__ = "seed_grids"

@@ -1,4 +1,5 @@
-"""What comes in from GitHub and other CI, the rules about it, and what each run that was started so is for."""
+"""What comes in from GitHub and other CI, the rules about it, and what each run that was started so
+is for."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class InboundRow(Base):
 
 
 class CiRuleRow(Base):
-    """A rule in its newest version: which events of which repositories start which suites and gauges."""
+    """A rule in its newest version: which events of which repositories start which suites and
+    gauges."""
 
     __tablename__ = "ci_rules"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -54,7 +56,8 @@ class CiRuleRow(Base):
 
 
 class CiSubjectRow(Base):
-    """What a rule started for one delivery, and whom it is for: one row per suite, and one more for the rule's gauges."""
+    """What a rule started for one delivery, and whom it is for: one row per suite, and one more for
+    the rule's gauges."""
 
     __tablename__ = "ci_subjects"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -63,7 +66,9 @@ class CiSubjectRow(Base):
     event: Mapped[str]
     rule: Mapped[str]
     suite: Mapped[str | None]  # null: the gauges of the rule
-    suite_key: Mapped[str | None]  # hash of the suite's content: runs of the same suite on the same commit need not be repeated
+    suite_key: Mapped[
+        str | None
+    ]  # hash of the suite's content: runs of the same suite on the same commit need not be repeated
     repository: Mapped[str]  # owner/name; of a pull request the one that it is made to
     installation: Mapped[int | None] = mapped_column(BigInteger)  # of the GitHub App that was told
     branch: Mapped[str | None]  # that was pushed to, or that a pull request is made to
@@ -73,11 +78,17 @@ class CiSubjectRow(Base):
     base_sha: Mapped[str | None]
     head_build: Mapped[str | None]
     base_build: Mapped[str | None]
-    run_id: Mapped[str | None] = mapped_column(IdType)  # of the head; null: it could not be started (error), or gauges only
-    base_run_id: Mapped[str | None] = mapped_column(IdType)  # may have been started for an earlier delivery
+    run_id: Mapped[str | None] = mapped_column(
+        IdType
+    )  # of the head; null: it could not be started (error), or gauges only
+    base_run_id: Mapped[str | None] = mapped_column(
+        IdType
+    )  # may have been started for an earlier delivery
     gauges: Mapped[list[Any]]
     error: Mapped[str | None]  # why the head's or the base's run is missing
-    occurred_at: Mapped[datetime]  # by the sender's clock: of two about one pull request the later one counts
+    occurred_at: Mapped[
+        datetime
+    ]  # by the sender's clock: of two about one pull request the later one counts
     created_at: Mapped[datetime]
     __table_args__ = (
         UniqueConstraint("delivery_id", "rule", "suite"),

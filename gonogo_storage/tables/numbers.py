@@ -15,9 +15,11 @@ _GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS
 
 
 class SeedResultRow(Base):
-    """One output of one (seed, repeat) of a job; output '' for a seed without numbers (hang, crash, error).
+    """One output of one (seed, repeat) of a job; output '' for a seed without numbers (hang, crash,
+    error).
 
-    Partitioned by RANGE (job_id) on PostgreSQL: the id is a UUIDv7, so a partition is a month (gonogo_storage/partitions.py).
+    Partitioned by RANGE (job_id) on PostgreSQL: the id is a UUIDv7, so a partition is a month
+    (gonogo_storage/partitions.py).
     """
 
     __tablename__ = "seed_results"
@@ -50,22 +52,42 @@ class SeedResultRow(Base):
     xhat_z: Mapped[float | None]
     scale_z: Mapped[float | None]
     digest: Mapped[str | None]
-    outcome: Mapped[str | None]  # of a test that exists already: what it says of itself, green or red
-    nonfinite: Mapped[dict[str, Any] | None]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
+    outcome: Mapped[
+        str | None
+    ]  # of a test that exists already: what it says of itself, green or red
+    nonfinite: Mapped[
+        dict[str, Any] | None
+    ]  # statistic -> "nan" | "inf" | "-inf", for those stored as NULL
     statistics: Mapped[dict[str, Any] | None]  # the others, as they came
     __table_args__ = (
         Index("ix_seed_results_arrival", "job_id", "arrival"),
-        # the worst of a verdict, of however many: a row is in one of the two, by the number that is the axis of its test
+        # the worst of a verdict, of however many: a row is in one of the two, by the number that is
+        # the axis of its test
         Index(
-            "ix_seed_results_tolerance", "job_id", "output", "verdict", "tolerance_ratio", sqlite_where=_GATED, postgresql_where=_GATED
+            "ix_seed_results_tolerance",
+            "job_id",
+            "output",
+            "verdict",
+            "tolerance_ratio",
+            sqlite_where=_GATED,
+            postgresql_where=_GATED,
         ),
-        Index("ix_seed_results_budget", "job_id", "output", "verdict", "budget_ratio", sqlite_where=_UNGATED, postgresql_where=_UNGATED),
+        Index(
+            "ix_seed_results_budget",
+            "job_id",
+            "output",
+            "verdict",
+            "budget_ratio",
+            sqlite_where=_UNGATED,
+            postgresql_where=_UNGATED,
+        ),
         {"postgresql_partition_by": "RANGE (job_id)"},
     )
 
 
 class RollupRow(Base):
-    """One output of a closed job in a few numbers: what history pages read instead of every seed."""
+    """One output of a closed job in a few numbers: what history pages read instead of every
+    seed."""
 
     __tablename__ = "rollups"
     job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
@@ -85,13 +107,18 @@ class RollupRow(Base):
     scale_z: Mapped[float | None]
     rms: Mapped[float | None]  # these two are means
     pcc_deficit: Mapped[float | None]
-    __table_args__ = (Index("ix_rollups_subject", "subject_key", "executor", "job_id"), Index("ix_rollups_test", "test_key", "job_id"))
+    __table_args__ = (
+        Index("ix_rollups_subject", "subject_key", "executor", "job_id"),
+        Index("ix_rollups_test", "test_key", "job_id"),
+    )
 
 
 class DayRollupRow(Base):
-    """What a test did on one UTC day with one build, on one device, in one context: of whole seeds (output '') or of one output.
+    """What a test did on one UTC day with one build, on one device, in one context: of whole seeds
+    (output '') or of one output.
 
-    Sums over jobs, kept by ingest (gonogo_storage/rollups.py). `key` is a hash of the axes. `shadow`: made by a rebuild, not yet in force.
+    Sums over jobs, kept by ingest (gonogo_storage/rollups.py). `key` is a hash of the axes.
+    `shadow`: made by a rebuild, not yet in force.
     """
 
     __tablename__ = "day_rollups"
@@ -115,14 +142,20 @@ class DayRollupRow(Base):
     explanations: Mapped[dict[str, Any]]  # explanation -> n
     outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
     sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
-    __table_args__ = (Index("ix_day_rollups_test", "test_key", "build"), Index("ix_day_rollups_day", "day", "output"))
+    __table_args__ = (
+        Index("ix_day_rollups_test", "test_key", "build"),
+        Index("ix_day_rollups_day", "day", "output"),
+    )
 
 
 class JobTallyRow(Base):
-    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one output."""
+    """The same sums of one job, whatever device and day: of whole seeds (output '') or of one
+    output."""
 
     __tablename__ = "job_tallies"
-    job_id: Mapped[str] = mapped_column(IdType, primary_key=True)  # no foreign key, for the reason of RolledRow
+    job_id: Mapped[str] = mapped_column(
+        IdType, primary_key=True
+    )  # no foreign key, for the reason of RolledRow
     output: Mapped[str] = mapped_column(primary_key=True)
     shadow: Mapped[bool] = mapped_column(primary_key=True)
     seeds: Mapped[int] = mapped_column(BigInteger)
@@ -135,9 +168,11 @@ class JobTallyRow(Base):
 
 
 class RolledRow(Base):
-    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are not. The lock of its test guards it.
+    """How far a job is in the roll-ups: its rows of arrival 1 to `upto` are, the later ones are
+    not. The lock of its test guards it.
 
-    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before that of the test.
+    No foreign key: to check it PostgreSQL would lock the job's row, and that lock must come before
+    that of the test.
     """
 
     __tablename__ = "rolled"

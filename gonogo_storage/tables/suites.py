@@ -1,4 +1,5 @@
-"""What is run together and when: suites, runs with their jobs, schedules with their due times, and rejudgements."""
+"""What is run together and when: suites, runs with their jobs, schedules with their due times, and
+rejudgements."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _DUE = text("next_at IS NOT NULL")
 
 
 class SuiteRow(Base):
-    """A named list of job templates in its newest version. `key` is the hash of its content: the same content is no new version."""
+    """A named list of job templates in its newest version. `key` is the hash of its content: the
+    same content is no new version."""
 
     __tablename__ = "suites"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -30,9 +32,11 @@ class SuiteRow(Base):
 
 
 class RunRow(Base):
-    """One submission of a suite. While it is open its counters are those of its jobs; they are written here when it ends.
+    """One submission of a suite. While it is open its counters are those of its jobs; they are
+    written here when it ends.
 
-    Whoever locks it holds the locks of all jobs that it wants already: the run's lock is always the last one.
+    Whoever locks it holds the locks of all jobs that it wants already: the run's lock is always the
+    last one.
     """
 
     __tablename__ = "runs"
@@ -91,11 +95,14 @@ class ScheduleRow(Base):
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     archived_at: Mapped[datetime | None]
-    __table_args__ = (Index("ix_schedules_next", "next_at", sqlite_where=_DUE, postgresql_where=_DUE),)
+    __table_args__ = (
+        Index("ix_schedules_next", "next_at", sqlite_where=_DUE, postgresql_where=_DUE),
+    )
 
 
 class DueRow(Base):
-    """What became of one due time of a schedule; its key makes it happen once, however many copies look."""
+    """What became of one due time of a schedule; its key makes it happen once, however many copies
+    look."""
 
     __tablename__ = "schedule_dues"
     schedule_id: Mapped[str] = mapped_column(IdType, ForeignKey("schedules.id"), primary_key=True)
@@ -107,7 +114,8 @@ class DueRow(Base):
 
 
 class RejudgementRow(Base):
-    """Verdicts that stored numbers would have got under another tolerance or policy; the verdicts of the jobs stay as they are."""
+    """Verdicts that stored numbers would have got under another tolerance or policy; the verdicts
+    of the jobs stay as they are."""
 
     __tablename__ = "rejudgements"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

@@ -13,7 +13,8 @@ from gonogo_storage.tables.base import Base
 
 
 class WebhookRow(Base):
-    """A subscription. Secrets are encrypted under a key derived from GONOGO_SECRET_KEY; `old_secret` still signs until `old_until`."""
+    """A subscription. Secrets are encrypted under a key derived from GONOGO_SECRET_KEY;
+    `old_secret` still signs until `old_until`."""
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -33,7 +34,8 @@ class WebhookRow(Base):
 
 
 class DeliveryRow(Base):
-    """One message to one subscription; its id is the `webhook-id` of every try, so that a receiver can tell a repetition."""
+    """One message to one subscription; its id is the `webhook-id` of every try, so that a receiver
+    can tell a repetition."""
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -48,7 +50,12 @@ class DeliveryRow(Base):
     ended_at: Mapped[datetime | None]
     __table_args__ = (
         UniqueConstraint("webhook_id", "event"),
-        Index("ix_webhook_deliveries_due", "due_at", sqlite_where=text("due_at IS NOT NULL"), postgresql_where=text("due_at IS NOT NULL")),
+        Index(
+            "ix_webhook_deliveries_due",
+            "due_at",
+            sqlite_where=text("due_at IS NOT NULL"),
+            postgresql_where=text("due_at IS NOT NULL"),
+        ),
         Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
     )
 
@@ -57,7 +64,9 @@ class DeliveryTryRow(Base):
     """One try of a delivery: what the receiver answered, or why it could not be asked."""
 
     __tablename__ = "webhook_tries"
-    delivery_id: Mapped[str] = mapped_column(IdType, ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), primary_key=True)
+    delivery_id: Mapped[str] = mapped_column(
+        IdType, ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), primary_key=True
+    )
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     at: Mapped[datetime]
     status: Mapped[int | None]

@@ -38,11 +38,14 @@ class BuildRow(Base):
 
 
 class JobRow(Base):
-    """One submission. Its row is the lock of everything below it: whoever changes chunks, attempts, results or events takes it first."""
+    """One submission. Its row is the lock of everything below it: whoever changes chunks, attempts,
+    results or events takes it first."""
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    kind: Mapped[str] = mapped_column(default="seeds", server_default="seeds")  # gonogo_storage.states.JobKind
+    kind: Mapped[str] = mapped_column(
+        default="seeds", server_default="seeds"
+    )  # gonogo_storage.states.JobKind
     state: Mapped[str]
     verdict: Mapped[str | None]
     error: Mapped[str | None]
@@ -66,8 +69,9 @@ class JobRow(Base):
     commit: Mapped[dict[str, Any] | None]
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
     reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
-    # Of sequential seeds (gonogo_storage/sequential.py): {"start", "max", "stop_on_finding", ...} and how far the decision has read; the decision;
-    # the last chunk that the next decision can need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
+    # Of sequential seeds (gonogo_storage/sequential.py): {"start", "max", "stop_on_finding", ...}
+    # and how far the decision has read; the decision; the last chunk that the next decision can
+    # need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
     sequential: Mapped[dict[str, Any] | None]
     stop: Mapped[dict[str, Any] | None]
     reach: Mapped[int | None]
@@ -78,7 +82,9 @@ class JobRow(Base):
     chunk_count: Mapped[int]
     open_chunks: Mapped[int]
     counts: Mapped[dict[str, Any]]
-    outcomes: Mapped[dict[str, Any] | None]  # of a selection's job: how many tests of all iterations were passed, failed, ...
+    outcomes: Mapped[
+        dict[str, Any] | None
+    ]  # of a selection's job: how many tests of all iterations were passed, failed, ...
     last_event: Mapped[int] = mapped_column(default=0)
     diagnosis: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
@@ -106,7 +112,8 @@ class JobLabelRow(Base):
 
 
 class ChunkRow(Base):
-    """About 20 s of a job's work, run by one attempt at a time. `attempts` counts those that count against it."""
+    """About 20 s of a job's work, run by one attempt at a time. `attempts` counts those that count
+    against it."""
 
     __tablename__ = "chunks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -119,11 +126,15 @@ class ChunkRow(Base):
     attempts: Mapped[int] = mapped_column(default=0)
     returns: Mapped[int] = mapped_column(default=0)
     attempt_id: Mapped[str | None] = mapped_column(IdType)
-    __table_args__ = (UniqueConstraint("job_id", "number"), Index("ix_chunks_state", "state", "queue", "job_id"))
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index("ix_chunks_state", "state", "queue", "job_id"),
+    )
 
 
 class AttemptRow(Base):
-    """One try to run a chunk. `epoch` is the life of the Redis it was published in; null = not published yet."""
+    """One try to run a chunk. `epoch` is the life of the Redis it was published in; null = not
+    published yet."""
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -144,9 +155,14 @@ class AttemptRow(Base):
     log_tail: Mapped[str | None]
     telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
     batches: Mapped[list[Any]]  # numbers of the batches stored so far
-    expected: Mapped[dict[str, Any] | None]  # what its "finished" said: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}
+    expected: Mapped[
+        dict[str, Any] | None
+    ]  # what its "finished" said: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     heard_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    __table_args__ = (Index("ix_attempts_state", "state", "queue"), Index("ix_attempts_device", "device", "id"))
+    __table_args__ = (
+        Index("ix_attempts_state", "state", "queue"),
+        Index("ix_attempts_device", "device", "id"),
+    )

@@ -31,7 +31,8 @@ from gonogo_storage.settled import Memory
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The API and the pages. Connects to nothing yet: database and broker may come up later.
 
-    Raises ValueError when GONOGO_DATABASE_URL, or outside embedded mode GONOGO_SECRET_KEY, is missing.
+    Raises ValueError when GONOGO_DATABASE_URL, or outside embedded mode GONOGO_SECRET_KEY, is
+    missing.
     """
     settings = settings or configuration.load()
     context = make_context(settings)
@@ -59,11 +60,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.context = context
     openapi.install(app)
-    all_routers = [*routers(), health.router, login.router, triage.router, pages.make_router(context)]
+    all_routers = [
+        *routers(),
+        health.router,
+        login.router,
+        triage.router,
+        pages.make_router(context),
+    ]
     for router in all_routers:
         app.include_router(router)
     limits = BodyLimits.of_settings(settings)
-    refusals.install(app, limits=limits, routes=[route for router in all_routers for route in router.routes])
+    refusals.install(
+        app, limits=limits, routes=[route for router in all_routers for route in router.routes]
+    )
     # the last one added is the outermost
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)
@@ -77,9 +86,13 @@ def make_context(settings: Settings) -> Context:
     if settings.secret_key is not None:
         secret = settings.secret_key.get_secret_value()
     elif settings.embedded:
-        secret = secrets.token_hex(32)  # nobody logs in on loopback; tokens would not outlive the process
+        secret = secrets.token_hex(
+            32
+        )  # nobody logs in on loopback; tokens would not outlive the process
     else:
-        raise ValueError("GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it")
+        raise ValueError(
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it"
+        )
     engine = engines.make_engine(settings.database_url)
 
     def positions(job_ids: Collection[str]) -> dict[str, event_reads.Position]:
@@ -102,7 +115,9 @@ def make_context(settings: Settings) -> Context:
 
     def look() -> metric_reads.Numbers:
         with engines.reading(engine) as session:
-            return metric_reads.numbers(session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted)
+            return metric_reads.numbers(
+                session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=counted
+            )
 
     hub, bisecting = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(

@@ -1,8 +1,9 @@
 """Who is asking, and may they: bearer tokens, logins of the pages, scopes, CSRF tokens.
 
-A token is `gng_<id>_<secret><checksum>`: the id is for people ("which token is that in my log?"), the secret has 190 bits, the checksum
-(CRC-32) lets a mistyped or foreign string be refused without asking the database. Only a keyed hash of the whole is stored, under a key
-derived from GONOGO_SECRET_KEY: a copy of the database alone opens nothing.
+A token is `gng_<id>_<secret><checksum>`: the id is for people ("which token is that in my log?"),
+the secret has 190 bits, the checksum (CRC-32) lets a mistyped or foreign string be refused without
+asking the database. Only a keyed hash of the whole is stored, under a key derived from
+GONOGO_SECRET_KEY: a copy of the database alone opens nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
 
 @dataclass(frozen=True)
 class Principal:
-    """Who is asking. `kind`: token (bearer), session (a login of the pages) or local (embedded, on loopback, no login)."""
+    """Who is asking. `kind`: token (bearer), session (a login of the pages) or local (embedded, on
+    loopback, no login)."""
 
     kind: str
     id: str
@@ -54,7 +56,8 @@ class Principal:
 
     @property
     def actor(self) -> str:
-        """How the audit names it: the token behind it, whether it came as a bearer or through a login."""
+        """How the audit names it: the token behind it, whether it came as a bearer or through a
+        login."""
         return "local" if self.kind == "local" else f"token:{self.id}"
 
 
@@ -62,7 +65,8 @@ LOCAL: Final = Principal("local", "local", "local", frozenset({"admin"}))
 
 
 class Keys:
-    """Keys derived from GONOGO_SECRET_KEY, one per purpose, so that no hash made for one can be used for another."""
+    """Keys derived from GONOGO_SECRET_KEY, one per purpose, so that no hash made for one can be
+    used for another."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -84,28 +88,54 @@ def make_token() -> str:
 
 def well_formed(text: str) -> bool:
     """Whether the text is a token as `make_token` writes them, typed without a mistake."""
-    ok = len(text) == len(PREFIX) + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECK_LENGTH and text.isascii() and text.startswith(PREFIX)
+    ok = (
+        len(text) == len(PREFIX) + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECK_LENGTH
+        and text.isascii()
+        and text.startswith(PREFIX)
+    )
     return ok and hmac.compare_digest(_checksum(text[:-_CHECK_LENGTH]), text[-_CHECK_LENGTH:])
 
 
-def issue_token(session: Session, name: str, scopes: Iterable[str], *, actor: str = "command line", keys: Keys | None = None) -> str:
-    """Make and store a token in the caller's transaction; returns its text, which is shown once and never again.
+def issue_token(
+    session: Session,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    actor: str = "command line",
+    keys: Keys | None = None,
+) -> str:
+    """Make and store a token in the caller's transaction; returns its text, which is shown once and
+    never again.
 
-    `keys` is that of GONOGO_SECRET_KEY unless given. Raises BadField for a bad name or scope, ValueError without a secret key.
+    `keys` is that of GONOGO_SECRET_KEY unless given. Raises BadField for a bad name or scope,
+    ValueError without a secret key.
     """
     name, wanted = name.strip(), tuple(scope for scope in SCOPES if scope in set(scopes))
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not wanted:
         raise BadField(
-            "scopes", unknown or [], "unknown scope" if unknown else "at least one is required", limit="one of " + ", ".join(SCOPES)
+            "scopes",
+            unknown or [],
+            "unknown scope" if unknown else "at least one is required",
+            limit="one of " + ", ".join(SCOPES),
         )
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise BadField("name", name, "must be printable text", limit=f"1 to {MAX_NAME} characters")
     text = make_token()
     prefix = text[: len(PREFIX) + _ID_LENGTH]
-    token = tokens.create(session, name=name, prefix=prefix, digest=(keys or own_keys()).digest("token", text), scopes=wanted)
+    token = tokens.create(
+        session,
+        name=name,
+        prefix=prefix,
+        digest=(keys or own_keys()).digest("token", text),
+        scopes=wanted,
+    )
     audit.record(
-        session, actor=actor, action="token.created", subject=token.id, detail={"name": name, "scopes": list(wanted), "prefix": prefix}
+        session,
+        actor=actor,
+        action="token.created",
+        subject=token.id,
+        detail={"name": name, "scopes": list(wanted), "prefix": prefix},
     )
     return text
 
@@ -114,7 +144,9 @@ def own_keys() -> Keys:
     """The keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
     secret = configuration.load().secret_key
     if secret is None:
-        raise ValueError("GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it")
+        raise ValueError(
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it"
+        )
     return Keys(secret.get_secret_value())
 
 
@@ -137,7 +169,9 @@ def by_cookie(context: Context, cookie: str) -> Principal | None:
     if login is None:
         return None
     _touch(context, login.token)
-    return Principal("session", login.token.id, login.token.name, frozenset(login.token.scopes), login.csrf)
+    return Principal(
+        "session", login.token.id, login.token.name, frozenset(login.token.scopes), login.csrf
+    )
 
 
 def login(context: Context, text: str) -> str | None:
@@ -148,7 +182,13 @@ def login(context: Context, text: str) -> str | None:
     cookie = secrets.token_urlsafe(32)
     with context.session() as session:
         digest = context.keys.digest("session", cookie)
-        sessions.create(session, digest=digest, token_id=principal.id, csrf=secrets.token_urlsafe(24), expires_at=utcnow() + SESSION_LIFE)
+        sessions.create(
+            session,
+            digest=digest,
+            token_id=principal.id,
+            csrf=secrets.token_urlsafe(24),
+            expires_at=utcnow() + SESSION_LIFE,
+        )
         audit.record(session, actor=principal.actor, action="session.created", subject=principal.id)
     return cookie
 
@@ -160,12 +200,15 @@ def logout(context: Context, cookie: str) -> None:
 
 
 def demand(principal: Principal | None, scope: str) -> Principal:
-    """The principal if it may; Problem 403 that names the scope otherwise (401 if there is nobody)."""
+    """The principal if it may; Problem 403 that names the scope otherwise (401 if there is
+    nobody)."""
     if principal is None:
         raise unauthorised("This needs a token: Authorization: Bearer gng_...")
     if not principal.may(scope):
         raise Problem(
-            403, f"This needs the scope {scope!r}; the token {principal.name!r} has {', '.join(sorted(principal.scopes))}.", slug="scope"
+            403,
+            f"This needs the scope {scope!r}; the token {principal.name!r} has {', '.join(sorted(principal.scopes))}.",
+            slug="scope",
         )
     return principal
 

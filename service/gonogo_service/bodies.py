@@ -47,7 +47,8 @@ class BodyLimits:
 
 
 class LimitBodies:
-    """The middleware that stops reading where the limit is passed, whatever length the request claims."""
+    """The middleware that stops reading where the limit is passed, whatever length the request
+    claims."""
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app
@@ -57,4 +58,6 @@ class LimitBodies:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await RequestBodyLimitResponder(self.app, self.limits.of(scope["path"]).size)(scope, receive, send)
+        await RequestBodyLimitResponder(self.app, self.limits.of(scope["path"]).size)(
+            scope, receive, send
+        )

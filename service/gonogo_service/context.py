@@ -1,4 +1,5 @@
-"""What every endpoint and page needs of the process: settings, database, keys, doorbell, the hub of live events."""
+"""What every endpoint and page needs of the process: settings, database, keys, doorbell, the hub of
+live events."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Context:
         return engines.reading(self.engine)
 
     def csrf(self, request: Request) -> str:
-        """The CSRF token of the request's login ("" without one): for X-CSRF-Token, or the field `csrf_token` of the logout form."""
+        """The CSRF token of the request's login ("" without one): for X-CSRF-Token, or the field
+        `csrf_token` of the logout form."""
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
 
@@ -60,7 +62,8 @@ def principal_of(request: Request) -> Principal | None:
     return cast("Principal | None", request.scope.get("state", {}).get("principal"))
 
 
-# async, so that FastAPI calls them on the event loop: a sync dependency costs a trip through the thread pool
+# async, so that FastAPI calls them on the event loop: a sync dependency costs a trip through the
+# thread pool
 async def _context(request: Request) -> Context:
     return context_of(request)
 

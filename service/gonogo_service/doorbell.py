@@ -1,4 +1,5 @@
-"""Tells the dispatcher that there is work, from a thread of its own: a dead broker must neither fail nor slow a request."""
+"""Tells the dispatcher that there is work, from a thread of its own: a dead broker must neither
+fail nor slow a request."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ _log = structlog.get_logger("gonogo.service")
 
 
 class Doorbell:
-    """Rings by LPUSH on a Redis list that is kept one long; rings that come while one is under way become one.
+    """Rings by LPUSH on a Redis list that is kept one long; rings that come while one is under way
+    become one.
 
-    The outbox in the database is the truth and is polled anyway, so a ring that is lost costs up to GONOGO_POLL_S, never a job.
+    The outbox in the database is the truth and is polled anyway, so a ring that is lost costs up to
+    GONOGO_POLL_S, never a job.
     """
 
     def __init__(self, broker_url: str | None) -> None:
@@ -37,7 +40,8 @@ class Doorbell:
         self._wanted.set()
 
     def ping(self) -> None:
-        """Raises redis.RedisError when the broker doesn't answer; OSError likewise. Without a broker URL: ConnectionError."""
+        """Raises redis.RedisError when the broker doesn't answer; OSError likewise. Without a
+        broker URL: ConnectionError."""
         if self._redis is None:
             raise ConnectionError("GONOGO_BROKER_URL is not set")
         self._redis.ping()
@@ -65,4 +69,7 @@ class Doorbell:
                     pipe.ltrim(DOORBELL_KEY, 0, 0)
                     pipe.execute()
             except (RedisError, OSError) as problem:
-                _log.warning("doorbell not rung; the dispatcher will find the work when it next looks", error=str(problem))
+                _log.warning(
+                    "doorbell not rung; the dispatcher will find the work when it next looks",
+                    error=str(problem),
+                )

@@ -1,6 +1,8 @@
-"""The outermost layer: Host and Origin, who is asking, CSRF, limits of failures, security headers, problems for what nobody caught.
+"""The outermost layer: Host and Origin, who is asking, CSRF, limits of failures, security headers,
+problems for what nobody caught.
 
-Everything is refused unless it is allowed here, so that a page or an endpoint that forgets about access is closed, not open.
+Everything is refused unless it is allowed here, so that a page or an endpoint that forgets about
+access is closed, not open.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ SIGNED = frozenset({"/api/v1/hooks/github", "/api/v1/hooks/ci"})
 """Addresses that verify a signature of their own."""
 PUBLIC = HEALTH | SIGNED | {"/login"}
 FORMS = frozenset({"/logout", "/flags"})
-"""Addresses of plain forms, which can't send headers: they take the CSRF token as the field `csrf_token` and check it themselves."""
+"""Addresses of plain forms, which can't send headers: they take the CSRF token as the field
+`csrf_token` and check it themselves."""
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
 TOKEN_FAILURES = RateLimitItemPerMinute(30)
@@ -69,7 +72,14 @@ class Visit:
         headers = Headers(scope=scope)
         client = scope.get("client")
         host = headers.get("host", "").lower()
-        return cls(scope["method"], scope["path"], host, scope.get("scheme", "http"), client[0] if client else "", headers)
+        return cls(
+            scope["method"],
+            scope["path"],
+            host,
+            scope.get("scheme", "http"),
+            client[0] if client else "",
+            headers,
+        )
 
     @property
     def public(self) -> bool:
@@ -78,18 +88,22 @@ class Visit:
 
     @property
     def on_loopback(self) -> bool:
-        """Whether the caller is a process of this machine, and no proxy that speaks for someone else."""
+        """Whether the caller is a process of this machine, and no proxy that speaks for someone
+        else."""
         forwarded = "forwarded" in self.headers or "x-forwarded-for" in self.headers
         return not forwarded and is_loopback(self.client)
 
     def cookie(self) -> str:
-        """The value of the session cookie, "" without one. Over https only the __Host- one counts, which no other site can plant."""
+        """The value of the session cookie, "" without one. Over https only the __Host- one counts,
+        which no other site can plant."""
         return cookie_parser(self.headers.get("cookie", "")).get(self.cookie_name, "")
 
     @property
     def secure(self) -> bool:
         """Whether cookies must be Secure: always, but for plain http to a loopback name."""
-        return self.scheme == "https" or not (is_loopback(bare_host(self.host)) or bare_host(self.host) == "localhost")
+        return self.scheme == "https" or not (
+            is_loopback(bare_host(self.host)) or bare_host(self.host) == "localhost"
+        )
 
     @property
     def cookie_name(self) -> str:
@@ -104,7 +118,8 @@ class FailureLimits:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
     def failed_token(self, client: str) -> None:
-        """Count a refused token; Problem 429 once there are too many. Valid tokens are never held up by the failures of others."""
+        """Count a refused token; Problem 429 once there are too many. Valid tokens are never held
+        up by the failures of others."""
         if not self._limiter.hit(TOKEN_FAILURES, "token", client):
             raise self._too_many(TOKEN_FAILURES, "token", client)
 
@@ -114,7 +129,9 @@ class FailureLimits:
             raise self._too_many(LOGIN_ATTEMPTS, "login", client)
 
     def _too_many(self, item: RateLimitItemPerMinute, what: str, client: str) -> Problem:
-        wait = max(1, round(self._limiter.get_window_stats(item, what, client).reset_time - time.time()))
+        wait = max(
+            1, round(self._limiter.get_window_stats(item, what, client).reset_time - time.time())
+        )
         return Problem(
             429,
             f"Too many failures from this address: at most {item.amount} a minute.",
@@ -126,13 +143,17 @@ class FailureLimits:
 class Edge:
     """The middleware; see the module's first lines."""
 
-    def __init__(self, app: ASGIApp, context: Context, limits: FailureLimits, bodies: BodyLimits) -> None:
+    def __init__(
+        self, app: ASGIApp, context: Context, limits: FailureLimits, bodies: BodyLimits
+    ) -> None:
         self.app = app
         self.context = context
         self.limits = limits
         self.bodies = bodies
         own = urlsplit(context.settings.url or "")
-        self.hosts = {bare_host(host) for host in context.settings.hosts} | ({own.hostname} if own.hostname else set())
+        self.hosts = {bare_host(host) for host in context.settings.hosts} | (
+            {own.hostname} if own.hostname else set()
+        )
         self.origin = f"{own.scheme}://{own.netloc}".lower() if own.netloc else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,12 +180,19 @@ class Edge:
                 raise  # the answer has begun: only a broken connection can say that it is not whole
             await refusals.respond(problem, scope)(scope, receive, send_with_headers)
         finally:
-            self.context.metrics.observe(visit.method, _template(scope), status, time.perf_counter() - started)
+            self.context.metrics.observe(
+                visit.method, _template(scope), status, time.perf_counter() - started
+            )
 
     async def _admit(self, scope: Scope, visit: Visit) -> Response | None:
-        """Let the request in (None, with its principal in the scope), answer it here, or raise the Problem that refuses it."""
+        """Let the request in (None, with its principal in the scope), answer it here, or raise the
+        Problem that refuses it."""
         if visit.path not in HEALTH and bare_host(visit.host) not in self.hosts:
-            raise Problem(421, f"This service does not answer to the name {visit.host[:100]!r}; see GONOGO_HOSTS.", slug="host")
+            raise Problem(
+                421,
+                f"This service does not answer to the name {visit.host[:100]!r}; see GONOGO_HOSTS.",
+                slug="host",
+            )
         if b"%00" in scope.get("raw_path", b"") or b"%00" in scope.get("query_string", b""):
             raise Problem(400, "An address can't hold the character NUL.")
         length = visit.headers.get("content-length", "0")
@@ -181,17 +209,29 @@ class Edge:
         principal = state["principal"] = await self._identify(visit, bearer)
         if principal is None:
             if visit.method == "GET" and "text/html" in visit.headers.get("accept", ""):
-                target = scope.get("raw_path", b"/").decode("latin-1") + ("?" + q if (q := scope["query_string"].decode("latin-1")) else "")
+                target = scope.get("raw_path", b"/").decode("latin-1") + (
+                    "?" + q if (q := scope["query_string"].decode("latin-1")) else ""
+                )
                 return RedirectResponse("/login?next=" + quote(target, safe=""), status_code=303)
-            raise auth.unauthorised("This needs a token (Authorization: Bearer gng_...) or a login.")
-        if principal.kind == "session" and visit.method not in SAFE_METHODS and visit.path not in FORMS:
+            raise auth.unauthorised(
+                "This needs a token (Authorization: Bearer gng_...) or a login."
+            )
+        if (
+            principal.kind == "session"
+            and visit.method not in SAFE_METHODS
+            and visit.path not in FORMS
+        ):
             check_csrf(principal, visit.headers.get(CSRF_HEADER, ""))
         return None
 
     async def _identify(self, visit: Visit, bearer: str | None) -> auth.Principal | None:
         if bearer is not None:
             scheme, _, text = bearer.partition(" ")
-            principal = await to_thread.run_sync(auth.by_token, self.context, text.strip()) if scheme.lower() == "bearer" else None
+            principal = (
+                await to_thread.run_sync(auth.by_token, self.context, text.strip())
+                if scheme.lower() == "bearer"
+                else None
+            )
             if principal is None:
                 self.limits.failed_token(visit.client)
                 raise auth.unauthorised("This token is not valid: mistyped, unknown or revoked.")
@@ -203,20 +243,36 @@ class Edge:
         return auth.LOCAL if self.context.settings.embedded and visit.on_loopback else None
 
     def _check_origin(self, visit: Visit) -> None:
-        """A browser says where an unsafe request comes from; only pages of this service may send one with the user's cookies."""
+        """A browser says where an unsafe request comes from; only pages of this service may send
+        one with the user's cookies."""
         origin = visit.headers.get("origin")
         if origin is None:
             if visit.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-                raise Problem(403, "Requests that change something are not taken from other sites.", slug="origin")
+                raise Problem(
+                    403,
+                    "Requests that change something are not taken from other sites.",
+                    slug="origin",
+                )
             return
-        if origin.lower() != self.origin and origin.lower() not in {f"http://{visit.host}", f"https://{visit.host}"}:
-            raise Problem(403, f"Requests that change something are not taken from {origin[:100]!r}.", slug="origin")
+        if origin.lower() != self.origin and origin.lower() not in {
+            f"http://{visit.host}",
+            f"https://{visit.host}",
+        }:
+            raise Problem(
+                403,
+                f"Requests that change something are not taken from {origin[:100]!r}.",
+                slug="origin",
+            )
 
 
 def check_csrf(principal: auth.Principal, given: str) -> None:
     """Problem 403 unless the CSRF token is that of the login."""
     if not principal.csrf or not hmac.compare_digest(given.encode(), principal.csrf.encode()):
-        raise Problem(403, f"The CSRF token is missing or wrong: send the page's own in {CSRF_HEADER}.", slug="csrf")
+        raise Problem(
+            403,
+            f"The CSRF token is missing or wrong: send the page's own in {CSRF_HEADER}.",
+            slug="csrf",
+        )
 
 
 def bare_host(host: str) -> str:

@@ -1,7 +1,8 @@
 """Live events of jobs: one poll of the database, shared by every stream of this process.
 
-A stream reads what it missed from the database, then waits until the hub has seen a higher number. The hub asks for all watched jobs in one
-query, four times a second, in a thread: a thousand open pages cost as much as one. Streams end when their job is final, and at shutdown.
+A stream reads what it missed from the database, then waits until the hub has seen a higher number.
+The hub asks for all watched jobs in one query, four times a second, in a thread: a thousand open
+pages cost as much as one. Streams end when their job is final, and at shutdown.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class _Watched:
 
 
 class Hub:
-    """`positions` and `read` are blocking reads of the database; they run in threads. Everything else runs on one event loop."""
+    """`positions` and `read` are blocking reads of the database; they run in threads. Everything
+    else runs on one event loop."""
 
     def __init__(self, positions: Positions, read: Read, *, poll_s: float = POLL_S) -> None:
         self._positions, self._read, self._poll_s = positions, read, poll_s
@@ -55,7 +57,8 @@ class Hub:
         return sum(watched.streams for watched in self._watched.values())
 
     async def follow(self, job_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
-        """The events of a job later than number `after`, as they come; ends when the job is final or the hub is closed."""
+        """The events of a job later than number `after`, as they come; ends when the job is final
+        or the hub is closed."""
         with self._watch(job_id) as watched:
             while not self.closed:
                 changed, position = watched.changed, watched.position
@@ -64,7 +67,11 @@ class Hub:
                         return
                     await changed.wait()
                     continue
-                events = await to_thread.run_sync(self._read, job_id, after) if position is not None else []
+                events = (
+                    await to_thread.run_sync(self._read, job_id, after)
+                    if position is not None
+                    else []
+                )
                 if not events:  # not asked yet, or a position that is ahead of what this read saw
                     await changed.wait()
                     continue
@@ -100,11 +107,17 @@ class Hub:
         """Runs while there is anything to watch."""
         while self._watched:
             self._hurry.clear()
-            wanted = [job_id for job_id, watched in self._watched.items() if watched.position is None or not watched.position.final]
+            wanted = [
+                job_id
+                for job_id, watched in self._watched.items()
+                if watched.position is None or not watched.position.final
+            ]
             try:
                 found = await to_thread.run_sync(self._positions, wanted) if wanted else {}
             except (SQLAlchemyError, OSError) as problem:
-                _log.warning("events can't be read now; streams wait", error=str(problem).splitlines()[0])
+                _log.warning(
+                    "events can't be read now; streams wait", error=str(problem).splitlines()[0]
+                )
                 found = {}
             for job_id, position in found.items():
                 watched = self._watched.get(job_id)
@@ -118,10 +131,12 @@ class Hub:
 
 @contextlib.contextmanager
 def closing_on_signals(close: Callable[[], None]) -> Iterator[None]:
-    """Call `close` on the event loop when SIGINT or SIGTERM arrives, before the server's own handler runs.
+    """Call `close` on the event loop when SIGINT or SIGTERM arrives, before the server's own
+    handler runs.
 
-    A server waits for open responses before it shuts the application down, so a stream that ended only then would hold it up for good.
-    Off the main thread signals belong to someone else, and nothing is done.
+    A server waits for open responses before it shuts the application down, so a stream that ended
+    only then would hold it up for good. Off the main thread signals belong to someone else, and
+    nothing is done.
     """
     loop = asyncio.get_running_loop()
     previous: dict[signal.Signals, Any] = {}

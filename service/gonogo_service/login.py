@@ -31,20 +31,35 @@ def login(
     token: Annotated[str, Form(max_length=MAX_TOKEN)],
     next: Annotated[str, Form(max_length=MAX_NEXT)] = "/",
 ) -> Response:
-    """Set the session cookie and go on to `next`; the form again, with status 401, if the token is not valid."""
+    """Set the session cookie and go on to `next`; the form again, with status 401, if the token is
+    not valid."""
     visit, limits = _visit(request)
     limits.login_attempt(visit.client)
     cookie = auth.login(context, token)
     if cookie is None:
-        return login_page(next_url=_own_address(next), error="This token is not valid: mistyped, unknown or revoked.", status=401)
+        return login_page(
+            next_url=_own_address(next),
+            error="This token is not valid: mistyped, unknown or revoked.",
+            status=401,
+        )
     response = RedirectResponse(_own_address(next), status_code=303)
     life = int(auth.SESSION_LIFE.total_seconds())
-    response.set_cookie(visit.cookie_name, cookie, max_age=life, path="/", secure=visit.secure, httponly=True, samesite="strict")
+    response.set_cookie(
+        visit.cookie_name,
+        cookie,
+        max_age=life,
+        path="/",
+        secure=visit.secure,
+        httponly=True,
+        samesite="strict",
+    )
     return response
 
 
 @router.post("/logout")
-def logout(context: Ctx, request: Request, csrf_token: Annotated[str, Form(max_length=MAX_TOKEN)] = "") -> Response:
+def logout(
+    context: Ctx, request: Request, csrf_token: Annotated[str, Form(max_length=MAX_TOKEN)] = ""
+) -> Response:
     """End the session. A form can't send headers, so the CSRF token comes as its field."""
     visit, _ = _visit(request)
     principal = principal_of(request)
@@ -53,7 +68,9 @@ def logout(context: Ctx, request: Request, csrf_token: Annotated[str, Form(max_l
     check_csrf(principal, csrf_token)
     auth.logout(context, visit.cookie())
     response = RedirectResponse("/login", status_code=303)
-    response.delete_cookie(visit.cookie_name, path="/", secure=visit.secure, httponly=True, samesite="strict")
+    response.delete_cookie(
+        visit.cookie_name, path="/", secure=visit.secure, httponly=True, samesite="strict"
+    )
     return response
 
 
@@ -62,6 +79,12 @@ def _visit(request: Request) -> tuple[Visit, FailureLimits]:
 
 
 def _own_address(target: str) -> str:
-    """`target` if it is a path of this service, else "/": a login must not send anyone to another site."""
-    own = target.startswith("/") and not target.startswith("//") and "\\" not in target and target.isprintable()
+    """`target` if it is a path of this service, else "/": a login must not send anyone to another
+    site."""
+    own = (
+        target.startswith("/")
+        and not target.startswith("//")
+        and "\\" not in target
+        and target.isprintable()
+    )
     return target if own else "/"

@@ -1,4 +1,5 @@
-"""How the service's processes log: a line an event on standard output, and never an error of its own."""
+"""How the service's processes log: a line an event on standard output, and never an error of its
+own."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import structlog
 
 
 class Printer:
-    """Prints events. What can't be written (a full disk, a closed pipe) is lost: a line of a log must end no thread that works."""
+    """Prints events. What can't be written (a full disk, a closed pipe) is lost: a line of a log
+    must end no thread that works."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
@@ -24,7 +26,8 @@ class Printer:
 
 
 def configure() -> None:
-    """For this process. Tracebacks are plain: with the variables of every frame they would show tokens and keys."""
+    """For this process. Tracebacks are plain: with the variables of every frame they would show
+    tokens and keys."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -32,7 +35,9 @@ def configure() -> None:
             structlog.processors.StackInfoRenderer(),
             structlog.dev.set_exc_info,
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback),
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ],
         logger_factory=_printer,
     )

@@ -1,4 +1,5 @@
-"""Prometheus metrics: HTTP requests as they happen, the state of the service from the database at each scrape."""
+"""Prometheus metrics: HTTP requests as they happen, the state of the service from the database at
+each scrape."""
 
 from __future__ import annotations
 
@@ -23,14 +24,30 @@ class Metrics:
 
     def __init__(self, look: Callable[[], Numbers], streams: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter("gonogo_http_requests", "Requests answered", ("method", "route", "status"), registry=self.registry)
-        self.seconds = Histogram("gonogo_http_request_seconds", "Time to answer", ("route",), buckets=BUCKETS, registry=self.registry)
+        self.requests = Counter(
+            "gonogo_http_requests",
+            "Requests answered",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "gonogo_http_request_seconds",
+            "Time to answer",
+            ("route",),
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
         self._service = _Service(look, streams)
         self.registry.register(self._service)
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request; `route` is the template, and an unknown method counts as "other" (clients may invent any)."""
-        known = method if method in {"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"} else "other"
+        """Count one request; `route` is the template, and an unknown method counts as "other"
+        (clients may invent any)."""
+        known = (
+            method
+            if method in {"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"}
+            else "other"
+        )
         self.requests.labels(known, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
@@ -66,46 +83,108 @@ class _Service:
                 self._seen, self._at = self._look(), time.monotonic()
             seen = self._seen
         yield from families(seen)
-        yield GaugeMetricFamily("gonogo_event_streams", "Open event streams of this process", value=self._streams())
+        yield GaugeMetricFamily(
+            "gonogo_event_streams", "Open event streams of this process", value=self._streams()
+        )
 
 
 def families(seen: Numbers) -> Iterator[Metric]:
-    """One look at the database as metric families. Every API process tells the same: aggregate by max, not by sum."""
+    """One look at the database as metric families. Every API process tells the same: aggregate by
+    max, not by sum."""
     yield _by("gonogo_jobs", "Jobs by state", "state", seen.jobs)
     yield _by("gonogo_seeds", "Stored (seed, repeat) results by verdict", "verdict", seen.seeds)
-    yield _family("gonogo_chunks", "Chunks that are not closed, by queue and state", ("queue", "state"), seen.chunks)
-    yield _by("gonogo_queue_age_seconds", "Age of the oldest waiting job of a queue", "queue", seen.queue_age_s)
-    yield _by("gonogo_queue_workers", "Live workers of a queue whose device takes work", "queue", seen.queue_workers)
+    yield _family(
+        "gonogo_chunks",
+        "Chunks that are not closed, by queue and state",
+        ("queue", "state"),
+        seen.chunks,
+    )
+    yield _by(
+        "gonogo_queue_age_seconds",
+        "Age of the oldest waiting job of a queue",
+        "queue",
+        seen.queue_age_s,
+    )
+    yield _by(
+        "gonogo_queue_workers",
+        "Live workers of a queue whose device takes work",
+        "queue",
+        seen.queue_workers,
+    )
     yield _by("gonogo_workers", "Device workers by state", "state", seen.workers)
     yield from _devices(seen)
     yield _by("gonogo_flags", "Flags that are not resolved, by kind", "kind", seen.flags)
-    yield GaugeMetricFamily("gonogo_outbox_pending", "Letters of the outbox that are not delivered", value=seen.outbox)
-    yield GaugeMetricFamily("gonogo_outbox_age_seconds", "Age of the oldest letter that is not delivered", value=seen.outbox_age_s)
     yield GaugeMetricFamily(
-        "gonogo_ingest_lag_seconds", "Since when the results of a finished attempt have been on their way", value=seen.ingest_lag_s
+        "gonogo_outbox_pending", "Letters of the outbox that are not delivered", value=seen.outbox
+    )
+    yield GaugeMetricFamily(
+        "gonogo_outbox_age_seconds",
+        "Age of the oldest letter that is not delivered",
+        value=seen.outbox_age_s,
+    )
+    yield GaugeMetricFamily(
+        "gonogo_ingest_lag_seconds",
+        "Since when the results of a finished attempt have been on their way",
+        value=seen.ingest_lag_s,
     )
     yield _by("gonogo_webhooks", "Webhook subscriptions by state", "state", seen.webhooks)
-    yield GaugeMetricFamily("gonogo_webhook_pending", "Webhook messages that will be tried, or tried again", value=seen.deliveries)
-    yield GaugeMetricFamily("gonogo_webhook_age_seconds", "Age of the oldest undelivered webhook message", value=seen.delivery_age_s)
     yield GaugeMetricFamily(
-        "gonogo_webhook_lag_seconds", "Since when the longest due webhook message should have been sent", value=seen.webhook_lag_s
+        "gonogo_webhook_pending",
+        "Webhook messages that will be tried, or tried again",
+        value=seen.deliveries,
     )
-    yield GaugeMetricFamily("gonogo_background_processes", "Background processes that live", value=seen.background)
-    yield _by("gonogo_duty_held", "Duties that a background process does now", "duty", dict.fromkeys(seen.duties, 1))
+    yield GaugeMetricFamily(
+        "gonogo_webhook_age_seconds",
+        "Age of the oldest undelivered webhook message",
+        value=seen.delivery_age_s,
+    )
+    yield GaugeMetricFamily(
+        "gonogo_webhook_lag_seconds",
+        "Since when the longest due webhook message should have been sent",
+        value=seen.webhook_lag_s,
+    )
+    yield GaugeMetricFamily(
+        "gonogo_background_processes", "Background processes that live", value=seen.background
+    )
+    yield _by(
+        "gonogo_duty_held",
+        "Duties that a background process does now",
+        "duty",
+        dict.fromkeys(seen.duties, 1),
+    )
 
 
 def _devices(seen: Numbers) -> Iterator[Metric]:
-    """How many there are of each kind, and each with its health: one series for each health it could have, 1 for the one it has."""
+    """How many there are of each kind, and each with its health: one series for each health it
+    could have, 1 for the one it has."""
     totals = {(state.value, health.value): 0 for state in DeviceState for health in DeviceHealth}
     for each in seen.devices:
         totals[each.state, each.health] += 1
     yield _family("gonogo_devices", "Devices by state and health", ("state", "health"), totals)
-    healths = {(each.device, each.board, health.value): each.health == health for each in seen.devices for health in DeviceHealth}
-    yield _family("gonogo_device_health", "1 for the health that a device has", ("device", "board", "health"), healths)
+    healths = {
+        (each.device, each.board, health.value): each.health == health
+        for each in seen.devices
+        for health in DeviceHealth
+    }
+    yield _family(
+        "gonogo_device_health",
+        "1 for the health that a device has",
+        ("device", "board", "health"),
+        healths,
+    )
     drained = {each.device: each.drained for each in seen.devices}
-    yield _by("gonogo_device_drained", "1 for a device that someone took out of work", "device", drained)
-    warm = {each.device: each.temperature_c for each in seen.devices if each.temperature_c is not None}
-    yield _by("gonogo_device_temperature_celsius", "Temperature of a device that is online", "device", warm)
+    yield _by(
+        "gonogo_device_drained", "1 for a device that someone took out of work", "device", drained
+    )
+    warm = {
+        each.device: each.temperature_c for each in seen.devices if each.temperature_c is not None
+    }
+    yield _by(
+        "gonogo_device_temperature_celsius",
+        "Temperature of a device that is online",
+        "device",
+        warm,
+    )
 
 
 def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

@@ -1,4 +1,5 @@
-"""The OpenAPI document: what FastAPI derives, with problem documents in place of its own error schema, and the ways to authenticate."""
+"""The OpenAPI document: what FastAPI derives, with problem documents in place of its own error
+schema, and the ways to authenticate."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ ERROR = {
     "type": "object",
     "required": ["field", "value", "limit", "message"],
     "properties": {
-        "field": {"type": "string", "description": "dotted path of the field, such as `test.shape`"},
+        "field": {
+            "type": "string",
+            "description": "dotted path of the field, such as `test.shape`",
+        },
         "value": {"description": "what was given, shortened"},
         "limit": {"description": "what would be allowed; null when the message says it all"},
         "message": {"type": "string"},

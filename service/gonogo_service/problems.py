@@ -1,4 +1,5 @@
-"""RFC 9457 problem documents: every error of the API in one shape that names the field, the value and the limit.
+"""RFC 9457 problem documents: every error of the API in one shape that names the field, the value
+and the limit.
 
 Problem                      an error made by the service itself, with its status
 ├── BadField                 422: one field, as gonogo.problems.FieldError is for the domain
@@ -18,7 +19,8 @@ from gonogo.problems import FieldError, quote, shorten
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"
 _TAGS = frozenset({"range", "sequential", "list", "isolated", "prepared", "stored", "inline"})
-"""Names of union members (see submission/bodies.py) that pydantic puts into its paths; they are no fields."""
+"""Names of union members (see submission/bodies.py) that pydantic puts into its paths; they are no
+fields."""
 _LIMIT_WORDS = {
     "ge": ">= {}",
     "gt": "> {}",
@@ -60,7 +62,8 @@ _MESSAGES = {
 
 
 class Problem(Exception):
-    """An error with its HTTP status. `errors` holds one object per wrong field: field, value, limit, message."""
+    """An error with its HTTP status. `errors` holds one object per wrong field: field, value,
+    limit, message."""
 
     def __init__(
         self,
@@ -82,15 +85,28 @@ class Problem(Exception):
 class BadField(Problem):
     """422 for one field: a dotted path, the value as given, what would be allowed."""
 
-    def __init__(self, field: str, value: object, reason: str, *, limit: object = None, status: int = 422) -> None:
-        super().__init__(status, sentence(field, reason, limit), slug="invalid-field", errors=[entry(field, value, reason, limit)])
+    def __init__(
+        self, field: str, value: object, reason: str, *, limit: object = None, status: int = 422
+    ) -> None:
+        super().__init__(
+            status,
+            sentence(field, reason, limit),
+            slug="invalid-field",
+            errors=[entry(field, value, reason, limit)],
+        )
 
 
 def document(problem: Problem) -> dict[str, Any]:
-    """The problem as JSON. Field, value and limit of the first error also stand at the top, where a shell script finds them."""
+    """The problem as JSON. Field, value and limit of the first error also stand at the top, where a
+    shell script finds them."""
     title = http.HTTPStatus(problem.status).phrase
     slug = problem.slug or title.lower().replace(" ", "-")
-    body: dict[str, Any] = {"type": TYPE_PREFIX + slug, "title": title, "status": problem.status, "detail": problem.detail}
+    body: dict[str, Any] = {
+        "type": TYPE_PREFIX + slug,
+        "title": title,
+        "status": problem.status,
+        "detail": problem.detail,
+    }
     if problem.errors:
         body |= {name: problem.errors[0][name] for name in ("field", "value", "limit")}
         body["errors"] = problem.errors
@@ -107,7 +123,12 @@ def dotted(location: Sequence[object]) -> str:
 
 def entry(field: str, value: object, reason: str, limit: object) -> dict[str, Any]:
     """One wrong field as it stands in a document's `errors`."""
-    return {"field": field, "value": quote(value), "limit": limit, "message": sentence(field, reason, limit)}
+    return {
+        "field": field,
+        "value": quote(value),
+        "limit": limit,
+        "message": sentence(field, reason, limit),
+    }
 
 
 def sentence(field: str, reason: str, limit: object) -> str:
@@ -133,7 +154,8 @@ def _tagged(annotation: object, tag: object) -> Iterator[type[BaseModel]]:
 
 
 def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | None:
-    """The fields that stand beside the one at `location`, a path of pydantic's below the body; None where that isn't known."""
+    """The fields that stand beside the one at `location`, a path of pydantic's below the body; None
+    where that isn't known."""
     annotation: object = None
     for part in location[:-1]:
         if part in _TAGS:
@@ -146,31 +168,57 @@ def _known(model: type[BaseModel] | None, location: Sequence[object]) -> str | N
 
 
 def invalid(found: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None) -> Problem:
-    """422 for what pydantic found, an object per error in its form; `body`: the model of the body, whose fields are then named."""
+    """422 for what pydantic found, an object per error in its form; `body`: the model of the body,
+    whose fields are then named."""
     errors = []
     for item in found:
         kind, location = str(item["type"]), item["loc"]
         if kind == "json_invalid":
-            reason = f"is not JSON ({item.get('ctx', {}).get('error', '')}; character {location[-1]})"
+            reason = (
+                f"is not JSON ({item.get('ctx', {}).get('error', '')}; character {location[-1]})"
+            )
             errors.append(entry("body", None, reason, None))
             continue
         if tuple(location) == ("body",) and isinstance(item.get("input"), bytes):
-            return Problem(415, "The body must be JSON, sent with Content-Type: application/json.", slug="not-json")
+            return Problem(
+                415,
+                "The body must be JSON, sent with Content-Type: application/json.",
+                slug="not-json",
+            )
         context = item.get("ctx") or {}
         if isinstance(cause := context.get("error"), FieldError):
             errors.append(entry(cause.field, cause.value, cause.reason, cause.limit))
             continue
-        limit = next((words.format(context[name]) for name, words in _LIMIT_WORDS.items() if name in context), None)
+        limit = next(
+            (
+                words.format(context[name])
+                for name, words in _LIMIT_WORDS.items()
+                if name in context
+            ),
+            None,
+        )
         if kind == "extra_forbidden" and location[:1] == ("body",):
             limit = _known(body, location[1:])
         reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
-        errors.append(entry(dotted(location), None if kind == "missing" else item.get("input"), reason, limit))
-    return Problem(422, "; ".join(error["message"] for error in errors[:5]), slug="invalid-field", errors=errors[:20])
+        errors.append(
+            entry(dotted(location), None if kind == "missing" else item.get("input"), reason, limit)
+        )
+    return Problem(
+        422,
+        "; ".join(error["message"] for error in errors[:5]),
+        slug="invalid-field",
+        errors=errors[:20],
+    )
 
 
 def as_field_error(error: ValidationError) -> FieldError:
-    """The first error of a model that the service itself read, as the domain says it: its field, its value, its limit."""
+    """The first error of a model that the service itself read, as the domain says it: its field,
+    its value, its limit."""
     problem = invalid([dict(each) for each in error.errors()])
     first = problem.errors[0]
-    reason = first["message"].removeprefix(f"{first['field']}: ").removesuffix(f" (limit: {first['limit']})")
+    reason = (
+        first["message"]
+        .removeprefix(f"{first['field']}: ")
+        .removesuffix(f" (limit: {first['limit']})")
+    )
     return FieldError(first["field"], first["value"], reason, limit=first["limit"])

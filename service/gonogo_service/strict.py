@@ -21,11 +21,14 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("must lie within the years 1 to 9999 of UTC") from None
 
 
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text), AfterValidator(_in_utc)]
+Moment = Annotated[
+    AwareDatetime, Field(strict=False), BeforeValidator(_is_text), AfterValidator(_in_utc)
+]
 """A time in a body: RFC 3339 with a time zone, nothing that merely looks like one; read in UTC."""
 
 
 class Strict(BaseModel):
-    """A request's body: unknown fields are refused by name, and a text is never taken for a number."""
+    """A request's body: unknown fields are refused by name, and a text is never taken for a
+    number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -1,4 +1,5 @@
-"""From a suite to the jobs of a run: every check of a single job, with the field's place in the suite."""
+"""From a suite to the jobs of a run: every check of a single job, with the field's place in the
+suite."""
 
 from __future__ import annotations
 
@@ -40,13 +41,27 @@ class Order:
     due_at: datetime | None = None
 
 
-def check(content: Mapping[str, Any], settings: Settings, path: str = "") -> list[tuple[Template, Submission]]:
-    """Everything that can be said of a suite without the database and without its builds. Raises FieldError: `entries.3.test.shape`."""
-    return [(template, _checked(template, {"build": _ANY_BUILD}, settings)) for template in expand(content, path)]
+def check(
+    content: Mapping[str, Any], settings: Settings, path: str = ""
+) -> list[tuple[Template, Submission]]:
+    """Everything that can be said of a suite without the database and without its builds. Raises
+    FieldError: `entries.3.test.shape`."""
+    return [
+        (template, _checked(template, {"build": _ANY_BUILD}, settings))
+        for template in expand(content, path)
+    ]
 
 
-def submit(session: Session, content: Mapping[str, Any], order: Order, settings: Settings, owner: str, path: str = "") -> runs.Run:
-    """Make the run and all its jobs in the caller's transaction: every test on every build. Raises FieldError before anything is written.
+def submit(
+    session: Session,
+    content: Mapping[str, Any],
+    order: Order,
+    settings: Settings,
+    owner: str,
+    path: str = "",
+) -> runs.Run:
+    """Make the run and all its jobs in the caller's transaction: every test on every build. Raises
+    FieldError before anything is written.
 
     The builds are the order's, else the suite's own.
     """
@@ -54,11 +69,19 @@ def submit(session: Session, content: Mapping[str, Any], order: Order, settings:
     own = not order.builds
     builds = list(order.builds) or list(content.get("builds") or ())
     if not builds:
-        raise FieldError("builds", None, "is required: the suite names no builds of its own", limit="at least one build")
+        raise FieldError(
+            "builds",
+            None,
+            "is required: the suite names no builds of its own",
+            limit="at least one build",
+        )
     if len(templates) * len(builds) > MAX_JOBS:
         reason = f"{len(templates)} tests x {len(builds)} builds are too many jobs"
         raise FieldError("builds", len(builds), reason, limit=f"{MAX_JOBS} jobs")
-    supplied: dict[str, Any] = {"labels": dict(order.labels), "commit": None if order.commit is None else dict(order.commit)}
+    supplied: dict[str, Any] = {
+        "labels": dict(order.labels),
+        "commit": None if order.commit is None else dict(order.commit),
+    }
     made: list[tuple[str, NewJob]] = []
     for template in templates:
         for number, build in enumerate(builds):
@@ -67,7 +90,11 @@ def submit(session: Session, content: Mapping[str, Any], order: Order, settings:
                 made.append((template.name, submission.resolve(session, checked, settings, owner)))
             except FieldError as error:
                 given = error.field == "build"
-                field = f"{fields.join(path, 'builds') if own else 'builds'}.{number}" if given else template.where(error.field)
+                field = (
+                    f"{fields.join(path, 'builds') if own else 'builds'}.{number}"
+                    if given
+                    else template.where(error.field)
+                )
                 raise FieldError(field, error.value, error.reason, limit=error.limit) from None
     return runs.create(
         session,
@@ -118,7 +145,9 @@ def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings
     try:
         return submission.check(_body(template, supplied), settings)
     except FieldError as error:
-        raise FieldError(template.where(error.field), error.value, error.reason, limit=error.limit) from None
+        raise FieldError(
+            template.where(error.field), error.value, error.reason, limit=error.limit
+        ) from None
 
 
 def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:

@@ -1,4 +1,5 @@
-"""The plain form of the flags' list, for browsers without scripts: the same change as `POST /api/v1/flags:change`, answered by the page."""
+"""The plain form of the flags' list, for browsers without scripts: the same change as `POST
+/api/v1/flags:change`, answered by the page."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def change(
     expires: Text = "",
     csrf_token: Text = "",
 ) -> Response:
-    """Change the flags that were ticked; the list again, with what became of each. Filters stand in the address, as of the list."""
+    """Change the flags that were ticked; the list again, with what became of each. Filters stand in
+    the address, as of the list."""
     if who.kind == "session":
         check_csrf(who, csrf_token)
     now = utcnow()
@@ -50,11 +52,15 @@ def change(
         within = "" if problem.limit is None else f" ({problem.limit})"
         said, status = Told("", problem=f"{problem.field}: {problem.reason}{within}"), 422
     with context.reading() as session:
-        view = triage.listed(session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept)
+        view = triage.listed(
+            session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept
+        )
     return render("flags.html", status, view=view, csrf=context.csrf(request))
 
 
-def _fields(flags: tuple[str, ...], state: str, owner: str, reason: str, expires: str) -> dict[str, Any]:
+def _fields(
+    flags: tuple[str, ...], state: str, owner: str, reason: str, expires: str
+) -> dict[str, Any]:
     """What the form asks for; an empty field changes nothing. Raises FieldError."""
     if not flags:
         raise FieldError("flag", None, "nothing is selected", limit="tick at least one")
@@ -62,13 +68,24 @@ def _fields(flags: tuple[str, ...], state: str, owner: str, reason: str, expires
         raise FieldError("state", state, "unknown value", limit=", ".join(triage.DEEDS))
     for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
         if len(text) > most or "\0" in text:
-            raise FieldError(name, text, "is too long" if len(text) > most else "holds the character NUL", limit=f"{most} characters")
+            raise FieldError(
+                name,
+                text,
+                "is too long" if len(text) > most else "holds the character NUL",
+                limit=f"{most} characters",
+            )
     if state == "acknowledged" and not reason:
         raise FieldError("reason", reason, "is required to take a flag on", limit="why it may stay")
     if state in ("acknowledged", "owned") and not owner:
         raise FieldError("owner", owner, "is required", limit="who looks after it")
-    fields: dict[str, Any] = {"owner": owner, "reason": reason, "expires": _midnight(expires) if expires else None}
-    return {name: value for name, value in fields.items() if value} | ({} if state == "owned" else {"state": state})
+    fields: dict[str, Any] = {
+        "owner": owner,
+        "reason": reason,
+        "expires": _midnight(expires) if expires else None,
+    }
+    return {name: value for name, value in fields.items() if value} | (
+        {} if state == "owned" else {"state": state}
+    )
 
 
 def _midnight(day: str) -> datetime:

@@ -1,4 +1,5 @@
-"""The circle of a CI with real processes: a push comes in, base and head run, GitHub and a subscriber are told, once, over a kill -9."""
+"""The circle of a CI with real processes: a push comes in, base and head run, GitHub and a
+subscriber are told, once, over a kill -9."""
 
 from __future__ import annotations
 
@@ -31,8 +32,14 @@ RULE: dict[str, Any] = {
     "suites": [
         {
             "name": "nightly",
-            "defaults": {"test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}, "seeds": {"count": SEEDS}},
-            "entries": [{"name": "wide", "test": {"shape": [1, 1, 32, 1024]}}, {"name": "small", "test": {"shape": [1, 1, 33, 64]}}],
+            "defaults": {
+                "test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}},
+                "seeds": {"count": SEEDS},
+            },
+            "entries": [
+                {"name": "wide", "test": {"shape": [1, 1, 32, 1024]}},
+                {"name": "small", "test": {"shape": [1, 1, 33, 64]}},
+            ],
         }
     ],
 }
@@ -54,7 +61,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def service(tmp_path: Path, database_url: str, private_redis: RedisServer, github: GitHubServer) -> Iterator[Service]:
+def service(
+    tmp_path: Path, database_url: str, private_redis: RedisServer, github: GitHubServer
+) -> Iterator[Service]:
     key = tmp_path / "app.pem"
     key.write_text(github.pem)
     extra = {
@@ -66,7 +75,12 @@ def service(tmp_path: Path, database_url: str, private_redis: RedisServer, githu
         "WEBHOOK_PRIVATE": "127.0.0.0/8",
         "CHUNK_SECONDS": "0.3",
     }
-    made = Service(tmp_path, database_url, private_redis.url, **{f"GONOGO_{name}": value for name, value in extra.items()})
+    made = Service(
+        tmp_path,
+        database_url,
+        private_redis.url,
+        **{f"GONOGO_{name}": value for name, value in extra.items()},
+    )
     for process in (made.api, made.background):
         process.environment["GONOGO_URL"] = made.url
     try:
@@ -84,19 +98,37 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
         webhook = client.call("POST", "/webhooks", body={"url": receiver.url, "events": EVENTS})
         first = deliver(sender, "push", push(), delivery="push-1")
         assert first.status_code == 202, first.text
-        assert deliver(sender, "push", push(), delivery="forged", secret="another one").status_code in (401, 403)
+        assert deliver(
+            sender, "push", push(), delivery="forged", secret="another one"
+        ).status_code in (401, 403)
 
         def head() -> Any:
-            return next((each for each in client.call("GET", "/jobs?build=tt-train-2025")["items"] if 0 < each["done"] < SEEDS), None)
+            return next(
+                (
+                    each
+                    for each in client.call("GET", "/jobs?build=tt-train-2025")["items"]
+                    if 0 < each["done"] < SEEDS
+                ),
+                None,
+            )
 
         wait(service, head, "a job of head in its middle")
-        gonogo_service.background.kill()
-        assert deliver(sender, "pull_request", pull_request(), delivery="request-7").status_code == 202  # stored while nobody works it off
-        assert deliver(sender, "push", push(), delivery="push-1").status_code in (200, 202)  # GitHub's button "redeliver"
-        gonogo_service.background.start()
+        service.background.kill()
+        assert (
+            deliver(sender, "pull_request", pull_request(), delivery="request-7").status_code == 202
+        )  # stored while nobody works it off
+        assert deliver(sender, "push", push(), delivery="push-1").status_code in (
+            200,
+            202,
+        )  # GitHub's button "redeliver"
+        service.background.start()
 
         def told() -> Any:
-            return github.comments and all(each["status"] == "completed" for each in github.checks) and len(github.checks) == 2
+            return (
+                github.comments
+                and all(each["status"] == "completed" for each in github.checks)
+                and len(github.checks) == 2
+            )
 
         wait(service, told, "GitHub's answers")
         _github_was_told_once(github, service.url)
@@ -108,11 +140,14 @@ def wait(service: Service, condition: Callable[[], Any], what: str) -> None:
     try:
         until(condition, 120, what)
     except AssertionError as problem:
-        raise AssertionError(f"{problem}\n{gonogo_service.logs()}") from None
+        raise AssertionError(f"{problem}\n{service.logs()}") from None
 
 
 def _github_was_told_once(github: GitHubServer, url: str) -> None:
-    assert github.status_of(HEAD) == {"gonogo/kernels/nightly (push)": "failure", "gonogo/kernels/nightly (pull_request)": "failure"}
+    assert github.status_of(HEAD) == {
+        "gonogo/kernels/nightly (push)": "failure",
+        "gonogo/kernels/nightly (pull_request)": "failure",
+    }
     assert github.status_of(BEFORE) == {}
     assert {each["conclusion"] for each in github.checks} == {"failure"}
     assert all("s1 is subtracted twice" in str(each["annotations"]) for each in github.checks)
@@ -123,14 +158,20 @@ def _github_was_told_once(github: GitHubServer, url: str) -> None:
 
 
 def _every_event_arrived(client: Client, webhook: dict[str, Any], receiver: Receiver) -> None:
-    """As many as were due: one per job, run and flag; a second arrival of a message has the id of the first."""
-    jobs, runs, flags = (client.call("GET", f"/{what}")["items"] for what in ("jobs", "runs", "flags"))
+    """As many as were due: one per job, run and flag; a second arrival of a message has the id of
+    the first."""
+    jobs, runs, flags = (
+        client.call("GET", f"/{what}")["items"] for what in ("jobs", "runs", "flags")
+    )
     due = Counter({"job.finished": len(jobs), "run.finished": len(runs), "flag.opened": len(flags)})
     assert (due["job.finished"], due["run.finished"]) == (4, 2)
 
     def arrived() -> dict[str, Any]:
         verifier = Webhook(webhook["secret"])
-        return {got.headers["webhook-id"]: verifier.verify(got.body, dict(got.headers)) for got in receiver.got}
+        return {
+            got.headers["webhook-id"]: verifier.verify(got.body, dict(got.headers))
+            for got in receiver.got
+        }
 
     until(lambda: len(arrived()) >= due.total(), what=f"{due}")
     assert Counter(message["type"] for message in arrived().values()) == due

@@ -1,6 +1,8 @@
-"""The acceptance figures of the numerics: the deterministic ones to the digit, the others on one seed at the published size.
+"""The acceptance figures of the numerics: the deterministic ones to the digit, the others on one
+seed at the published size.
 
-`python -m benchmarks.figures` measures them on all the published seeds; one seed is given a little more room than a mean.
+`python -m benchmarks.figures` measures them on all the published seeds; one seed is given a little
+more room than a mean.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def test_the_backward_table(build: str) -> None:
     assert published.xhat_z / 1.3 < found["xhat_z"] < published.xhat_z * 1.3
     assert found["rms"] == close(published.rms, 1.05)
     assert found["pcc_deficit"] == close(published.pcc_deficit, 1.1)
-    assert published.tolerance_ratio / 1.4 < found["tolerance_ratio"] < published.tolerance_ratio * 1.4
+    assert (
+        published.tolerance_ratio / 1.4 < found["tolerance_ratio"] < published.tolerance_ratio * 1.4
+    )
 
 
 @pytest.mark.parametrize("build", figures.BACKWARD)
@@ -78,7 +82,8 @@ def test_the_right_kernel_stays_in_the_published_ranges() -> None:
 
 
 def test_deterministic_inputs_give_the_device_figures_to_the_digit() -> None:
-    """double-subtract: 1000, 1000, 1000 and 992 (988 with srcb=bf16); last-two-tiles gives others, so that explanation is refuted."""
+    """double-subtract: 1000, 1000, 1000 and 992 (988 with srcb=bf16); last-two-tiles gives others,
+    so that explanation is refuted."""
     found = list(figures.deterministic())
     assert len(found) == 12
     assert [figure for figure in found if not figure.agrees] == []
@@ -107,13 +112,17 @@ def test_forward_figures() -> None:
     assert 0.71 * 0.8 < right.outputs["y"].statistics["tolerance_ratio"] < 0.77 * 1.1
     wrong, _, _ = figures.run(test, "mean-last-tile-missing", 0)
     for name, published in (("y", 8.3), ("mean", 9.3)):
-        assert published / 1.6 < wrong.outputs[name].statistics["budget_ratio"] < published * 1.3, name
+        assert published / 1.6 < wrong.outputs[name].statistics["budget_ratio"] < published * 1.3, (
+            name
+        )
     assert wrong.outputs["y"].statistics["tolerance_ratio"] < 0.8
     assert wrong.verdict is Verdict.pass_by_tolerance
 
 
 def test_a_right_forward_on_constants_is_far_off_and_says_nothing() -> None:
-    constant = TestSpec.parse({"kernel": "layernorm_fw", "shape": [32, 8462], "inputs": {"regime": "constant", "x": 0.5}})
+    constant = TestSpec.parse(
+        {"kernel": "layernorm_fw", "shape": [32, 8462], "inputs": {"regime": "constant", "x": 0.5}}
+    )
     found, _, outputs = figures.run(constant, "correct", 0)
     assert float(outputs["y"].max()) > 0.5  # the reference is 0
     assert found.verdict is Verdict.no_information

@@ -1,4 +1,5 @@
-"""Bad luck with real processes: whatever is killed, flushed or restarted in mid job, the job ends with every seed stored exactly once."""
+"""Bad luck with real processes: whatever is killed, flushed or restarted in mid job, the job ends
+with every seed stored exactly once."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ from servers import PostgresServer, RedisServer, running
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SEEDS = 30
-SLOW: dict[str, Any] = {"build": "slow", "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"}}
-"""A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its middle."""
+SLOW: dict[str, Any] = {
+    "build": "slow",
+    "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"},
+}
+"""A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its
+middle."""
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +39,16 @@ def broker() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, broker: RedisServer) -> Iterator[Service]:
-    """One service on them for all these tests: what one does to it, the next finds mended, or it fails."""
+def service(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, broker: RedisServer
+) -> Iterator[Service]:
+    """One service on them for all these tests: what one does to it, the next finds mended, or it
+    fails."""
     executors = "troublesome=troublesome:Troublesome"
     folder = tmp_path_factory.mktemp("service")
-    made = Service(folder, postgres.url(), broker.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2")
+    made = Service(
+        folder, postgres.url(), broker.url, GONOGO_EXECUTORS=executors, GONOGO_CHUNK_SECONDS="2"
+    )
     made.workers.clear()
     try:
         made.start_all_but_workers()
@@ -105,7 +115,14 @@ def restart_api(place: Service, *_: Any) -> None:
     place.wait_ready()
 
 
-MISFORTUNES: list[Callable[..., None]] = [kill_worker, kill_background, flush_redis, restart_redis, restart_postgres, restart_api]
+MISFORTUNES: list[Callable[..., None]] = [
+    kill_worker,
+    kill_background,
+    flush_redis,
+    restart_redis,
+    restart_postgres,
+    restart_api,
+]
 
 
 @pytest.mark.parametrize("misfortune", MISFORTUNES, ids=lambda function: function.__name__)
@@ -121,10 +138,16 @@ def test_every_seed_is_stored_exactly_once(
         assert ended["state"] == "finished", f"{ended}\n{place.logs()}"
         items = every_seed_once(client, job, range(SEEDS))
         assert {item["verdict"] for item in items} == {"pass"}, place.logs()
-        assert (ended["verdict"], ended["counts"], ended["done"]) == ("pass", {"pass": SEEDS}, SEEDS)
+        assert (ended["verdict"], ended["counts"], ended["done"]) == (
+            "pass",
+            {"pass": SEEDS},
+            SEEDS,
+        )
 
 
-def test_a_running_job_is_cancelled_within_five_seconds_and_leaves_no_process(place: Service) -> None:
+def test_a_running_job_is_cancelled_within_five_seconds_and_leaves_no_process(
+    place: Service,
+) -> None:
     with place.client() as client:
         job = submit(client, 1, build="stubborn-hang", target=SLOW["target"])
         until(lambda: client.job(job)["state"] == "running", what="the kernel to run")
@@ -137,7 +160,9 @@ def test_a_running_job_is_cancelled_within_five_seconds_and_leaves_no_process(pl
         assert took < 5.0, f"{took:.1f} s"
         until(lambda: gone(kernels), 5, "the kernel's processes to be gone")
         # and the worker goes on
-        assert client.wait(submit(client, 2, build="fine", target=SLOW["target"]))["verdict"] == "pass"
+        assert (
+            client.wait(submit(client, 2, build="fine", target=SLOW["target"]))["verdict"] == "pass"
+        )
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_work_to_the_next(place: Service) -> None:

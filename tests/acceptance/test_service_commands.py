@@ -1,4 +1,5 @@
-"""The commands that talk to a server, as a shell script would use them: JSON, exit codes, a message that says what to do."""
+"""The commands that talk to a server, as a shell script would use them: JSON, exit codes, a message
+that says what to do."""
 
 from __future__ import annotations
 
@@ -32,14 +33,30 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
     """Run a command against the service; its stdout, after checking its exit code."""
     env = clean_environment(**({"GONOGO_URL": place.url} | environment))
-    done = subprocess.run(gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
     return done.stdout if code in {0, 1} else done.stdout + done.stderr
 
 
 def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, Any]:
     """The JSON of `gonogo submit --watch` for one build."""
-    words = ("submit", "--shape", "1,1,64,1024", "--build", build, "--rtol", "1e-3", "--atol", "0.5", "--seeds", "2", "--watch", "--json")
+    words = (
+        "submit",
+        "--shape",
+        "1,1,64,1024",
+        "--build",
+        build,
+        "--rtol",
+        "1e-3",
+        "--atol",
+        "0.5",
+        "--seeds",
+        "2",
+        "--watch",
+        "--json",
+    )
     found: dict[str, Any] = json.loads(call(place, *words, *more, code=code))
     return found
 
@@ -49,7 +66,10 @@ def test_a_right_kernel_exits_with_0_and_a_hollow_pass_with_1(place: Service) ->
     hollow = submitted(place, "double-subtract", 1)
     assert hollow["verdict"] == "pass_by_tolerance"
     assert "s1 is subtracted twice" in json.dumps(hollow["diagnosis"])
-    assert submitted(place, "double-subtract", 0, "--fail-on", "fail")["verdict"] == "pass_by_tolerance"
+    assert (
+        submitted(place, "double-subtract", 0, "--fail-on", "fail")["verdict"]
+        == "pass_by_tolerance"
+    )
 
 
 def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
@@ -67,7 +87,11 @@ def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
 
 
 def test_a_file_may_hold_several_jobs(place: Service) -> None:
-    body = {"test": {"kernel": "layernorm_fw", "shape": [1, 32, 32]}, "build": "correct", "seeds": {"start": 0, "count": 1}}
+    body = {
+        "test": {"kernel": "layernorm_fw", "shape": [1, 32, 32]},
+        "build": "correct",
+        "seeds": {"start": 0, "count": 1},
+    }
     path = place.folder / "suite.json"
     path.write_text(json.dumps({"jobs": [body, body | {"labels": {"part": "two"}}]}))
     made = json.loads(call(place, "submit", str(path), "--json"))["items"]
@@ -77,15 +101,42 @@ def test_a_file_may_hold_several_jobs(place: Service) -> None:
 
 
 def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
-    test = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+    test = {
+        "kernel": "layernorm_bw",
+        "shape": [1, 1, 32, 64],
+        "tolerance": {"rtol": 1e-3, "atol": 0.5},
+    }
     path = place.folder / "gate.yaml"
-    path.write_text(json.dumps({"name": "gate", "entries": [{"name": "small", "test": test, "seeds": {"start": 0, "count": 1}}]}))
-    words = ("submit", str(path), "--watch", "--build", "correct", "--build", "double-subtract", "--base", "correct", "--json")
+    path.write_text(
+        json.dumps(
+            {
+                "name": "gate",
+                "entries": [{"name": "small", "test": test, "seeds": {"start": 0, "count": 1}}],
+            }
+        )
+    )
+    words = (
+        "submit",
+        str(path),
+        "--watch",
+        "--build",
+        "correct",
+        "--build",
+        "double-subtract",
+        "--base",
+        "correct",
+        "--json",
+    )
     found = json.loads(call(place, *words, code=1))
     (compared,) = found["comparisons"]
-    assert (compared["counts"], compared["gate"]["words"]) == ({"new_hollow_pass": 1}, "1 new hollow pass")
+    assert (compared["counts"], compared["gate"]["words"]) == (
+        {"new_hollow_pass": 1},
+        "1 new hollow pass",
+    )
     assert compared["items"][0]["findings"][0]["evidence"]["change"]["change"] == "broken"
-    assert "NO LONGER HOLLOW" in call(place, "compare", f"double-subtract@{found['id']}", f"correct@{found['id']}")
+    assert "NO LONGER HOLLOW" in call(
+        place, "compare", f"double-subtract@{found['id']}", f"correct@{found['id']}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,25 +150,39 @@ def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
         (("--shape", "1,1,32,64"), "--build"),
     ],
 )
-def test_a_wrong_job_exits_with_2_and_names_the_field(place: Service, words: tuple[str, ...], said: str) -> None:
+def test_a_wrong_job_exits_with_2_and_names_the_field(
+    place: Service, words: tuple[str, ...], said: str
+) -> None:
     assert said in call(place, "submit", *words, code=2)
 
 
 def test_without_a_server_commands_exit_with_3_and_say_what_to_do(tmp_path: Path) -> None:
     for environment in ({}, {"GONOGO_URL": "http://127.0.0.1:9"}):
         done = subprocess.run(
-            gonogo("jobs"), cwd=tmp_path, env=clean_environment(**environment), capture_output=True, text=True, timeout=30
+            gonogo("jobs"),
+            cwd=tmp_path,
+            env=clean_environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
         assert done.returncode == 3
         assert "gonogo up" in done.stderr or "127.0.0.1:9" in done.stderr
 
 
 def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -> None:
-    server = {name: place.environment[name] for name in ("GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY")}
-    token = call(place, "token", "create", "--name", "script", "--scope", "submit", **server).strip()
+    server = {
+        name: place.environment[name] for name in ("GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY")
+    }
+    token = call(
+        place, "token", "create", "--name", "script", "--scope", "submit", **server
+    ).strip()
     answer = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
-    refused = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token[:-1]}{'1' if token[-1] == '0' else '0'}"})
+    refused = httpx.get(
+        f"{place.url}/api/v1/jobs",
+        headers={"Authorization": f"Bearer {token[:-1]}{'1' if token[-1] == '0' else '0'}"},
+    )
     assert refused.status_code == 401
     assert "items" in json.loads(call(place, "jobs", "--json", GONOGO_TOKEN=token))
     assert call(place, "jobs", code=2, GONOGO_TOKEN="gng_wrong")
@@ -125,7 +190,16 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
 
 def test_the_doctor_finds_everything_well_and_a_typing_mistake(place: Service) -> None:
     found = json.loads(
-        call(place, "doctor", "--json", **{name: value for name, value in place.environment.items() if name.startswith("GONOGO_")})
+        call(
+            place,
+            "doctor",
+            "--json",
+            **{
+                name: value
+                for name, value in place.environment.items()
+                if name.startswith("GONOGO_")
+            },
+        )
     )
     assert found["ok"], found
     assert "GONOGO_PROT" in call(place, "doctor", code=3, GONOGO_PROT="1")

@@ -1,4 +1,5 @@
-"""Kernels that misbehave, through the whole service: the verdict the words say, the other seeds still run, no process is left."""
+"""Kernels that misbehave, through the whole service: the verdict the words say, the other seeds
+still run, no process is left."""
 
 from __future__ import annotations
 
@@ -16,8 +17,13 @@ TARGET = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer, redis_server: RedisServer) -> Iterator[Service]:
-    """One service for all kernels: that a bad one doesn't spoil the next is part of what is tested."""
+def place(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_server: PostgresServer,
+    redis_server: RedisServer,
+) -> Iterator[Service]:
+    """One service for all kernels: that a bad one doesn't spoil the next is part of what is
+    tested."""
     folder = tmp_path_factory.mktemp("kernels")
     service = Service(
         folder,
@@ -49,14 +55,18 @@ def place(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
         ("noisy", "pass"),
     ],
 )
-def test_a_kernel_that_misbehaves_on_some_seeds_spoils_only_those(place: Service, build: str, verdict: str) -> None:
+def test_a_kernel_that_misbehaves_on_some_seeds_spoils_only_those(
+    place: Service, build: str, verdict: str
+) -> None:
     with place.client() as client:
         job = submit(client, SEEDS, build=f"{build}-sometimes", target=TARGET)
         ended = client.wait(job)
         assert ended["state"] == "finished", f"{ended}\n{place.logs()}"
         items = every_seed_once(client, job, range(SEEDS))
         verdicts = {item["seed"]: item["verdict"] for item in items}
-        assert set(verdicts.values()) == {verdict, "pass"}, f"{verdicts}\n{[item.get('message') for item in items]}\n{place.logs()}"
+        assert set(verdicts.values()) == {verdict, "pass"}, (
+            f"{verdicts}\n{[item.get('message') for item in items]}\n{place.logs()}"
+        )
         assert ended["verdict"] == verdict
         for item in items:
             if verdict in {"hang", "crash", "error"} and item["verdict"] == verdict:
@@ -68,4 +78,8 @@ def test_afterwards_only_the_worker_and_its_ready_children_live(place: Service) 
     with place.client() as client:
         job = submit(client, 2, build="fine", target=TARGET)
         assert client.wait(job)["verdict"] == "pass"
-    until(lambda: len(family(place.workers[0].pid)) <= 3, 15, f"no more than a host or two: {family(place.workers[0].pid)}")
+    until(
+        lambda: len(family(place.workers[0].pid)) <= 3,
+        15,
+        f"no more than a host or two: {family(place.workers[0].pid)}",
+    )

@@ -1,4 +1,5 @@
-"""A staged pytest suite through the whole service: HTTP job, worker, stored iterations, the table with blocker and regression."""
+"""A staged pytest suite through the whole service: HTTP job, worker, stored iterations, the table
+with blocker and regression."""
 
 from __future__ import annotations
 
@@ -46,14 +47,23 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
             (root / "stubs.jsonl").touch()
         builds.append(BUILD.format(name=name, root=root))
     (folder / "builds.toml").write_text("\n".join(builds))
-    service = Service(folder, f"sqlite:///{folder / 'gonogo.sqlite'}", redis_server.url, GONOGO_BUILDS=str(folder / "builds.toml"))
+    service = Service(
+        folder,
+        f"sqlite:///{folder / 'gonogo.sqlite'}",
+        redis_server.url,
+        GONOGO_BUILDS=str(folder / "builds.toml"),
+    )
     service.workers.clear()
     try:
         service.add_worker("pytest")
         service.start_all_but_workers()
         with service.client() as client:
             for sequence, name in enumerate(("op-1", "op-2"), 1):
-                client.call("POST", "/builds", body={"name": name, "executor": "pytest", "line": "op", "sequence": sequence})
+                client.call(
+                    "POST",
+                    "/builds",
+                    body={"name": name, "executor": "pytest", "line": "op", "sequence": sequence},
+                )
         yield service
     finally:
         service.close()
@@ -62,7 +72,12 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 def job_of(build: str, **selection: Any) -> dict[str, Any]:
     """The body of a job of the staged suite."""
     target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
-    return {"test": {"selection": {"suite": "staged", **selection}}, "build": build, "target": target, "seeds": {"start": 0, "count": 1}}
+    return {
+        "test": {"selection": {"suite": "staged", **selection}},
+        "build": build,
+        "target": target,
+        "seeds": {"start": 0, "count": 1},
+    }
 
 
 def run(place: Service, build: str, **selection: Any) -> tuple[str, dict[str, Any]]:
@@ -83,14 +98,18 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     assert before["words"] == "All 4 stages passed."
 
     job, said = run(place, "op-2")
-    assert statuses(said) == list(zip(STAGES, ("passed", "partial", "hung", "blocked"), strict=True)), place.logs()
+    assert statuses(said) == list(
+        zip(STAGES, ("passed", "partial", "hung", "blocked"), strict=True)
+    ), place.logs()
     assert said["stages"]["blocker"] == "kernels"
     assert [(each["stage"], each["since"]) for each in said["stages"]["regressions"]] == [
         ("stub kernels", "op-1"),
         ("kernels", "op-1"),
         ("launch", "op-1"),
     ]
-    assert said["words"].startswith("Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) hung; the blocker is")
+    assert said["words"].startswith(
+        "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) hung; the blocker is"
+    )
     assert said["verdict"] == "hang"
 
     page = httpx.get(f"{place.url}/jobs/{job}")
@@ -99,10 +118,19 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     assert "<strong>blocker</strong>" in page.text
     assert "missing: stubs.jsonl" in page.text
     twin = httpx.get(f"{place.url}/jobs/{job}.json").json()
-    assert [line["status"] for line in twin["diagnosis"]["stages"]["lines"]] == ["passed", "partial", "hung", "blocked"]
+    assert [line["status"] for line in twin["diagnosis"]["stages"]["lines"]] == [
+        "passed",
+        "partial",
+        "hung",
+        "blocked",
+    ]
 
     told = subprocess.run(
-        gonogo("diagnose", job), env=place.environment | {"GONOGO_URL": place.url}, capture_output=True, text=True, check=True
+        gonogo("diagnose", job),
+        env=place.environment | {"GONOGO_URL": place.url},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "blocker; test_stage3.py::test_runs hung" in told.stdout
 

@@ -1,4 +1,5 @@
-"""Tests that exist already, through the whole service: HTTP in, a real GoogleTest program, stored results, the page, the command."""
+"""Tests that exist already, through the whole service: HTTP in, a real GoogleTest program, stored
+results, the page, the command."""
 
 from __future__ import annotations
 
@@ -25,8 +26,13 @@ TARGET = {"executor": "gtest", "arch": "wormhole", "board": "n150"}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, gtest_programs: dict[str, Path]) -> Iterator[Service]:
-    """One service with a gtest worker for all jobs: that a test which crashes or hangs doesn't spoil the next is part of what is tested."""
+def place(
+    tmp_path_factory: pytest.TempPathFactory,
+    redis_server: RedisServer,
+    gtest_programs: dict[str, Path],
+) -> Iterator[Service]:
+    """One service with a gtest worker for all jobs: that a test which crashes or hangs doesn't
+    spoil the next is part of what is tested."""
     folder = tmp_path_factory.mktemp("selections")
     builds = builds_file(folder, gtest_programs)
     service = Service(
@@ -49,16 +55,30 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, g
 
 
 def run(
-    client: Client, build: str, count: int = 1, *, start: int = 0, body: dict[str, Any] | None = None, **selection: Any
+    client: Client,
+    build: str,
+    count: int = 1,
+    *,
+    start: int = 0,
+    body: dict[str, Any] | None = None,
+    **selection: Any,
 ) -> dict[str, Any]:
     """Submit a selection and wait for its end."""
-    wanted = {"test": {"selection": selection}, "build": build, "target": TARGET, "seeds": {"start": start, "count": count}}
+    wanted = {
+        "test": {"selection": selection},
+        "build": build,
+        "target": TARGET,
+        "seeds": {"start": start, "count": count},
+    }
     return client.wait(str(client.call("POST", "/jobs", body=wanted | (body or {}))["id"]))
 
 
 def items(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
     """The job's iterations in order."""
-    return sorted(client.pages(f"/jobs/{job['id']}/results"), key=lambda item: (item["iteration"], item["repeat"]))
+    return sorted(
+        client.pages(f"/jobs/{job['id']}/results"),
+        key=lambda item: (item["iteration"], item["repeat"]),
+    )
 
 
 def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place: Service) -> None:
@@ -69,9 +89,19 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
         assert (job["kernel"], job["test"]) == ("selection", {"selection": {"suite": "nightly"}})
         for item in items(client, job):
             assert item["seed"] is None
-            right, wrong = (item["outputs"][f"LayerNormBackward.{name}"] for name in ("Right", "SubtractsTwice"))
-            assert (right["verdict"], right["explanation"], right["outcome"]) == ("pass", "explained", "passed")
-            assert (wrong["verdict"], wrong["explanation"], wrong["outcome"]) == ("pass_by_tolerance", "unexplained", "passed")
+            right, wrong = (
+                item["outputs"][f"LayerNormBackward.{name}"] for name in ("Right", "SubtractsTwice")
+            )
+            assert (right["verdict"], right["explanation"], right["outcome"]) == (
+                "pass",
+                "explained",
+                "passed",
+            )
+            assert (wrong["verdict"], wrong["explanation"], wrong["outcome"]) == (
+                "pass_by_tolerance",
+                "unexplained",
+                "passed",
+            )
             dx = item["outputs"]["LayerNormBackward.SubtractsTwice/dx"]
             assert dx["tolerance_ratio"] < 1
             assert dx["budget_ratio"] > 100
@@ -101,7 +131,10 @@ def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Serv
         assert job["counts"] == {"unjudged": 2}
         assert job["outcomes"] == {"passed": 4, "failed": 4, "skipped": 4}
         first = items(client, job)[0]
-        told = {name.removeprefix("Plain."): (each["verdict"], each["outcome"]) for name, each in first["outputs"].items()}
+        told = {
+            name.removeprefix("Plain."): (each["verdict"], each["outcome"])
+            for name, each in first["outputs"].items()
+        }
         assert told == {
             "Passes": ("unjudged", "passed"),
             "FailsThreeTimesOnOneExpression": ("unjudged", "failed"),
@@ -111,18 +144,28 @@ def test_green_and_red_without_arrays_are_unjudged_and_both_are_told(place: Serv
             "DISABLED_IsDisabled": ("skipped", "skipped"),
         }
         thrice = first["outputs"]["Plain.FailsThreeTimesOnOneExpression"]
-        assert [(each["expression"], each["count"]) for each in thrice["failures"]] == [("allclose(max_diff)", 3)]
+        assert [(each["expression"], each["count"]) for each in thrice["failures"]] == [
+            ("allclose(max_diff)", 3)
+        ]
         assert thrice["measurements"] == {"max_diff": 0.75}
         assert first["outputs"]["Plain.RecordsNumbers"]["measurements"]["tiles"] == 265
         assert job["diagnosis"] is None
         page = httpx.get(f"{place.url}/jobs/{job['id']}").text
         assert "allclose(max_diff)" in page
         assert "chart-seeds" not in page  # no numbers, no scatter of them
-        rows = list(csv.DictReader(io.StringIO(httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv").text)))
+        rows = list(
+            csv.DictReader(
+                io.StringIO(
+                    httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv").text
+                )
+            )
+        )
         assert len(rows) == 12
         assert {(row["seed"], row["iteration"]) for row in rows} == {("", "0"), ("", "1")}
         assert {row["outcome"] for row in rows} == {"passed", "failed", "skipped"}
-        lines = httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=ndjson").text.splitlines()
+        lines = httpx.get(
+            f"{place.url}/api/v1/jobs/{job['id']}/results?format=ndjson"
+        ).text.splitlines()
         assert [json.loads(line)["iteration"] for line in lines] == [0, 1]
 
 
@@ -144,7 +187,11 @@ def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service
         assert len({item["host_run"] for item in found}) == 2  # a fresh child after the crash
         for item in found:
             told = {name: each["verdict"] for name, each in item["outputs"].items()}
-            assert told == {"BadCrash.Before": "unjudged", "BadCrash.Segfaults": "crash", "BadCrash.After": "skipped"}
+            assert told == {
+                "BadCrash.Before": "unjudged",
+                "BadCrash.Segfaults": "crash",
+                "BadCrash.After": "skipped",
+            }
         assert run(client, BEHAVIOURS, filter="Plain.Passes")["verdict"] == "unjudged"
 
 
@@ -160,7 +207,11 @@ def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
         }
         assert "waiting for the reader kernel" in item["outputs"]["BadHang.Spins"]["message"]
         assert any(each["kind"] == "log" for each in client.pages(f"/jobs/{job['id']}/artifacts"))
-    until(lambda: not any("behaviours" in each.name() for each in family(place.workers[0].pid)), 15, "the hung program is gone")
+    until(
+        lambda: not any("behaviours" in each.name() for each in family(place.workers[0].pid)),
+        15,
+        "the hung program is gone",
+    )
 
 
 def test_a_missing_program_is_an_error_that_names_its_path(place: Service) -> None:
@@ -179,7 +230,9 @@ def test_an_order_that_cannot_be_is_an_error_that_says_so(place: Service) -> Non
 
 def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
     with place.client() as client:
-        grouped, alone = (run(client, BEHAVIOURS, suite=suite)["outcomes"] for suite in ("in-order", "alone"))
+        grouped, alone = (
+            run(client, BEHAVIOURS, suite=suite)["outcomes"] for suite in ("in-order", "alone")
+        )
         assert grouped == {"passed": 2}
         assert alone == {"passed": 2, "failed": 1}  # Order.NeedsFirst fails in a process of its own
 
@@ -188,10 +241,31 @@ def test_a_controlled_seed_is_a_seed_and_an_iteration_alone_is_none(place: Servi
     with place.client() as client:
         free = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers"))
         assert [(item["seed"], item["iteration"]) for item in free] == [(None, 4), (None, 5)]
-        assert [item["outputs"]["Order.Flickers"]["outcome"] for item in free] == ["passed", "failed"]
-        shuffled = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=True, body={"repeats": 2}))
-        assert [(item["seed"], item["repeat"]) for item in shuffled] == [(4, 0), (4, 1), (5, 0), (5, 1)]
-        fixed = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=7))
+        assert [item["outputs"]["Order.Flickers"]["outcome"] for item in free] == [
+            "passed",
+            "failed",
+        ]
+        shuffled = items(
+            client,
+            run(
+                client,
+                BEHAVIOURS,
+                2,
+                start=4,
+                filter="Order.Flickers",
+                shuffle=True,
+                body={"repeats": 2},
+            ),
+        )
+        assert [(item["seed"], item["repeat"]) for item in shuffled] == [
+            (4, 0),
+            (4, 1),
+            (5, 0),
+            (5, 1),
+        ]
+        fixed = items(
+            client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=7)
+        )
         assert [(item["seed"], item["iteration"]) for item in fixed] == [(7, 4), (7, 5)]
         assert {item["outputs"]["Order.Flickers"]["outcome"] for item in fixed} == {"failed"}
 
@@ -207,12 +281,27 @@ def test_a_controlled_seed_is_a_seed_and_an_iteration_alone_is_none(place: Servi
         ({"test": {"selection": {"shuffle": -1}}}, "test.selection.shuffle"),
         ({"test": {"selection": {}, "kernel": "layernorm_bw"}}, "test.kernel"),
         ({"repeats": 2}, "repeats"),
-        ({"context": {"name": "after", "before": [{"kernel": "layernorm_fw", "shape": [2, 32]}]}}, "context"),
+        (
+            {
+                "context": {
+                    "name": "after",
+                    "before": [{"kernel": "layernorm_fw", "shape": [2, 32]}],
+                }
+            },
+            "context",
+        ),
         ({"build": "not-registered"}, "build"),
     ],
 )
-def test_a_job_that_cannot_be_names_the_field(place: Service, changes: dict[str, Any], field: str) -> None:
-    body = {"test": {"selection": {}}, "build": BEHAVIOURS, "target": TARGET, "seeds": {"count": 1}} | changes
+def test_a_job_that_cannot_be_names_the_field(
+    place: Service, changes: dict[str, Any], field: str
+) -> None:
+    body = {
+        "test": {"selection": {}},
+        "build": BEHAVIOURS,
+        "target": TARGET,
+        "seeds": {"count": 1},
+    } | changes
     answer = httpx.post(f"{place.url}/api/v1/jobs", json=body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["field"] == field
@@ -232,13 +321,25 @@ def test_a_selection_before_a_kernel_is_refused(place: Service) -> None:
 def call(place: Service, *words: str, code: int) -> str:
     """A command against the service; its stdout, after checking its exit code."""
     env = clean_environment(GONOGO_URL=place.url)
-    done = subprocess.run(gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
     return done.stdout
 
 
 def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service) -> None:
-    common = ("submit", "--executor", "gtest", "--build", BEHAVIOURS, "--watch", "--json", "--fail-on", "hollow")
+    common = (
+        "submit",
+        "--executor",
+        "gtest",
+        "--build",
+        BEHAVIOURS,
+        "--watch",
+        "--json",
+        "--fail-on",
+        "hollow",
+    )
     green = json.loads(call(place, *common, "--filter", "Plain.Passes", code=0))
     assert (green["verdict"], green["outcomes"]) == ("unjudged", {"passed": 1})
     red = json.loads(call(place, *common, "--filter", "Plain.FailsOn*", code=1))

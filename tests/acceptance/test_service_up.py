@@ -1,4 +1,5 @@
-"""`gonogo up` with real processes: no configuration, one instance a folder, keys kept private, everything gone after Ctrl-C."""
+"""`gonogo up` with real processes: no configuration, one instance a folder, keys kept private,
+everything gone after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -49,13 +50,20 @@ class Up:
 
     def child(self, word: str) -> psutil.Process:
         """The child process that is this program or runs this subcommand."""
-        found = [each for each in psutil.Process(self.process.pid).children() if word in (each.name(), *each.cmdline())]
+        found = [
+            each
+            for each in psutil.Process(self.process.pid).children()
+            if word in (each.name(), *each.cmdline())
+        ]
         assert len(found) == 1, f"{word}: {found}"
         return found[0]
 
     def logs(self) -> str:
         """The ends of its logs."""
-        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in (self.folder / "var/logs").iterdir())
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')[-2000:]}"
+            for path in (self.folder / "var/logs").iterdir()
+        )
 
     def close(self) -> None:
         """End it with everything that it started."""
@@ -79,29 +87,46 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all tests that leave it running as it was: what is started and imported takes ten seconds of a processor."""
+    """One for all tests that leave it running as it was: what is started and imported takes ten
+    seconds of a processor."""
     running = Up(tmp_path_factory.mktemp("up"))
     yield running
     running.close()
 
 
-def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_child(up: Up) -> None:
+def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_child(
+    up: Up,
+) -> None:
     with Client(up.url) as client:
         ended = client.wait(submit(client, 3))
         assert (ended["state"], ended["verdict"]) == ("finished", "pass"), f"{ended}\n{up.logs()}"
         for word in ("redis-server", "background", "worker", "serve"):
             victim = up.child(word)
             victim.kill()
-            until(lambda victim=victim: not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE, 10)
+            until(
+                lambda victim=victim: (
+                    not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE
+                ),
+                10,
+            )
             job = submit(client, 3)
             ended = client.wait(job)
-            assert (ended["state"], ended["verdict"]) == ("finished", "pass"), f"after {word} was killed: {ended}\n{up.logs()}"
+            assert (ended["state"], ended["verdict"]) == ("finished", "pass"), (
+                f"after {word} was killed: {ended}\n{up.logs()}"
+            )
             every_seed_once(client, job, range(3))
 
 
 def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> None:
     command = gonogo("up", "--port", "0")
-    second = subprocess.run(command, cwd=shared.folder, env=clean_environment(), capture_output=True, text=True, timeout=30)
+    second = subprocess.run(
+        command,
+        cwd=shared.folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert second.returncode == 3
     assert shared.url in second.stderr
     assert str(shared.process.pid) in second.stderr
@@ -135,7 +160,10 @@ def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(tmp_path:
         up = Up(tmp_path, GONOGO_EXECUTORS="troublesome=troublesome:Troublesome")
         with Client(up.url) as client:
             done = client.job(job)["done"]
-            until(lambda client=client, done=done: client.job(job)["done"] > done, what="the job to go on")
+            until(
+                lambda client=client, done=done: client.job(job)["done"] > done,
+                what="the job to go on",
+            )
     with Client(up.url) as client:
         client.call("POST", f"/jobs/{job}:cancel")
         assert client.wait(job)["state"] == "cancelled"
@@ -178,10 +206,19 @@ def test_nothing_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
     until(lambda: gone(processes), 15, "the children to end")
 
 
-def test_a_taken_port_is_a_clear_error(shared: Up, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_taken_port_is_a_clear_error(
+    shared: Up, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("other")
     port = shared.url.rpartition(":")[2]
-    second = subprocess.run(gonogo("up", "--port", port), cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=30)
+    second = subprocess.run(
+        gonogo("up", "--port", port),
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert second.returncode == 3
     assert f"127.0.0.1:{port} is taken" in second.stderr
 
@@ -189,10 +226,14 @@ def test_a_taken_port_is_a_clear_error(shared: Up, tmp_path_factory: pytest.Temp
 def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
     with Client(shared.url) as client:
         job = submit(client, 40)
-        lock = sqlite3.connect(shared.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None)
+        lock = sqlite3.connect(
+            shared.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None
+        )
         lock.execute("BEGIN IMMEDIATE")
         time.sleep(3)  # ingest and dispatcher run into the lock, and wait in place
-        assert httpx.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200  # readers don't wait for writers
+        assert (
+            httpx.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200
+        )  # readers don't wait for writers
         lock.execute("ROLLBACK")
         lock.close()
         assert client.wait(job)["verdict"] == "pass"
@@ -200,7 +241,8 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
 
 
 def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
-    """A file-size limit of zero for the processes that write: each write fails, as on a full disk."""
+    """A file-size limit of zero for the processes that write: each write fails, as on a full
+    disk."""
     with Client(shared.url) as client:
         client.wait(submit(client, 1))
         job = submit(client, 60)
@@ -208,7 +250,11 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         free = [resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in writers]
         for pid in writers:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-        body = {"test": {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64]}, "build": "correct", "seeds": {"start": 0, "count": 1}}
+        body = {
+            "test": {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64]},
+            "build": "correct",
+            "seeds": {"start": 0, "count": 1},
+        }
         refused = httpx.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]

@@ -1,6 +1,8 @@
-"""A kernel that is right or wrong by what ran before it: the table of isolation against groups comes out of the API.
+"""A kernel that is right or wrong by what ran before it: the table of isolation against groups
+comes out of the API.
 
-The report that this retells ran one test alone, with its neighbours and with a larger group, and counted by hand how often each passed.
+The report that this retells ran one test alone, with its neighbours and with a larger group, and
+counted by hand how often each passed.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from api import in_process
 from emulated import core_of, work_off
 from running import clean_environment, gonogo
 
-# Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the tolerance on some seeds only; behind a
-# forward kernel, whose outputs are larger, on all.
-TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.1}}
+# Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the
+# tolerance on some seeds only; behind a forward kernel, whose outputs are larger, on all.
+TEST: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.1},
+}
 NEIGHBOURS = {"name": "backward-suite", "before": [TEST]}
 ALL = {"name": "all-suites", "before": [TEST, {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}]}
 SEEDS = range(8)
@@ -50,7 +56,10 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         assert "what ran before" in found["sentence"]
         factor = next(each for each in found["findings"] if each["cause"] == "context_dependent")
         assert factor["holds"]
-        assert (factor["compared"]["failures"], factor["compared"]["runs"]) == (8, 8)  # every seed's bits change with the context
+        assert (factor["compared"]["failures"], factor["compared"]["runs"]) == (
+            8,
+            8,
+        )  # every seed's bits change with the context
         assert factor["examples"]
         assert [row["name"] for row in factor["rows"]] == ["all-suites"]
         assert {(each["context"], each["position"]) for each in found["samples"]} == {
@@ -64,11 +73,24 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
         _its_line_shows_it_again(flag["evidence"], rows)
         graded = api.get(f"/tests/{key}")["variants"][0]
-        assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == ("stale-register", "flaky", True)
+        assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == (
+            "stale-register",
+            "flaky",
+            True,
+        )
         later = api.submit(test=TEST, build="stale-register", seeds=[99])
-        assert api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"  # a job that is not over says nothing
+        assert (
+            api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"
+        )  # a job that is not over says nothing
         page = api.client.get(f"/tests/{key}").text
-        for said in ("what ran before", "backward-suite", "all-suites", "100%", "flaky", flag["id"]):
+        for said in (
+            "what ran before",
+            "backward-suite",
+            "all-suites",
+            "100%",
+            "flaky",
+            flag["id"],
+        ):
             assert said in page
         assert api.client.get(f"/tests/{key}.json").json()["cause"] == "what ran before"
         assert later not in str(found)
@@ -76,20 +98,30 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
 
 
 def _its_line_shows_it_again(evidence: dict[str, Any], rows: dict[str, Any]) -> None:
-    """The command of the flag gives the outputs of the context, and without the context those of isolation."""
+    """The command of the flag gives the outputs of the context, and without the context those of
+    isolation."""
     shell = shlex.split(evidence["check"])
     place = shell.index("--context")
     name = json.loads(shell[place + 1])["name"]
     assert name in rows
     assert name != "isolated"
-    known = {(each["context"], each["seed"]): each["digests"]["dx"] for each in evidence["examples"]}
+    known = {
+        (each["context"], each["seed"]): each["digests"]["dx"] for each in evidence["examples"]
+    }
     seed = evidence["seed"]
     assert _digest(shell) == known[name, seed]
     assert _digest(shell[:place] + shell[place + 2 :]) == known["isolated", seed]
 
 
 def _digest(shell: list[str]) -> str:
-    done = subprocess.run([*gonogo(*shell[1:]), "--json"], capture_output=True, text=True, check=False, env=clean_environment(), timeout=60)
+    done = subprocess.run(
+        [*gonogo(*shell[1:]), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean_environment(),
+        timeout=60,
+    )
     assert done.returncode in (0, 1), done.stderr
     digest: str = json.loads(done.stdout)["seeds"][0]["outputs"]["dx"]["digest"]
     return digest

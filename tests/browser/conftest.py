@@ -1,4 +1,5 @@
-"""A real Chromium against the real app on an ephemeral port, with a database that tests fill through the storage functions."""
+"""A real Chromium against the real app on an ephemeral port, with a database that tests fill
+through the storage functions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    sync_playwright,
+)
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
@@ -44,10 +53,16 @@ def bundle() -> None:
 @pytest.fixture(scope="session")
 def browser(bundle: None) -> Iterator[Browser]:
     """One headless Chromium for all tests: Debian's, or the one that GONOGO_CHROMIUM names."""
-    program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    program = (
+        os.environ.get("GONOGO_CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+    )
     if program is None:
         pytest.skip("chromium: not installed (apt-get install chromium)")
-    arguments = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium's sandbox refuses to run as root
+    arguments = (
+        ["--no-sandbox"] if os.getuid() == 0 else []
+    )  # Chromium's sandbox refuses to run as root
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=arguments)
         yield started
@@ -83,15 +98,24 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
-    """Starts the app with some settings on an SQLite database in a folder, which is a copy of the template unless it is there already."""
+    """Starts the app with some settings on an SQLite database in a folder, which is a copy of the
+    template unless it is there already."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(port: int = 0, **changes: Any) -> Server:
         file = folder / "gonogo.sqlite"
         if not file.exists():
             copyfile(template, file)
-        app = create_app(Settings(database_url=f"sqlite:///{file}", var_dir=str(folder), **{"embedded": True, **changes}))
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2))
+        app = create_app(
+            Settings(
+                database_url=f"sqlite:///{file}",
+                var_dir=str(folder),
+                **{"embedded": True, **changes},
+            )
+        )
+        server = uvicorn.Server(
+            uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2)
+        )
         thread = threading.Thread(target=server.run, name="uvicorn")
         thread.start()
         running.append((server, thread))
@@ -120,7 +144,9 @@ def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Serve
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[tuple[Server, house.House]]:
+def furnished(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[tuple[Server, house.House]]:
     """The app on a database that has something on every page, for tests that only look."""
     folder = tmp_path_factory.mktemp("house")
     copyfile(sqlite_template, folder / "gonogo.sqlite")
@@ -150,7 +176,8 @@ class Watch:
     meant: set[str] = field(default_factory=set)
 
     def mean(self, words: str) -> None:
-        """The test provokes problems with these words, as the status of a refusal, which Chromium logs when it comes to it."""
+        """The test provokes problems with these words, as the status of a refusal, which Chromium
+        logs when it comes to it."""
         self.meant.add(words)
 
     def on_console(self, message: ConsoleMessage) -> None:
@@ -164,18 +191,25 @@ class Watch:
 
     def on_request(self, request: Request) -> None:
         """A request that leaves the host."""
-        if urlsplit(request.url).hostname not in {"127.0.0.1", None} or urlsplit(request.url).scheme not in {"http", "data", "blob"}:
+        if urlsplit(request.url).hostname not in {"127.0.0.1", None} or urlsplit(
+            request.url
+        ).scheme not in {"http", "data", "blob"}:
             self.problems.append(f"left the host: {request.url}")
 
     def fine(self) -> None:
         """Fails the test if there was any problem."""
-        problems = [problem for problem in self.problems if not any(words in problem for words in self.meant)]
+        problems = [
+            problem
+            for problem in self.problems
+            if not any(words in problem for words in self.meant)
+        ]
         assert not problems, problems
 
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    """Watches every page that `open_page` opens; the test fails at its end if anything was wrong."""
+    """Watches every page that `open_page` opens; the test fails at its end if anything was
+    wrong."""
     watching = Watch()
     yield watching
     watching.fine()
@@ -186,8 +220,12 @@ def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., Brows
     """A fresh browser profile (cookies, channels) whose pages are all watched."""
     contexts: list[BrowserContext] = []
 
-    def make(*, scheme: str = "light", size: tuple[int, int] = DESKTOP, **options: Any) -> BrowserContext:
-        made = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)  # type: ignore[arg-type]
+    def make(
+        *, scheme: str = "light", size: tuple[int, int] = DESKTOP, **options: Any
+    ) -> BrowserContext:
+        made = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options
+        )  # type: ignore[arg-type]
         made.set_default_timeout(10_000)
 
         def observe(page: Page) -> None:

@@ -1,4 +1,5 @@
-"""The devices' pages in a real browser: how each device is and why, what runs on it, and what happened to it."""
+"""The devices' pages in a real browser: how each device is and why, what runs on it, and what
+happened to it."""
 
 from __future__ import annotations
 
@@ -22,9 +23,21 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
     rows = page.locator("table.devices tbody tr")
     expect(rows).to_have_count(4)
     busy, idle, stray, bad = (rows.nth(number) for number in range(4))
-    for said in ("lab-1/wormhole:0", "wormhole · n150", "0100018611902010", "good", "busy", "18.3.0.0", "45.2 °C", "1,000 MHz", "31 W"):
+    for said in (
+        "lab-1/wormhole:0",
+        "wormhole · n150",
+        "0100018611902010",
+        "good",
+        "busy",
+        "18.3.0.0",
+        "45.2 °C",
+        "1,000 MHz",
+        "31 W",
+    ):
         expect(busy).to_contain_text(said)
-    expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute("href", f"/jobs/{job.id}")
+    expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute(
+        "href", f"/jobs/{job.id}"
+    )
     expect(busy).to_contain_text("bits as on other devices")
     expect(idle).to_contain_text("idle")
     differs = "its canary's bits differ from those of lab-1/wormhole:0"
@@ -45,7 +58,13 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
     history.first.locator("summary").click()
     expect(history.first).to_contain_text("reset_device")
     with server.writing() as session:
-        devices.patch(session, machines["wormhole:3"], {"health": "maintenance", "reason": "a new fan"}, actor="ada", now=utcnow())
+        devices.patch(
+            session,
+            machines["wormhole:3"],
+            {"health": "maintenance", "reason": "a new fan"},
+            actor="ada",
+            now=utcnow(),
+        )
     expect(history).to_have_count(3, timeout=15_000)
     expect(page.locator(".device-now")).to_contain_text("a new fan")
 

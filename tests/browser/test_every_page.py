@@ -1,4 +1,5 @@
-"""Every page in a real browser: ordinary and hostile, dark and light, large and small, printed, by keyboard, judged by axe."""
+"""Every page in a real browser: ordinary and hostile, dark and light, large and small, printed, by
+keyboard, judged by axe."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from servers import Missing
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 MAX_FIRST_LOAD = 350 * 1000
 SCHEMES = ("light", "dark")
-NOWHERE = ("/nowhere", "/jobs/01890000-0000-7000-8000-000000000000", "/compare?base=nobody&head=nothing")
+NOWHERE = (
+    "/nowhere",
+    "/jobs/01890000-0000-7000-8000-000000000000",
+    "/compare?base=nobody&head=nothing",
+)
 TABS = 12
 """Stops at the beginning and at the end of a page."""
 MOST_PARTS = 6
@@ -119,7 +124,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_every_page_can_be_read_by_everybody(furnished: tuple[Any, House], axe: str, page: Page, watch: Any) -> None:
+def test_every_page_can_be_read_by_everybody(
+    furnished: tuple[Any, House], axe: str, page: Page, watch: Any
+) -> None:
     server, house = furnished
     twins, alone = routes(server.app.state.context)
     assert alone == ["/docs"], "each page has a JSON twin"
@@ -136,16 +143,21 @@ def test_every_page_can_be_read_by_everybody(furnished: tuple[Any, House], axe: 
         found = look(page, server.url + path, number, path in house.hostile, path in walked)
         found += twin_of(server.url, path) if twin else []
         if path in NOWHERE:  # Chromium logs the status
-            watch.problems = [problem for problem in watch.problems if "Failed to load resource" not in problem]
+            watch.problems = [
+                problem for problem in watch.problems if "Failed to load resource" not in problem
+            ]
         wrong += [f"{path[:90]}: {problem}" for problem in (*found, *watch.problems, *said)]
         watch.problems, said[:] = [], []
     assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong)
 
 
 def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list[str]:
-    """What is wrong with a page. It is loaded once, dark or light, small or large by its number, and then turned into the others."""
+    """What is wrong with a page. It is loaded once, dark or light, small or large by its number,
+    and then turned into the others."""
     first = SCHEMES[number % 2], (DESKTOP, PHONE)[number // 2 % 2]
-    docs = urlsplit(url).path == "/docs"  # swagger-ui's own page: heavy, light only, and not our markup
+    docs = (
+        urlsplit(url).path == "/docs"
+    )  # swagger-ui's own page: heavy, light only, and not our markup
     page.emulate_media(color_scheme=first[0], media="screen", reduced_motion="reduce")
     page.set_viewport_size(first[1])
     page.goto(url, wait_until="load")
@@ -153,7 +165,9 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
     facts = page.evaluate(FACTS)
     found = [f"{facts['mains']} main landmarks"] * (facts["mains"] != 1)
     if not docs:
-        found += [f"its h1: {facts['headings']}"] * (len(facts["headings"]) != 1 or not facts["headings"][0])
+        found += [f"its h1: {facts['headings']}"] * (
+            len(facts["headings"]) != 1 or not facts["headings"][0]
+        )
         found += [f"{facts['bytes']} bytes on the first load"] * (facts["bytes"] > MAX_FIRST_LOAD)
         found += page.evaluate(AXE, None)
         found += page.evaluate(UNSAID)
@@ -164,15 +178,25 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         for copied in page.locator("main .command code").all_inner_texts():  # to the letter
             text = text.replace(copied, "")
         found += ["a name turns the words beside it"] * ("\u202e" in text)
-        found += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + ["markup came in"] * page.locator("main img").count()
+        found += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + [
+            "markup came in"
+        ] * page.locator("main img").count()
     for scheme in (first[0], SCHEMES[number % 2 - 1]):
         if scheme != first[0]:
             page.emulate_media(color_scheme=scheme)
-            found += [f"{scheme}: {each}" for each in page.evaluate(AXE, ["color-contrast"])] if not docs else []
+            found += (
+                [f"{scheme}: {each}" for each in page.evaluate(AXE, ["color-contrast"])]
+                if not docs
+                else []
+            )
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
             found += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
-            found += [f"{size['width']} px, {each}" for each in page.evaluate(MISFITS)] if scheme == first[0] and not docs else []
+            found += (
+                [f"{size['width']} px, {each}" for each in page.evaluate(MISFITS)]
+                if scheme == first[0] and not docs
+                else []
+            )
     page.emulate_media(media="print")
     found += [f"printed: {each}" for each in page.evaluate(PRINTED)] if not docs else []
     return found
@@ -201,7 +225,11 @@ def stops(page: Page) -> list[str]:
             html, seen, place = page.evaluate(FOCUS)
             if not places and "skip" not in html and not page.locator("[autofocus]").count():
                 found.append(f"the first stop is no skip link but {html}")
-            if not html or (places and place == places[0]) or (part == "beginning" and len(places) == TABS):
+            if (
+                not html
+                or (places and place == places[0])
+                or (part == "beginning" and len(places) == TABS)
+            ):
                 break
             found += [f"the focus is not seen: {html}"] * (not seen)
             places.append(place)
@@ -217,4 +245,8 @@ def twin_of(host: str, path: str) -> list[str]:
     parts = urlsplit(path)
     twin = "/overview.json" if parts.path == "/" else f"{parts.path}.json"
     answer = httpx.get(f"{host}{twin}?{parts.query}")
-    return [] if answer.status_code == 200 and isinstance(answer.json(), dict) else [f"its twin {twin}: {answer.status_code}"]
+    return (
+        []
+        if answer.status_code == 200 and isinstance(answer.json(), dict)
+        else [f"its twin {twin}: {answer.status_code}"]
+    )

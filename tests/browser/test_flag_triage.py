@@ -1,4 +1,5 @@
-"""The flags' list by keyboard alone, with a login: move, select, take on with owner, reason and expiry, what fails by name, undo."""
+"""The flags' list by keyboard alone, with a login: move, select, take on with owner, reason and
+expiry, what fails by name, undo."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from gonogo_storage.states import FlagKind
 PHONE = {"width": 390, "height": 844}
 
 
-def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, page: Page, watch) -> None:
+def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
+    guarded, page: Page, watch
+) -> None:
     with guarded.writing() as session:
         job = nights.night(session, "b1", 1, range(2), test=commits.HOLLOW, wrong=True)
         for kind in (FlagKind.flaky, FlagKind.tolerance_too_tight):
@@ -28,7 +31,9 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, pag
     assert [each.get_attribute("data-name").split(": ")[1] for each in rows.all()] == [
         "passes by tolerance", "passes by tolerance", "flaky", "tolerance too tight",
     ]  # fmt: skip
-    expect(page.locator(".triage a").first).to_have_attribute("href", f"/flags/{rows.first.get_attribute('value')}")
+    expect(page.locator(".triage a").first).to_have_attribute(
+        "href", f"/flags/{rows.first.get_attribute('value')}"
+    )
 
     keys.press("?")
     expect(page.locator("#keys")).to_be_visible()
@@ -41,7 +46,11 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, pag
     expect(page.locator("#selected")).to_have_text("2 selected")
     # somebody else closes one of the two meanwhile
     with guarded.writing() as session:
-        first = next(each["id"] for each in flags.list_(session, kind="passes_by_tolerance").items if each["last_job"] == newest.id)
+        first = next(
+            each["id"]
+            for each in flags.list_(session, kind="passes_by_tolerance").items
+            if each["last_job"] == newest.id
+        )
         flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
     keys.press("a")
     expect(page.get_by_label("owner", exact=True)).to_be_focused()
@@ -56,12 +65,18 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, pag
     keys.press("Enter")
     expect(told).to_contain_text("1 flag taken on.")
     expect(told).to_contain_text("1 flag could not be changed:")
-    expect(told.locator("li")).to_contain_text("passes by tolerance: state: a flag that is resolved does not become acknowledged by hand")
+    expect(told.locator("li")).to_contain_text(
+        "passes by tolerance: state: a flag that is resolved does not become acknowledged by hand"
+    )
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_be_focused()  # where the reader was
     with guarded.reading() as session:
         taken = next(each for each in flags.list_(session, state="acknowledged").items)
-    assert (taken["owner"], taken["reason"], taken["expires_at"]) == ("ada", "known since May", "2099-01-31T00:00:00Z")
+    assert (taken["owner"], taken["reason"], taken["expires_at"]) == (
+        "ada",
+        "known since May",
+        "2099-01-31T00:00:00Z",
+    )
 
     keys.press("*")
     expect(page.locator("#selected")).to_have_text("2 selected")
@@ -90,4 +105,6 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(guarded, pag
     keys.press("Space")
     expect(page.locator("#to-bar")).to_have_text("1 selected: take on, assign, resolve")
     expect(page.locator("#to-bar")).to_be_in_viewport()
-    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.wait_for_function(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )

@@ -1,4 +1,5 @@
-"""A job of 100,000 seeds, of one and of none, and the test that they are of: bounded marks, all seeds counted."""
+"""A job of 100,000 seeds, of one and of none, and the test that they are of: bounded marks, all
+seeds counted."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ MOST_MARKS = 5000
 HUGE, PER_JOB = 100_000, 500
 
 
-def test_few_marks_stand_for_a_hundred_thousand_seeds_and_one_or_none_have_a_page_too(server, page: Page) -> None:
+def test_few_marks_stand_for_a_hundred_thousand_seeds_and_one_or_none_have_a_page_too(
+    server, page: Page
+) -> None:
     now, test = utcnow(), harvest.spec(0)
     with server.writing() as session:
         places = [harvest.Place(test, f"b{number}", number, now) for number in range(3)]
-        hollow = harvest.Source(session, harvest.stored(session, harvest.HOLLOW, places[0], PER_JOB))
+        hollow = harvest.Source(
+            session, harvest.stored(session, harvest.HOLLOW, places[0], PER_JOB)
+        )
         huge = hollow.copy(session, places[1], times=HUGE // PER_JOB)
         one = harvest.stored(session, harvest.RIGHT, places[2], 1)
         none = jobs.cancel(session, harvest.submitted(session, places[2], 4))

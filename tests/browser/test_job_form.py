@@ -1,4 +1,5 @@
-"""The form that submits a job: checked while one types, with its cost; it sends what the page shows, and only for who may."""
+"""The form that submits a job: checked while one types, with its cost; it sends what the page
+shows, and only for who may."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from gonogo_storage import builds, jobs
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:
     page.goto(f"{server.url}/jobs")
     page.get_by_role("link", name="submit a job").click()
-    estimate, shape = page.get_by_role("status").and_(page.locator("#estimate")), page.get_by_label("shape")
+    estimate, shape = (
+        page.get_by_role("status").and_(page.locator("#estimate")),
+        page.get_by_label("shape"),
+    )
     expect(estimate).to_contain_text("8 results in 1 chunk")
     expect(estimate).to_contain_text("No live worker serves emulator.wormhole.n150")
     page.get_by_label("kernel").select_option("layernorm_fw")
@@ -24,7 +28,9 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     expect(page.locator("#e-shape")).to_contain_text("test.shape.1")
     expect(shape).to_have_attribute("aria-invalid", "true")
     expect(estimate).to_contain_text("see what is marked")
-    page.get_by_role("button", name="submit").click()  # refused as well, and the cursor stands where it must be put right
+    page.get_by_role(
+        "button", name="submit"
+    ).click()  # refused as well, and the cursor stands where it must be put right
     expect(shape).to_be_focused()
     shape.fill("64 x 96")
     expect(shape).not_to_have_attribute("aria-invalid", "true")
@@ -77,7 +83,9 @@ def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     watch.mean("403")
 
 
-def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(server, page: Page, watch) -> None:
+def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
+    server, page: Page, watch
+) -> None:
     with server.writing() as session:
         builds.add(session, name="suites-1", executor="gtest", line="suites", sequence=1)
     asked = {
@@ -110,7 +118,9 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
     body = json.loads(page.locator("#body").text_content() or "")
     assert body["test"] == {"selection": {"suite": "nightly", "shuffle": True}}
     assert not {"context", "reference"} & set(body)  # a selection has neither
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.evaluate(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     page.reload()
     expect(page.get_by_label("suite", exact=True)).to_have_value("nightly")
     watch.mean("422")

@@ -1,4 +1,5 @@
-"""The grid of seeds and the error map in a real browser: filled in live, walked by keys, and what is wrong is seen in the picture."""
+"""The grid of seeds and the error map in a real browser: filled in live, walked by keys, and what
+is wrong is seen in the picture."""
 
 from __future__ import annotations
 
@@ -20,11 +21,16 @@ from gonogo_storage.ids import new_id
 from gonogo_storage.jobs import Job
 from gonogo_workers.rows import plain
 
-SMALL: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 256, 500], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+SMALL: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 256, 500],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 DOWN, ACROSS = 8, 16
 """Tiles of it."""
 
-# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those of dashboards/gonogo_dashboards/map_charts.py)
+# the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those
+# of dashboards/gonogo_dashboards/map_charts.py)
 LIGHTNESS = """(figure, [down, across]) => {
     const canvas = figure.querySelector('canvas'), copy = document.createElement('canvas');
     Object.assign(copy, { width: canvas.width, height: canvas.height });
@@ -41,7 +47,8 @@ LIGHTNESS = """(figure, [down, across]) => {
 
 
 def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False) -> None:
-    """The error map of the faulty kernel of 2025, as a worker makes it; or of a right one whose last tile is not masked."""
+    """The error map of the faulty kernel of 2025, as a worker makes it; or of a right one whose
+    last tile is not masked."""
     test = TestSpec.parse(job.canonical)
     given = quantise(test, generate(test, seed))
     dx = tensix.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
@@ -77,7 +84,9 @@ def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page)
         rows = [seeded.row(seed, wrong=seed == 3) for seed in range(12)]
         seeded.report(session, job.id, [*rows, seeded.unwell(20, "hang", "no answer within 600 s")])
     expect(grid).to_have_attribute("data-marks", "13")
-    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()["items"]
+    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()[
+        "items"
+    ]
     assert len(results) == 13
 
     grid.locator(".cells").focus()
@@ -97,14 +106,18 @@ def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page)
     assert page.evaluate("window.opened") == 1, "the page was loaded again"
 
 
-def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_answer(server, page: Page) -> None:
+def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_answer(
+    server, page: Page
+) -> None:
     with server.writing() as session:
         job = seeded.submit(session, seeds=4)
         seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(2)])
     page.goto(f"{server.url}/jobs/{job.id}")
     held: list[Route] = []
     page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
-    fetched = page.expect_request(lambda request: request.url.endswith(job.id) and request.resource_type == "fetch")
+    fetched = page.expect_request(
+        lambda request: request.url.endswith(job.id) and request.resource_type == "fetch"
+    )
     with fetched, server.writing() as session:
         seeded.report(session, job.id, [seeded.row(2, wrong=False)])
     page.locator("[data-grid] .cells").focus()
@@ -114,7 +127,9 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
     expect(page.locator("#seed-title")).to_have_text("Seed 0")
 
 
-def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(server, page: Page, wait) -> None:
+def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(
+    server, page: Page, wait
+) -> None:
     with server.writing() as session:
         wrong = seeded.submit(session, test=SMALL, seeds=1)
         unmasked = seeded.submit(session, test=SMALL, seeds=1)
@@ -122,10 +137,14 @@ def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(s
             seeded.report(session, job.id, [seeded.row(0, wrong=True)])
             planted(session, job, 0, mask_missing=job is unmasked)
     page.goto(f"{server.url}/jobs/{wrong.id}")
-    signed, largest = (page.locator(f"[data-chart=chart-map-{name}]") for name in ("signed", "largest"))
+    signed, largest = (
+        page.locator(f"[data-chart=chart-map-{name}]") for name in ("signed", "largest")
+    )
     expect(signed).to_have_attribute("data-marks", str(DOWN * ACROSS))
     expect(page.locator("#map-words")).to_contain_text("level stripes")
-    expect(signed.locator("canvas")).to_have_count(1)  # on paper the upper one of two hides the lower one
+    expect(signed.locator("canvas")).to_have_count(
+        1
+    )  # on paper the upper one of two hides the lower one
     wait(lambda: striped(tiles(signed)), "no stripes")
     before = tiles(largest)
     signed.locator(".canvas").focus()
@@ -137,5 +156,7 @@ def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(s
 
     page.goto(f"{server.url}/jobs/{unmasked.id}?output=dx")
     expect(largest).to_have_attribute("data-marks", str(DOWN * ACROSS))
-    expect(page.locator("#map-words")).to_contain_text("The last column of tiles holds 100% of the error")
+    expect(page.locator("#map-words")).to_contain_text(
+        "The last column of tiles holds 100% of the error"
+    )
     wait(lambda: stands_out(tiles(largest)), "the last column does not stand out")

@@ -1,4 +1,5 @@
-"""The job page in a real browser: it moves without a reload, shows what the API says, and its buttons work."""
+"""The job page in a real browser: it moves without a reload, shows what the API says, and its
+buttons work."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     expect(page.locator("#state")).to_have_text("waits for a worker")
 
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True)
+        seeded.report(
+            session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True
+        )
     expect(page.locator("#progress-text")).to_have_text("2 of 6 seeds")
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "2")
     expect(page.locator("#banner")).to_contain_text("pass by tolerance so far")
@@ -32,7 +35,9 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
         seeded.finish(session, job.id)
     expect(page.locator("#state")).to_have_text("finished")
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "6")
-    expect(page.locator("#banner")).to_contain_text("s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)")
+    expect(page.locator("#banner")).to_contain_text(
+        "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
+    )
     expect(page.locator("#cancel")).to_have_count(0)
     assert page.evaluate("window.opened") == 1, "the page was loaded again"
 
@@ -82,7 +87,9 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) ->
     expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds")
     with again.writing() as session:
         seeded.report(session, job.id, [seeded.row(1, wrong=True)])
-    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=20_000)  # the stream is asked for again after a while
+    expect(page.locator("#progress-text")).to_have_text(
+        "2 of 4 seeds", timeout=20_000
+    )  # the stream is asked for again after a while
     watch.mean("ERR_")
 
 
@@ -104,18 +111,34 @@ def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -
         job = seeded.submit(session, seeds=40)
         rows = [seeded.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) for seed in range(38)]
         seeded.report(
-            session, job.id, [*rows, seeded.unwell(38, "hang", "no answer within 600 s"), seeded.unwell(39, "crash", "signal 11")]
+            session,
+            job.id,
+            [
+                *rows,
+                seeded.unwell(38, "hang", "no answer within 600 s"),
+                seeded.unwell(39, "crash", "signal 11"),
+            ],
         )
         seeded.finish(session, job.id)
     page.goto(f"{server.url}/jobs/{job.id}")
-    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()["items"]
-    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", str(len(results)))
-    for verdict, shown in (("hang", "hang"), ("pass_by_tolerance", "pass by tolerance"), ("pass", "pass")):
+    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()[
+        "items"
+    ]
+    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute(
+        "data-marks", str(len(results))
+    )
+    for verdict, shown in (
+        ("hang", "hang"),
+        ("pass_by_tolerance", "pass by tolerance"),
+        ("pass", "pass"),
+    ):
         number = sum(result["verdict"] == verdict for result in results)
         expect(page.locator("#counts")).to_contain_text(f"{number} {shown}")
 
 
-def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(server, open_context: Callable[..., BrowserContext], wait) -> None:
+def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(
+    server, open_context: Callable[..., BrowserContext], wait
+) -> None:
     with server.writing() as session:
         job = seeded.submit(session, seeds=4)
     context = open_context()
@@ -139,7 +162,9 @@ def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(server, open_cont
     wait(lambda: server.streams == 1, "the tab that came back does not listen")
 
 
-def test_what_ended_behind_a_hidden_tab_is_shown_when_it_comes_back(server, page: Page, wait) -> None:
+def test_what_ended_behind_a_hidden_tab_is_shown_when_it_comes_back(
+    server, page: Page, wait
+) -> None:
     with server.writing() as session:
         job = seeded.submit(session, seeds=2)
     page.goto(f"{server.url}/jobs/{job.id}")
@@ -192,7 +217,9 @@ def test_cancel_and_resubmit(server, page: Page) -> None:
 
     page.get_by_role("button", name="resubmit").click()
     expect(page).not_to_have_url(f"{server.url}/jobs/{job.id}")
-    expect(page.get_by_role("link", name="an earlier one")).to_have_attribute("href", f"/jobs/{job.id}")
+    expect(page.get_by_role("link", name="an earlier one")).to_have_attribute(
+        "href", f"/jobs/{job.id}"
+    )
     expect(page.locator("#state")).to_have_text("waits for a worker")
 
 
@@ -208,7 +235,9 @@ def test_terms_that_are_right_are_folded_away_and_drawn_when_opened(server, page
     expect(right).to_contain_text("gamma of dx: as it should be")
 
 
-def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(server, open_context: Callable[..., BrowserContext]) -> None:
+def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(
+    server, open_context: Callable[..., BrowserContext]
+) -> None:
     page = open_context(permissions=["clipboard-read", "clipboard-write"]).new_page()
     with server.writing() as session:
         job = seeded.finished(session, seeds=3)
@@ -216,7 +245,9 @@ def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(server, 
     page.get_by_role("button", name="copy").click()
     line = page.evaluate("navigator.clipboard.readText()")
     assert line == page.locator("#check").text_content()
-    assert line.startswith("gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025 --seeds 1 --seed-start")
+    assert line.startswith(
+        "gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025 --seeds 1 --seed-start"
+    )
     page.get_by_role("link", name="dgamma", exact=True).click()
     expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dgamma")
     expect(page.locator("#seeds-words")).to_contain_text("dgamma: 3 seeds")

@@ -1,4 +1,5 @@
-"""The build matrix and the strip plot in a real browser: walked by keyboard, counted against the API, dark and at a phone's width."""
+"""The build matrix and the strip plot in a real browser: walked by keyboard, counted against the
+API, dark and at a phone's width."""
 
 from __future__ import annotations
 
@@ -18,21 +19,32 @@ TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
 
 def place(figure: Locator, options: dict[str, Any], row: list[Any]) -> Position:
     """Where a mark of the strip plot is on its canvas."""
-    box, grid, (across, up) = figure.locator(".canvas").bounding_box(), options["grid"], (options["xAxis"], options["yAxis"])
+    box, grid, (across, up) = (
+        figure.locator(".canvas").bounding_box(),
+        options["grid"],
+        (options["xAxis"], options["yAxis"]),
+    )
     assert box is not None
     right = (row[0] - across["min"]) / (across["max"] - across["min"])
     high = math.log(row[1] / up["min"]) / math.log(up["max"] / up["min"])
-    width, height = box["width"] - grid["left"] - grid["right"], box["height"] - grid["top"] - grid["bottom"]
+    width, height = (
+        box["width"] - grid["left"] - grid["right"],
+        box["height"] - grid["top"] - grid["bottom"],
+    )
     return {"x": grid["left"] + right * width, "y": grid["top"] + (1 - high) * height}
 
 
-def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server, page: Page) -> None:
+def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
+    server, page: Page
+) -> None:
     with server.writing() as session:
         nights.night(session, "b747edd158", 2, range(2), test=TIGHT)
         key = nights.masked(session)
     page.goto(server.url)
     page.get_by_role("link", name="Matrix", exact=True).click()
-    expect(page.locator("#matrix-words")).to_contain_text("On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 1.")
+    expect(page.locator("#matrix-words")).to_contain_text(
+        "On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 1."
+    )
     page.locator("#cell-0-0").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -45,18 +57,27 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server,
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(f"{server.url}/tests/{key}?line=main&arch=wormhole&board=n150&build=b0304ff7a5")
+    expect(page).to_have_url(
+        f"{server.url}/tests/{key}?line=main&arch=wormhole&board=n150&build=b0304ff7a5"
+    )
     # every seed that the API knows is a mark
     figure = page.locator("figure[data-chart=chart-strip]")
     jobs = httpx.get(f"{server.url}/api/v1/jobs?test={key}").json()["items"]
-    stored = sum(len(httpx.get(f"{server.url}/api/v1/jobs/{job['id']}/results").json()["items"]) for job in jobs)
+    stored = sum(
+        len(httpx.get(f"{server.url}/api/v1/jobs/{job['id']}/results").json()["items"])
+        for job in jobs
+    )
     expect(figure).to_have_attribute("data-marks", str(stored))
-    expect(figure.locator("figcaption")).to_contain_text("Green and not explained by rounding: 1 build (b0304ff7a5)")
+    expect(figure.locator("figcaption")).to_contain_text(
+        "Green and not explained by rounding: 1 build (b0304ff7a5)"
+    )
     page.locator("#strip-table summary").click()
     expect(page.locator("#strip-table tbody tr")).to_have_count(4)
     # and leads to its seed
     options = json.loads(page.locator("#chart-strip").text_content() or "")
-    [hollow_ones] = [series["data"] for series in options["series"] if series["name"] == "pass by tolerance"]
+    [hollow_ones] = [
+        series["data"] for series in options["series"] if series["name"] == "pass by tolerance"
+    ]
     job, seed = options["links"][hollow_ones[2][-1]], hollow_ones[2][3]
     figure.locator(".canvas").click(position=place(figure, options, hollow_ones[2]))
     expect(page).to_have_url(f"{server.url}{job}&seed={seed}")
@@ -66,4 +87,6 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(server,
         page.set_viewport_size(PHONE)
         page.emulate_media(color_scheme="dark")
         page.goto(url)
-        page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.wait_for_function(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )

@@ -1,4 +1,5 @@
-"""Gauges, bisections and comparisons in a real browser: the curves, the posterior as it moves without a reload, two builds compared."""
+"""Gauges, bisections and comparisons in a real browser: the curves, the posterior as it moves
+without a reload, two builds compared."""
 
 from __future__ import annotations
 
@@ -19,20 +20,29 @@ SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
 
 
 def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page) -> None:
-    made = httpx.post(f"{server.url}/api/v1/gauges", json={"test": gauging.TEST, "seeds": {"count": 2}, "search": False}).json()
+    made = httpx.post(
+        f"{server.url}/api/v1/gauges",
+        json={"test": gauging.TEST, "seeds": {"count": 2}, "search": False},
+    ).json()
     with server.writing() as session:
         list(gauging.played(session, {"double-subtract": gauging.PASSES}))
     page.goto(f"{server.url}/gauges/{made['id']}")
     figure = page.locator("figure[data-chart=chart-curves]")
     turns = httpx.get(f"{server.url}/gauges/{made['id']}.json").json()["picture"]["turns"]
-    expect(figure).to_have_attribute("data-marks", str(sum(each["tolerance"] is not None for each in turns)))
+    expect(figure).to_have_attribute(
+        "data-marks", str(sum(each["tolerance"] is not None for each in turns))
+    )
     expect(figure).to_contain_text("The window is 0.01 to 0.1. Today's, 0.5, fails 0 of")
     figure.get_by_text("kernel by kernel").click()
-    expect(page.get_by_role("row", name=re.compile("^double-subtract wrong"))).to_contain_text("0.1")
+    expect(page.get_by_role("row", name=re.compile("^double-subtract wrong"))).to_contain_text(
+        "0.1"
+    )
     page.get_by_role("navigation", name="comparator").get_by_role("link", name="ulp").click()
     expect(figure).to_contain_text("One distance in ulps for all outputs")
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.wait_for_function(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
 
 
 def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:

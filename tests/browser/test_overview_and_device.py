@@ -1,4 +1,5 @@
-"""The overview and a device's page in a real browser: what needs someone, by keyboard and live; spans that talk; gaps that stay gaps."""
+"""The overview and a device's page in a real browser: what needs someone, by keyboard and live;
+spans that talk; gaps that stay gaps."""
 
 from __future__ import annotations
 
@@ -17,21 +18,32 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
         machines = seeded.fleet(session, seeded.submit(session))
         waits = seeded.submit(session)
     page.goto(server.url)
-    assert page.locator("#days-words").evaluate("(words) => words.parentElement.clientWidth > 0.9 * words.closest('section').clientWidth")
+    assert page.locator("#days-words").evaluate(
+        "(words) => words.parentElement.clientWidth > 0.9 * words.closest('section').clientWidth"
+    )
     needs = page.locator(".needs a")
     expect(needs).to_have_text(["1hollow finding", "2devices in trouble", "1stuck queue"])
     expect(page.locator(".flag")).to_contain_text("s1 is subtracted twice in all 265 tiles")
     expect(page.locator(".daily g rect.v-pass_by_tolerance")).to_have_count(1)
-    bars, panel = page.locator(".daily > svg").bounding_box(), page.locator("section[aria-labelledby=days]").bounding_box()
+    bars, panel = (
+        page.locator(".daily > svg").bounding_box(),
+        page.locator("section[aria-labelledby=days]").bounding_box(),
+    )
     assert bars is not None
     assert panel is not None
     assert bars["width"] > 0.9 * panel["width"], "the days' bars fill their panel"
-    assert [each.get_attribute("href") for each in page.locator(".rates3 a").all()] == ["/jobs?state=running", "/devices", "/devices"]
+    assert [each.get_attribute("href") for each in page.locator(".rates3 a").all()] == [
+        "/jobs?state=running",
+        "/devices",
+        "/devices",
+    ]
     cells = page.locator(".machine > a:first-child")
     expect(cells).to_have_count(4)
     sick = page.get_by_role("link", name="lab-1/wormhole:3: bad, idle (it hung")
     sick.focus()
-    with server.writing() as session:  # the page is brought up to date; whoever uses the keyboard stays where they are
+    with (
+        server.writing() as session
+    ):  # the page is brought up to date; whoever uses the keyboard stays where they are
         seeded.report(session, waits.id, [seeded.row(seed, wrong=False) for seed in range(8)])
         seeded.finish(session, waits.id)
     expect(needs).to_have_text(["1hollow finding", "2devices in trouble"], timeout=15_000)

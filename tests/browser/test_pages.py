@@ -1,4 +1,5 @@
-"""The overview, the lists, the login and the way around in a real browser: what is empty or missing is said, keys suffice."""
+"""The overview, the lists, the login and the way around in a real browser: what is empty or missing
+is said, keys suffice."""
 
 from __future__ import annotations
 
@@ -49,9 +50,13 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
     page.goto(server.url)
     expect(page.locator("#overview")).to_contain_text("0 of 2")
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True)
+        seeded.report(
+            session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True
+        )
         seeded.finish(session, job.id)
-    expect(page.locator(".flag")).to_contain_text("s1 is subtracted twice in all 265 tiles", timeout=15_000)
+    expect(page.locator(".flag")).to_contain_text(
+        "s1 is subtracted twice in all 265 tiles", timeout=15_000
+    )
     expect(page.locator("#overview")).to_contain_text("Nothing waits or runs.")
 
 
@@ -64,7 +69,9 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
     seen = set()
     for _ in range(30):
         page.keyboard.press("Tab")
-        name, outline = page.evaluate("[document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]")
+        name, outline = page.evaluate(
+            "[document.activeElement.innerText, getComputedStyle(document.activeElement).outlineStyle]"
+        )
         if name and name in {"cancel", "resubmit", "Jobs", "copy"}:
             seen.add(name)
             assert outline == "solid", f"the focus on {name} is not visible"

@@ -1,4 +1,5 @@
-"""The pages of tests and flags in a real browser: what a reader sees of a masked fix, and how a flag is taken on, with a login too."""
+"""The pages of tests and flags in a real browser: what a reader sees of a masked fix, and how a
+flag is taken on, with a login too."""
 
 from __future__ import annotations
 
@@ -33,9 +34,15 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     expect(figure).to_contain_text("error ÷ budget of 4 builds")
     # a phone shows all of it without sideways scrolling
     page.set_viewport_size(PHONE)
-    page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")  # charts follow a moment later
+    page.wait_for_function(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )  # charts follow a moment later
     shown = httpx.get(f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=budget_ratio").json()
-    assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == ("b0304ff7a5", "budget_ratio", 4)
+    assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == (
+        "b0304ff7a5",
+        "budget_ratio",
+        4,
+    )
 
 
 def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch) -> None:
@@ -49,12 +56,16 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     expect(page).to_have_url(re.compile("/flags"))
     page.locator(".triage li a").first.click()
     expect(page.locator("#banner")).to_contain_text("s1 is subtracted twice")
-    expect(page.locator("code").filter(has_text="gonogo check")).to_contain_text("--build b0304ff7a5")
+    expect(page.locator("code").filter(has_text="gonogo check")).to_contain_text(
+        "--build b0304ff7a5"
+    )
     page.get_by_label("owner").fill("ada")
     page.get_by_label("reason").fill("known since December")
     page.get_by_label("expires on").fill("2099-01-31")
     page.get_by_role("button", name="take it on").click()
-    expect(page.locator("#banner")).to_contain_text("taken on, owned by ada: known since December; expires 2099-01-31")
+    expect(page.locator("#banner")).to_contain_text(
+        "taken on, owned by ada: known since December; expires 2099-01-31"
+    )
     expect(page.locator("#deeds tbody tr").first).to_contain_text("ada")
     page.get_by_label("owner").fill("x" * 100)
     page.get_by_role("button", name="save").click()

@@ -1,4 +1,5 @@
-"""What an open page shows where something does not come, in a real browser: its pictures, its next reading, the answer to what is typed."""
+"""What an open page shows where something does not come, in a real browser: its pictures, its next
+reading, the answer to what is typed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from gonogo_storage.encoding import utcnow
 from gonogo_storage.ids import new_id
 
 
-def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(server, page: Page, watch) -> None:
+def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(
+    server, page: Page, watch
+) -> None:
     with server.writing() as session:
         job = seeded.submit(session, seeds=1)
         seeded.report(session, job.id, [seeded.row(0, wrong=True)])
@@ -27,13 +30,20 @@ def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(server, pag
     page.route("**/static/charts-*.js", lambda route: _answer(route, away, "**/static/charts-*.js"))
     page.route("**/artifacts/*", lambda route: _answer(route, away, "**/artifacts/*"))
     page.goto(f"{server.url}/jobs/{job.id}")
-    seeds, signed = page.locator("[data-chart=chart-seeds]"), page.locator("[data-chart=chart-map-signed]")
-    expect(seeds.get_by_role("alert")).to_contain_text("This picture is missing: the program that draws it did not come.")
+    seeds, signed = (
+        page.locator("[data-chart=chart-seeds]"),
+        page.locator("[data-chart=chart-map-signed]"),
+    )
+    expect(seeds.get_by_role("alert")).to_contain_text(
+        "This picture is missing: the program that draws it did not come."
+    )
     expect(seeds.locator("figcaption")).to_contain_text("dx: 1 seed")  # the words are there
     away[:] = ["**/artifacts/*"]
     seeds.get_by_role("button", name="try again").click()  # reads the page anew
     expect(seeds).to_have_attribute("data-marks", "1")
-    expect(signed.get_by_role("alert")).to_contain_text("This picture is missing: the server answers 503.")
+    expect(signed.get_by_role("alert")).to_contain_text(
+        "This picture is missing: the server answers 503."
+    )
     away.clear()
     signed.get_by_role("button", name="try again").click()
     expect(signed).to_have_attribute("data-marks", "128")
@@ -67,7 +77,9 @@ def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watc
     watch.mean("Failed to load resource")
 
 
-def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(server, page: Page, watch) -> None:
+def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(
+    server, page: Page, watch
+) -> None:
     page.goto(f"{server.url}/jobs/new")
     estimate, shape = page.locator("#estimate"), page.get_by_label("shape")
     expect(estimate).to_contain_text("8 results")

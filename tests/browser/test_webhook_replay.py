@@ -1,4 +1,5 @@
-"""A message that was given up is sent again from its page, with a login, and the page follows it."""
+"""A message that was given up is sent again from its page, with a login, and the page follows
+it."""
 
 from __future__ import annotations
 
@@ -14,11 +15,24 @@ from gonogo_storage.states import DeliveryState
 def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
     with guarded.writing() as session:
         token = issue_token(session, "ada", ["admin"], keys=guarded.app.state.context.keys)
-        fields = {"kind": "standard", "target": "https://ci.example/hook", "events": ["job.finished"], "description": ""}
+        fields = {
+            "kind": "standard",
+            "target": "https://ci.example/hook",
+            "events": ["job.finished"],
+            "description": "",
+        }
         hook = webhooks.create(session, **fields, secret=None, actor="ada")
-        deliveries.add(session, [hook.id], "job.finished:1", "job.finished", {"type": "job.finished"})
+        deliveries.add(
+            session, [hook.id], "job.finished:1", "job.finished", {"type": "job.finished"}
+        )
         (message,) = deliveries.list_(session, hook.id).items
-        deliveries.tried(session, message["id"], Try(utcnow(), 12.5, 500, None, "broken"), state=DeliveryState.failed, again_at=None)
+        deliveries.tried(
+            session,
+            message["id"],
+            Try(utcnow(), 12.5, 500, None, "broken"),
+            state=DeliveryState.failed,
+            again_at=None,
+        )
     page.goto(f"{guarded.url}/login?next=/webhooks")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()

@@ -1,6 +1,8 @@
-"""On a real card: the same kernels, the same executor, another environment. Skipped with the reason where there is none.
+"""On a real card: the same kernels, the same executor, another environment. Skipped with the reason
+where there is none.
 
-Run on a Wormhole host with GONOGO_TEST_BUILDS naming its builds file (docs/wormhole.md), which says where its ttnn is.
+Run on a Wormhole host with GONOGO_TEST_BUILDS naming its builds file (docs/wormhole.md), which says
+where its ttnn is.
 """
 
 from __future__ import annotations
@@ -27,8 +29,18 @@ DRIVER = Path("/dev/tenstorrent")
 """The kernel driver's devices: one number for each chip."""
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 32, 1024]}),
-    ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 128, 256], "numerics": {"accumulate": "bf16"}}),
-    ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 96], "numerics": {"input": {"x": "bfp8_b"}, "output": "bfp8_b"}}),
+    (
+        "ttnn",
+        {"kernel": "layernorm_fw", "shape": [1, 1, 128, 256], "numerics": {"accumulate": "bf16"}},
+    ),
+    (
+        "ttnn",
+        {
+            "kernel": "layernorm_fw",
+            "shape": [1, 1, 64, 96],
+            "numerics": {"input": {"x": "bfp8_b"}, "output": "bfp8_b"},
+        },
+    ),
     ("ttnn-welford", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 96]}),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 128], "memory": {"sharded": [1, 2]}}),
     ("ttnn", {"kernel": "layernorm_bw", "shape": [1, 1, 128, 256]}),
@@ -53,21 +65,38 @@ def card() -> Iterator[Child]:
     child.host.close()
 
 
-@pytest.mark.parametrize(("build", "fields"), RIGHT, ids=lambda value: value if isinstance(value, str) else value["kernel"])
-def test_a_right_kernel_is_explained_on_hardware(card: Child, build: str, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("build", "fields"),
+    RIGHT,
+    ids=lambda value: value if isinstance(value, str) else value["kernel"],
+)
+def test_a_right_kernel_is_explained_on_hardware(
+    card: Child, build: str, fields: dict[str, Any]
+) -> None:
     test = TestSpec.parse(fields)
     raw = generate(test, 0)
     given = quantise(test, raw)
     outputs = card.run(build, test, shaped_inputs(test, given))
     known = own_builds("ttnn")[build]
     judged = judge(test, raw, given, outputs, profile=known.profile, produced=known.outputs)
-    assert judged.explanation is Explanation.explained, {name: output.to_json() for name, output in judged.outputs.items()}
+    assert judged.explanation is Explanation.explained, {
+        name: output.to_json() for name, output in judged.outputs.items()
+    }
 
 
 def test_the_planted_fault_is_green_and_unexplained_on_hardware(card: Child) -> None:
-    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 1, 64, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}})
+    test = TestSpec.parse(
+        {
+            "kernel": "layernorm_bw",
+            "shape": [1, 1, 64, 96],
+            "tolerance": {"rtol": 1e-3, "atol": 0.5},
+        }
+    )
     raw = generate(test, 0)
     given = quantise(test, raw)
     build = "ttnn-generic-bw-double-subtract"
     outputs = card.run(build, test, shaped_inputs(test, given))
-    assert judge(test, raw, given, outputs, profile="generic", produced=("dx",)).verdict.value == "pass_by_tolerance"
+    assert (
+        judge(test, raw, given, outputs, profile="generic", produced=("dx",)).verdict.value
+        == "pass_by_tolerance"
+    )

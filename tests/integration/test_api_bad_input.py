@@ -1,4 +1,5 @@
-"""Bad input: each wrong request is a problem document that names field, value and limit, and stores nothing."""
+"""Bad input: each wrong request is a problem document that names field, value and limit, and stores
+nothing."""
 
 from __future__ import annotations
 
@@ -87,9 +88,17 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"context": "grouped"}, "context", "isolated"),
     ({"context": "grouped"}, "context", "name and before"),
     ({"context": {"name": "x", "before": [], "after": 1}}, "context.before", "at least 1"),
-    ({"context": {"name": "x", "before": [TEST], "after": 1}}, "context.after", "one of name, before"),
+    (
+        {"context": {"name": "x", "before": [TEST], "after": 1}},
+        "context.after",
+        "one of name, before",
+    ),
     ({"context": {"name": "x", "before": []}}, "context.before", "at least 1"),
-    ({"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}}, "context.before.0.kernel", "layernorm_fw"),
+    (
+        {"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}},
+        "context.before.0.kernel",
+        "layernorm_fw",
+    ),
     ({"labels": {"a b": "c"}}, "labels.a b", "pattern"),
     ({"labels": {"a": 1}}, "labels.a", "text"),
     ({"labels": {f"l{n}": "x" for n in range(33)}}, "labels", "at most 32"),
@@ -104,8 +113,14 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "field", "said"), BAD_JOBS, ids=[f"{n}-{case[1]}" for n, case in enumerate(BAD_JOBS)])
-def test_a_wrong_field_of_a_job_is_named(lone: Api, changes: dict[str, Any], field: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    BAD_JOBS,
+    ids=[f"{n}-{case[1]}" for n, case in enumerate(BAD_JOBS)],
+)
+def test_a_wrong_field_of_a_job_is_named(
+    lone: Api, changes: dict[str, Any], field: str, said: str
+) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs:validate"):
         document = problem(lone.client.post(path, json={**JOB, **changes}))
         assert document["field"] == document["errors"][0]["field"] == field
@@ -117,7 +132,11 @@ def test_a_wrong_field_of_a_job_is_named(lone: Api, changes: dict[str, Any], fie
 
 @pytest.mark.parametrize("name", ["test", "build", "seeds"])
 def test_a_missing_field_is_named(lone: Api, name: str) -> None:
-    document = problem(lone.client.post("/api/v1/jobs", json={key: value for key, value in JOB.items() if key != name}))
+    document = problem(
+        lone.client.post(
+            "/api/v1/jobs", json={key: value for key, value in JOB.items() if key != name}
+        )
+    )
     assert document["field"] == name
     assert "required" in document["detail"]
 
@@ -125,20 +144,35 @@ def test_a_missing_field_is_named(lone: Api, name: str) -> None:
 def test_nothing_is_stored_by_refused_jobs_on_either_database(api: Api) -> None:
     before = api.rows()
     for changes, _, _ in BAD_JOBS[::4]:
-        assert api.client.post("/api/v1/jobs", json={**JOB, **changes}, headers={"Idempotency-Key": "k"}).status_code == 422
+        assert (
+            api.client.post(
+                "/api/v1/jobs", json={**JOB, **changes}, headers={"Idempotency-Key": "k"}
+            ).status_code
+            == 422
+        )
     assert api.rows() == before
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_json_does_not_have_are_refused_with_their_place(lone: Api, literal: str) -> None:
-    text = json.dumps({**JOB, "test": {**TEST, "tolerance": {"rtol": 1e-3, "atol": 0.123}}}).replace("0.123", literal)
-    document = problem(lone.client.post("/api/v1/jobs", content=text, headers={"Content-Type": "application/json"}))
+def test_numbers_that_json_does_not_have_are_refused_with_their_place(
+    lone: Api, literal: str
+) -> None:
+    text = json.dumps(
+        {**JOB, "test": {**TEST, "tolerance": {"rtol": 1e-3, "atol": 0.123}}}
+    ).replace("0.123", literal)
+    document = problem(
+        lone.client.post("/api/v1/jobs", content=text, headers={"Content-Type": "application/json"})
+    )
     assert document["field"] == "test.tolerance.atol"
     assert document["limit"] == "finite"
 
 
 def test_the_value_of_an_unknown_field_is_what_was_given(lone: Api) -> None:
-    for changes in ({"colour": "red"}, {"test": {**TEST, "colour": "red"}}, {"target": {"colour": "red"}}):
+    for changes in (
+        {"colour": "red"},
+        {"test": {**TEST, "colour": "red"}},
+        {"target": {"colour": "red"}},
+    ):
         assert problem(lone.client.post("/api/v1/jobs", json={**JOB, **changes}))["value"] == "red"
 
 
@@ -177,14 +211,19 @@ def test_a_huge_number_is_not_echoed_in_full(lone: Api, changes: dict[str, Any])
     ],
 )
 def test_a_body_that_is_no_job_is_a_problem(lone: Api, body: bytes, status: int) -> None:
-    answer = lone.client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    answer = lone.client.post(
+        "/api/v1/jobs", content=body, headers={"Content-Type": "application/json"}
+    )
     if status == 400 and answer.status_code == 422:  # newer parsers of JSON take deeper nesting
         status = 422
     problem(answer, status)
 
 
 def test_a_body_of_another_type_is_refused(lone: Api) -> None:
-    problem(lone.client.post("/api/v1/jobs", content=b"a=1", headers={"Content-Type": "text/plain"}), 415)
+    problem(
+        lone.client.post("/api/v1/jobs", content=b"a=1", headers={"Content-Type": "text/plain"}),
+        415,
+    )
 
 
 def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone: Api) -> None:
@@ -192,10 +231,20 @@ def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone
         yield from [b" " * 1024] * 5
 
     for content in (b" " * 4097, pieces()):
-        document = problem(lone.client.post("/api/v1/jobs", content=content, headers={"Content-Type": "application/json"}), 413)
+        document = problem(
+            lone.client.post(
+                "/api/v1/jobs", content=content, headers={"Content-Type": "application/json"}
+            ),
+            413,
+        )
         assert document["field"] == "body"
         assert "4096 bytes (GONOGO_MAX_BODY_BYTES)" in document["detail"]
-    assert lone.client.post("/api/v1/jobs", content=json.dumps({**JOB, "colour": 1}).ljust(4096)).status_code != 413
+    assert (
+        lone.client.post(
+            "/api/v1/jobs", content=json.dumps({**JOB, "colour": 1}).ljust(4096)
+        ).status_code
+        != 413
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,7 +285,9 @@ def test_a_person_gets_a_page_instead(lone: Api) -> None:
     assert "try again" not in answer.text
 
 
-def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(lone: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(
+    lone: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gonogo_dashboards import pages
     from gonogo_storage import jobs
 
@@ -245,7 +296,11 @@ def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(lon
 
     monkeypatch.setattr(jobs, "list_", broken)
     answer = lone.client.get("/jobs", headers={"Accept": "text/html"})
-    assert (answer.status_code, "try again" in answer.text, "secret" in answer.text) == (500, True, False)
+    assert (answer.status_code, "try again" in answer.text, "secret" in answer.text) == (
+        500,
+        True,
+        False,
+    )
     assert answer.headers["content-type"].startswith("text/html")
     monkeypatch.setattr(pages, "environment", broken)
     document = problem(lone.client.get("/jobs", headers={"Accept": "text/html"}), 500)

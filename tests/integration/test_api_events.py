@@ -1,4 +1,5 @@
-"""Event streams of a real server: from the start, resumed, alive while nothing happens, and over when the job or the server is."""
+"""Event streams of a real server: from the start, resumed, alive while nothing happens, and over
+when the job or the server is."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def path(job: str) -> str:
     return f"/api/v1/jobs/{job}/events"
 
 
-def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_job(server: Server) -> None:
+def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_job(
+    server: Server,
+) -> None:
     client, context = server
     job = submit(context)
     with client.stream("GET", path(job)) as answer:
@@ -61,13 +64,21 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
         told = events_of(answer.iter_lines())
         assert next(told) == {"retry": "1000"}
         first = next(told)
-        assert (first["id"], first["event"], json.loads(first["data"])) == ("1", "state", {"state": "queued", "verdict": None})
+        assert (first["id"], first["event"], json.loads(first["data"])) == (
+            "1",
+            "state",
+            {"state": "queued", "verdict": None},
+        )
         report(context, job, 0, 1)
         verdict, progress = next(told), next(told)
         assert verdict["event"] == "verdict"
         assert json.loads(verdict["data"])["verdict"] == "pass_by_tolerance"
         assert progress["event"] == "progress"
-        assert json.loads(progress["data"]) == {"done": 2, "total": 4, "verdicts": {"pass_by_tolerance": 2}}
+        assert json.loads(progress["data"]) == {
+            "done": 2,
+            "total": 4,
+            "verdicts": {"pass_by_tolerance": 2},
+        }
         report(context, job, 2, 3)
         finish(context, job)
         rest = list(told)
@@ -75,7 +86,11 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
     assert json.loads(rest[-1]["data"]) == {"state": "finished", "verdict": "pass_by_tolerance"}
     with context.reading() as current:
         numbers = [event["number"] for event in stored.after(current, job, 0)]
-    assert [int(m["id"]) for m in (first, verdict, progress, *rest)] == numbers == list(range(1, len(numbers) + 1))
+    assert (
+        [int(m["id"]) for m in (first, verdict, progress, *rest)]
+        == numbers
+        == list(range(1, len(numbers) + 1))
+    )
 
 
 def test_a_stream_resumes_after_the_event_that_was_seen_last(server: Server) -> None:
@@ -89,7 +104,9 @@ def test_a_stream_resumes_after_the_event_that_was_seen_last(server: Server) -> 
     for number in range(len(everything)):
         for options in ({"headers": {"Last-Event-ID": str(number)}}, {"params": {"after": number}}):
             with client.stream("GET", path(job), **options) as answer:
-                assert [message for message in events_of(answer.iter_lines()) if "id" in message] == everything[number:]
+                assert [
+                    message for message in events_of(answer.iter_lines()) if "id" in message
+                ] == everything[number:]
 
 
 def test_nothing_more_to_come_is_204_so_that_a_browser_stops_asking(server: Server) -> None:
@@ -133,12 +150,16 @@ def test_many_streams_of_one_job_share_the_poll_and_all_hear_everything(server: 
     assert heard[0] == [str(number) for number in range(1, len(heard[0]) + 1)]
 
 
-def test_a_silent_stream_is_kept_alive_by_comments(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_stream_is_kept_alive_by_comments(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fastapi.routing, "_PING_INTERVAL", 0.2)
     client, context = server
     job = submit(context)
     with client.stream("GET", path(job)) as answer:
-        comments = (message for message in events_of(answer.iter_lines()) if set(message) == {"comment"})
+        comments = (
+            message for message in events_of(answer.iter_lines()) if set(message) == {"comment"}
+        )
         assert next(comments) == next(comments) == {"comment": "ping"}
 
 
@@ -167,8 +188,23 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
     with session(engine) as current:
         job = seeded.submit(current).id
     engine.dispose()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "gonogo_service.app:create_app", "--port", str(port), "--log-level", "warning"]
-    environment = {**os.environ, "GONOGO_DATABASE_URL": url, "GONOGO_EMBEDDED": "1", "GONOGO_SECRET_KEY": SECRET}
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        "gonogo_service.app:create_app",
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    ]
+    environment = {
+        **os.environ,
+        "GONOGO_DATABASE_URL": url,
+        "GONOGO_EMBEDDED": "1",
+        "GONOGO_SECRET_KEY": SECRET,
+    }
     process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "20"], env=environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:

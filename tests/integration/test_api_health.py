@@ -21,16 +21,25 @@ def metric(api: Api, name: str) -> float:
     """The value of one series of /metrics, looked at afresh."""
     api.context.metrics.forget()
     lines = api.client.get("/metrics").text.splitlines()
-    return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " ")), float("nan"))
+    return next(
+        (float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " ")),
+        float("nan"),
+    )
 
 
 def test_ready_means_database_schema_and_broker(database_url: str, redis_url: str) -> None:
     with in_process(database_url, broker_url=redis_url) as api:
         assert api.client.get("/healthz").json() == {"status": "ok"}
-        assert api.client.get("/readyz").json() == {"database": "ok", "schema": "head", "broker": "ok"}
+        assert api.client.get("/readyz").json() == {
+            "database": "ok",
+            "schema": "head",
+            "broker": "ok",
+        }
 
 
-def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(empty_database_url: str, redis_url: str) -> None:
+def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(
+    empty_database_url: str, redis_url: str
+) -> None:
     app = create_app(make_settings(empty_database_url, broker_url=redis_url))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
         answer = client.get("/readyz")
@@ -40,7 +49,9 @@ def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(empty_datab
         engine = app.state.context.engine
         schema.upgrade(engine)
         with engine.begin() as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = 'of the next release'"))
+            connection.execute(
+                text("UPDATE alembic_version SET version_num = 'of the next release'")
+            )
         assert client.get("/readyz").json()["schema"] == "ahead"
 
 
@@ -63,7 +74,9 @@ def test_a_dead_broker_is_named_and_comes_back(sqlite_url: str, private_redis: R
         assert api.client.get("/readyz").status_code == 200
 
 
-def test_a_dead_database_is_a_503_that_tells_nothing_of_it_and_comes_back(private_postgres: PostgresServer, redis_url: str) -> None:
+def test_a_dead_database_is_a_503_that_tells_nothing_of_it_and_comes_back(
+    private_postgres: PostgresServer, redis_url: str
+) -> None:
     with in_process(private_postgres.url(), broker_url=redis_url) as api:
         job = api.submit()
         private_postgres.stop()
@@ -91,16 +104,32 @@ def test_metrics_tell_the_state_of_the_service(database_url: str) -> None:
         assert metric(api, 'gonogo_chunks{queue="emulator.wormhole.n150",state="waiting"}') == 1
         assert 0 <= metric(api, 'gonogo_queue_age_seconds{queue="emulator.wormhole.n150"}') < 60
         assert metric(api, 'gonogo_workers{state="idle"}') == 0
-        assert metric(api, 'gonogo_http_requests_total{method="POST",route="/api/v1/jobs",status="202"}') == 1
+        assert (
+            metric(
+                api, 'gonogo_http_requests_total{method="POST",route="/api/v1/jobs",status="202"}'
+            )
+            == 1
+        )
 
 
-def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(sqlite_url: str) -> None:
+def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(
+    sqlite_url: str,
+) -> None:
     with in_process(sqlite_url) as api:
         for number in range(5):
             api.client.get(f"/api/v1/jobs/{number}")
             api.client.get(f"/nothing/{number}")
-        assert metric(api, 'gonogo_http_requests_total{method="GET",route="/api/v1/jobs/{job_id}",status="404"}') == 5
-        assert metric(api, 'gonogo_http_requests_total{method="GET",route="unmatched",status="404"}') == 5
+        assert (
+            metric(
+                api,
+                'gonogo_http_requests_total{method="GET",route="/api/v1/jobs/{job_id}",status="404"}',
+            )
+            == 5
+        )
+        assert (
+            metric(api, 'gonogo_http_requests_total{method="GET",route="unmatched",status="404"}')
+            == 5
+        )
 
 
 def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path) -> None:
@@ -125,7 +154,11 @@ def test_the_api_process_loads_neither_numba_nor_scipy_nor_numpy(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"), [({"database_url": None}, "GONOGO_DATABASE_URL"), ({"secret_key": None, "embedded": False}, "GONOGO_SECRET_KEY")]
+    ("changes", "said"),
+    [
+        ({"database_url": None}, "GONOGO_DATABASE_URL"),
+        ({"secret_key": None, "embedded": False}, "GONOGO_SECRET_KEY"),
+    ],
 )
 def test_what_must_be_set_is_said_at_the_start(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -1,4 +1,5 @@
-"""Jobs over HTTP: submitted, looked at, listed, cancelled, submitted again; the same request twice."""
+"""Jobs over HTTP: submitted, looked at, listed, cancelled, submitted again; the same request
+twice."""
 
 from __future__ import annotations
 
@@ -38,18 +39,26 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     accepted = answer.json()
     assert set(accepted) == {"id", "state", "chunks", "links"}
     assert accepted["state"] == "queued"
-    assert answer.headers["location"] == accepted["links"]["self"] == f"/api/v1/jobs/{accepted['id']}"
+    assert (
+        answer.headers["location"] == accepted["links"]["self"] == f"/api/v1/jobs/{accepted['id']}"
+    )
 
     job = api.client.get(answer.headers["location"]).json()
     spec = TestSpec.parse(JOB["test"])
-    assert (job["test"], job["test_key"], job["subject_key"]) == (spec.canonical(), spec.key, spec.subject_key)
+    assert (job["test"], job["test_key"], job["subject_key"]) == (
+        spec.canonical(),
+        spec.key,
+        spec.subject_key,
+    )
     assert job["target"] == body["target"]
     assert job["queue"] == "emulator.wormhole.n300"
     assert (job["total"], job["done"], job["counts"]) == (6, 0, {})
     assert (job["seeds"], job["repeats"], job["priority"]) == ([5, 1, 9], 2, 9)
     assert (job["labels"], job["commit"], job["owner"]) == (body["labels"], body["commit"], "local")
     assert job["created_at"].endswith("Z")
-    deadline = datetime.fromisoformat(job["deadline_at"]) - datetime.fromisoformat(job["created_at"])
+    deadline = datetime.fromisoformat(job["deadline_at"]) - datetime.fromisoformat(
+        job["created_at"]
+    )
     assert deadline.total_seconds() == 86400
     for name, path in job["links"].items():
         if name != "events":
@@ -59,12 +68,17 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
 def test_the_context_of_a_job_is_stored_in_its_canonical_form(api: Api) -> None:
     warm = {"kernel": "layernorm_fw", "shape": [32, 32], "epsilon": 1e-6}
     job = api.submit(context={"name": "warm", "before": [warm]})
-    assert api.get(f"/jobs/{job}")["context"] == {"name": "warm", "before": [{"kernel": "layernorm_fw", "shape": [32, 32]}]}
+    assert api.get(f"/jobs/{job}")["context"] == {
+        "name": "warm",
+        "before": [{"kernel": "layernorm_fw", "shape": [32, 32]}],
+    }
 
 
 def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
     before = api.rows()
-    answer = api.client.post("/api/v1/jobs:validate", json={**JOB, "seeds": {"start": 0, "count": 100}, "repeats": 2})
+    answer = api.client.post(
+        "/api/v1/jobs:validate", json={**JOB, "seeds": {"start": 0, "count": 100}, "repeats": 2}
+    )
     assert answer.status_code == 200
     estimate = answer.json()
     assert estimate["results"] == 200
@@ -78,7 +92,11 @@ def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
 def test_lists_are_filtered_and_paged(api: Api) -> None:
     first = api.submit(labels={"suite": "nightly"})
     second = api.submit(build="correct")
-    third = api.submit(test={"kernel": "layernorm_fw", "shape": [32, 32]}, build="correct", labels={"suite": "weekly"})
+    third = api.submit(
+        test={"kernel": "layernorm_fw", "shape": [32, 32]},
+        build="correct",
+        labels={"suite": "weekly"},
+    )
     key = api.get(f"/jobs/{third}")["test_key"]
 
     def ids(query: str) -> list[str]:
@@ -115,7 +133,12 @@ def test_resubmitting_asks_for_the_same_again(api: Api) -> None:
     new = api.get(f"/jobs/{answer.json()['id']}")
     assert new["id"] != old.id
     assert (new["state"], new["done"], new["resubmit_of"]) == ("queued", 0, old.id)
-    assert (new["test_key"], new["build"], new["total"], new["seeds"]) == (old.test_key, old.build, 3, {"start": 0, "count": 3})
+    assert (new["test_key"], new["build"], new["total"], new["seeds"]) == (
+        old.test_key,
+        old.build,
+        3,
+        {"start": 0, "count": 3},
+    )
 
 
 @pytest.mark.parametrize("verb", ["", ":cancel", ":resubmit"])
@@ -127,7 +150,12 @@ def test_a_job_that_does_not_exist_is_not_found(api: Api, verb: str, name: str) 
 
 
 def post(api: Api, key: str, body: dict[str, Any], **options: Any) -> Any:
-    return api.client.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": key, **options.pop("headers", {})}, **options)
+    return api.client.post(
+        "/api/v1/jobs",
+        json=body,
+        headers={"Idempotency-Key": key, **options.pop("headers", {})},
+        **options,
+    )
 
 
 def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> None:
@@ -145,9 +173,14 @@ def test_a_key_belongs_to_one_body_one_address_and_one_token(api: Api) -> None:
     other = post(api, "k1", {**JOB, "repeats": 2})
     assert other.status_code == 422
     assert other.json()["field"] == "Idempotency-Key"
-    again = api.client.post(f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}).json()
+    again = api.client.post(
+        f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}
+    ).json()
     assert again["id"] != job
-    assert api.client.post(f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}).json() == again
+    assert (
+        api.client.post(f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}).json()
+        == again
+    )
     assert post(api, "k1", JOB, headers=api.token("submit")).json()["id"] not in {job, again["id"]}
     assert api.rows()["jobs"] == 3
 
@@ -170,7 +203,10 @@ def test_a_key_is_forgotten_after_a_day(api: Api) -> None:
     import time_machine
 
     first = post(api, "k1", JOB).json()["id"]
-    with time_machine.travel(datetime.fromisoformat(api.get(f"/jobs/{first}")["created_at"]).timestamp() + 24 * 3600 + 5, tick=True):
+    with time_machine.travel(
+        datetime.fromisoformat(api.get(f"/jobs/{first}")["created_at"]).timestamp() + 24 * 3600 + 5,
+        tick=True,
+    ):
         assert post(api, "k1", JOB).json()["id"] != first
 
 
@@ -182,7 +218,10 @@ def test_a_malformed_key_is_refused_by_name(api: Api, key: str) -> None:
 
 
 def test_a_submission_rings_the_doorbell(sqlite_url: str, redis_url: str) -> None:
-    with in_process(sqlite_url, broker_url=redis_url) as api, redis.Redis.from_url(redis_url) as client:
+    with (
+        in_process(sqlite_url, broker_url=redis_url) as api,
+        redis.Redis.from_url(redis_url) as client,
+    ):
         api.submit()
         assert client.blpop([DOORBELL_KEY], timeout=10) is not None
 

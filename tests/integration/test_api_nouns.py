@@ -15,7 +15,15 @@ from gonogo.tensix.defects import DEFECTS
 from gonogo_storage import workers
 from gonogo_storage.encoding import utcnow
 
-V60 = {"name": "v0.60", "executor": "ttnn", "line": "main", "sequence": 60, "commit": "abc123", "profile": "generic", "outputs": ["dx"]}
+V60 = {
+    "name": "v0.60",
+    "executor": "ttnn",
+    "line": "main",
+    "sequence": 60,
+    "commit": "abc123",
+    "profile": "generic",
+    "outputs": ["dx"],
+}
 
 
 @pytest.fixture
@@ -27,7 +35,9 @@ def api(database_url: str) -> Iterator[Api]:
 def all_names(api: Api, **query: Any) -> list[str]:
     found, cursor = [], None
     while True:
-        page = api.get("/builds", params={"limit": 4, **query, **({"cursor": cursor} if cursor else {})})
+        page = api.get(
+            "/builds", params={"limit": 4, **query, **({"cursor": cursor} if cursor else {})}
+        )
         found += [build["name"] for build in page["items"]]
         cursor = page["next"]
         if cursor is None:
@@ -55,7 +65,9 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         assert api.client.post("/api/v1/builds", json=V60).status_code == 201
     other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
     assert (other.status_code, other.json()["field"]) == (409, "name")
-    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == ["v0.60"]
+    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
+        "v0.60"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +81,9 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         ({"outputs": []}, "outputs"),
     ],
 )
-def test_a_wrong_build_is_refused_by_its_field(api: Api, changes: dict[str, Any], field: str) -> None:
+def test_a_wrong_build_is_refused_by_its_field(
+    api: Api, changes: dict[str, Any], field: str
+) -> None:
     answer = api.client.post("/api/v1/builds", json={**V60, **changes})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert api.rows()["builds"] == 0
@@ -81,9 +95,16 @@ def test_a_registered_build_takes_jobs_on_its_own_executor_only(api: Api) -> Non
     assert api.get(f"/jobs/{job}")["build_line"] == "main"
     for target in ({"executor": "torch"}, {}):
         answer = api.client.post("/api/v1/jobs", json={**JOB, "build": "v0.60", "target": target})
-        assert (answer.status_code, answer.json()["field"], answer.json()["limit"]) == (422, "target.executor", "ttnn")
+        assert (answer.status_code, answer.json()["field"], answer.json()["limit"]) == (
+            422,
+            "target.executor",
+            "ttnn",
+        )
     forward = {"kernel": "layernorm_fw", "shape": [32, 32]}
-    answer = api.client.post("/api/v1/jobs", json={**JOB, "build": "v0.60", "target": {"executor": "ttnn"}, "test": forward})
+    answer = api.client.post(
+        "/api/v1/jobs",
+        json={**JOB, "build": "v0.60", "target": {"executor": "ttnn"}, "test": forward},
+    )
     assert (answer.status_code, answer.json()["field"]) == (422, "build")
 
 
@@ -91,17 +112,34 @@ def test_a_plug_in_interprets_the_names_of_its_builds_itself(sqlite_url: str) ->
     with in_process(sqlite_url, executors="mine=package.module:Factory") as api:
         job = api.submit(build="anything", target={"executor": "mine"})
         assert api.get(f"/jobs/{job}")["queue"] == "mine.wormhole.n150"
-        assert api.client.post("/api/v1/jobs", json={**JOB, "build": "correct", "target": {"executor": "mine"}}).status_code == 202
+        assert (
+            api.client.post(
+                "/api/v1/jobs", json={**JOB, "build": "correct", "target": {"executor": "mine"}}
+            ).status_code
+            == 202
+        )
 
 
 def test_a_plug_in_that_a_live_worker_serves_is_known(api: Api) -> None:
     body = {**JOB, "build": "anything", "target": {"executor": "theirs"}}
     assert api.client.post("/api/v1/jobs", json=body).status_code == 422
     with api.context.session() as session:
-        workers.heard(session, "w1", queues=["theirs.wormhole.n150"], device="theirs:0", host="h", attempt=None, now=utcnow())
+        workers.heard(
+            session,
+            "w1",
+            queues=["theirs.wormhole.n150"],
+            device="theirs:0",
+            host="h",
+            attempt=None,
+            now=utcnow(),
+        )
     assert api.client.post("/api/v1/jobs", json=body).status_code == 202
     (worker,) = api.get("/workers")["items"]
-    assert (worker["name"], worker["state"], worker["queues"]) == ("w1", "idle", ["theirs.wormhole.n150"])
+    assert (worker["name"], worker["state"], worker["queues"]) == (
+        "w1",
+        "idle",
+        ["theirs.wormhole.n150"],
+    )
     assert api.client.post("/api/v1/jobs:validate", json=body).json()["wait_s"] > 0
 
 
@@ -114,7 +152,9 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     assert [entry["what"] for entry in looked.pop("history")] == ["opened"]
     assert looked == flag
     path = f"/api/v1/flags/{flag['id']}"
-    taken = api.client.patch(path, json={"state": "acknowledged", "owner": "ada", "reason": "known since May"}).json()
+    taken = api.client.patch(
+        path, json={"state": "acknowledged", "owner": "ada", "reason": "known since May"}
+    ).json()
     assert (taken["state"], taken["owner"], taken["reason"], taken["version"]) == (
         "acknowledged",
         "ada",
@@ -122,15 +162,33 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
         flag["version"] + 1,
     )
     closed = api.client.patch(path, json={"state": "resolved", "owner": None}).json()
-    assert (closed["state"], closed["owner"], closed["reason"]) == ("resolved", None, "known since May")
+    assert (closed["state"], closed["owner"], closed["reason"]) == (
+        "resolved",
+        None,
+        "known since May",
+    )
     assert api.get("/flags?state=open")["items"] == []
-    details = [entry["detail"] for entry in api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})["items"]]
-    assert details == [{"state": "resolved", "owner": None}, {"state": "acknowledged", "owner": "ada", "reason": "known since May"}]
+    details = [
+        entry["detail"]
+        for entry in api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})[
+            "items"
+        ]
+    ]
+    assert details == [
+        {"state": "resolved", "owner": None},
+        {"state": "acknowledged", "owner": "ada", "reason": "known since May"},
+    ]
 
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({}, "body"), ({"state": "gone"}, "state"), ({"state": "reopened"}, "state"), ({"kind": "flaky"}, "kind"), ({"owner": ""}, "owner")],
+    [
+        ({}, "body"),
+        ({"state": "gone"}, "state"),
+        ({"state": "reopened"}, "state"),
+        ({"kind": "flaky"}, "kind"),
+        ({"owner": ""}, "owner"),
+    ],
 )
 def test_a_wrong_change_of_a_flag_is_refused(api: Api, body: dict[str, Any], field: str) -> None:
     with api.context.session() as session:
@@ -144,7 +202,9 @@ def test_a_wrong_change_of_a_flag_is_refused(api: Api, body: dict[str, Any], fie
 def test_a_flag_that_does_not_exist_is_not_found(api: Api) -> None:
     for name in ("nonsense", "01890000-0000-7000-8000-000000000000"):
         assert api.client.get(f"/api/v1/flags/{name}").status_code == 404
-        assert api.client.patch(f"/api/v1/flags/{name}", json={"state": "resolved"}).status_code == 404
+        assert (
+            api.client.patch(f"/api/v1/flags/{name}", json={"state": "resolved"}).status_code == 404
+        )
 
 
 def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
@@ -163,7 +223,9 @@ def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
         assert revoked.status_code == 200
         assert revoked.json()["revoked_at"] is not None
     assert api.client.get("/api/v1/jobs", headers=header).status_code == 401
-    assert [entry["action"] for entry in api.get("/audit", params={"subject": token["id"]})["items"]] == ["token.revoked", "token.created"]
+    assert [
+        entry["action"] for entry in api.get("/audit", params={"subject": token["id"]})["items"]
+    ] == ["token.revoked", "token.created"]
     assert api.client.delete("/api/v1/tokens/nonsense").status_code == 404
 
 

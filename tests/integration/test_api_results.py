@@ -1,4 +1,5 @@
-"""What a job found, over HTTP: results in pages and streams, artifacts, diagnosis, the history of tests and subjects."""
+"""What a job found, over HTTP: results in pages and streams, artifacts, diagnosis, the history of
+tests and subjects."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
     def seeds(**query: object) -> list[int]:
         found, cursor = [], None
         while True:
-            page = api.get(f"/jobs/{job}/results", params={"limit": 2, **query, **({"cursor": cursor} if cursor else {})})
+            page = api.get(
+                f"/jobs/{job}/results",
+                params={"limit": 2, **query, **({"cursor": cursor} if cursor else {})},
+            )
             assert len(page["items"]) <= 2
             found += [item["seed"] for item in page["items"]]
             cursor = page["next"]
@@ -51,7 +55,17 @@ def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
 
 def test_a_result_has_the_form_of_the_contract(api: Api, job: Job) -> None:
     item = api.get(f"/jobs/{job.id}/results?order=seed&limit=1")["items"][0]
-    contract = {"seed", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "outputs"}
+    contract = {
+        "seed",
+        "repeat",
+        "verdict",
+        "explanation",
+        "device",
+        "host_run",
+        "position",
+        "duration_ms",
+        "outputs",
+    }
     assert contract <= set(item)
     assert set(item["outputs"]) == {"dx", "dgamma", "dbeta"}
     assert item["outputs"]["dx"]["budget_ratio"] == pytest.approx(157, rel=0.1)
@@ -65,7 +79,12 @@ def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert job in answer.headers["content-disposition"]
     lines = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [(line["seed"], line["output"]) for line in lines] == [("2", "dbeta"), ("2", "dgamma"), ("2", "dx"), ("0", "")]
+    assert [(line["seed"], line["output"]) for line in lines] == [
+        ("2", "dbeta"),
+        ("2", "dgamma"),
+        ("2", "dx"),
+        ("0", ""),
+    ]
     dx = lines[2]
     stored = api.get(f"/jobs/{job}/results")["items"][0]["outputs"]["dx"]
     assert float(dx["budget_ratio"]) == stored["budget_ratio"]
@@ -74,7 +93,9 @@ def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
     assert lines[3]["message"] == "'=cmd()"  # a spreadsheet must not run it
 
 
-def test_streams_hold_everything_across_their_pages(api: Api, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_hold_everything_across_their_pages(
+    api: Api, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(results, "STREAM_PAGE", 3)
     answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format=ndjson")
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -128,7 +149,9 @@ def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -
 def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) -> None:
     with api.context.session() as session:
         seeded.finished(session, wrong=False, seeds=3)
-    assert [test["key"] for test in api.get("/tests?kernel=layernorm_bw")["items"]] == [job.test_key]
+    assert [test["key"] for test in api.get("/tests?kernel=layernorm_bw")["items"]] == [
+        job.test_key
+    ]
     assert api.get("/tests?kernel=layernorm_fw")["items"] == []
     test = api.get(f"/tests/{job.test_key}")
     counts = {build["build"]: build["counts"] for build in test["builds"]}
@@ -139,19 +162,28 @@ def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) ->
 
 def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: Job) -> None:
     with api.context.session() as session:
-        later = seeded.finished(session, test={**seeded.NIGHTLY, "tolerance": {"atol": 0.01}}, seeds=2)
+        later = seeded.finished(
+            session, test={**seeded.NIGHTLY, "tolerance": {"atol": 0.01}}, seeds=2
+        )
     assert later.test_key != job.test_key
     items = api.get(f"/subjects/{job.subject_key}/history")["items"]
     assert [item["job"] for item in items] == [later.id, job.id]
     assert items[1]["outputs"]["dx"]["budget_ratio"] > 100
     page = api.get(f"/subjects/{job.subject_key}/history?limit=1")
-    assert [item["job"] for item in api.get(f"/subjects/{job.subject_key}/history", params={"cursor": page["next"]})["items"]] == [job.id]
+    assert [
+        item["job"]
+        for item in api.get(
+            f"/subjects/{job.subject_key}/history", params={"cursor": page["next"]}
+        )["items"]
+    ] == [job.id]
     assert api.client.get("/api/v1/subjects/v1-nothing/history").status_code == 404
 
 
 def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> None:
     paths = {
-        route.path.replace("{job_id}", "01890000-0000-7000-8000-000000000000").replace("{artifact_id}", "x")
+        route.path.replace("{job_id}", "01890000-0000-7000-8000-000000000000").replace(
+            "{artifact_id}", "x"
+        )
         for router in routers()
         for route in router.routes
         if isinstance(route, APIRoute) and "{job_id}" in route.path and "GET" in route.methods

@@ -1,4 +1,5 @@
-"""Access of browsers: login, session cookie, CSRF, Host and Origin, and the headers of every answer."""
+"""Access of browsers: login, session cookie, CSRF, Host and Origin, and the headers of every
+answer."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def text_of(header: dict[str, str]) -> str:
 def log_in(api: Api, *scopes: str, base_url: str = "http://localhost") -> TestClient:
     """A browser that has logged in."""
     browser = api.visitor(ELSEWHERE, base_url)
-    answer = browser.post("/login", data={"token": text_of(api.token(*scopes)), "next": "/jobs?state=queued"})
+    answer = browser.post(
+        "/login", data={"token": text_of(api.token(*scopes)), "next": "/jobs?state=queued"}
+    )
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?state=queued")
     return browser
 
@@ -52,7 +55,10 @@ def csrf_of(browser: TestClient) -> str:
 def test_a_person_without_a_login_is_sent_to_it_and_back(api: Api) -> None:
     browser = api.visitor()
     answer = browser.get("/jobs?state=queued", headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fjobs%3Fstate%3Dqueued")
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/login?next=%2Fjobs%3Fstate%3Dqueued",
+    )
     page = browser.get(answer.headers["location"])
     assert 'value="/jobs?state=queued"' in page.text
 
@@ -74,9 +80,14 @@ def test_a_login_opens_pages_and_api_until_the_logout(api: Api) -> None:
 
 @pytest.mark.parametrize(
     ("base_url", "name", "secure"),
-    [("http://localhost", "gonogo_session", False), ("https://gonogo.example.org", "__Host-gonogo_session", True)],
+    [
+        ("http://localhost", "gonogo_session", False),
+        ("https://gonogo.example.org", "__Host-gonogo_session", True),
+    ],
 )
-def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(api: Api, base_url: str, name: str, secure: bool) -> None:
+def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(
+    api: Api, base_url: str, name: str, secure: bool
+) -> None:
     browser = api.visitor(ELSEWHERE, base_url)
     answer = browser.post("/login", data={"token": text_of(api.token("read"))})
     ((found, cookie),) = SimpleCookie(answer.headers["set-cookie"]).items()
@@ -101,7 +112,13 @@ def test_the_database_holds_only_a_hash_of_the_cookie(api: Api) -> None:
 
 def test_a_change_by_a_login_needs_its_csrf_token(api: Api) -> None:
     browser, other = log_in(api, "submit"), log_in(api, "submit")
-    for header in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "wrong"}, {"X-CSRF-Token": csrf_of(other)}, {"X-CSRF-Token": "ä".encode()}):
+    for header in (
+        {},
+        {"X-CSRF-Token": ""},
+        {"X-CSRF-Token": "wrong"},
+        {"X-CSRF-Token": csrf_of(other)},
+        {"X-CSRF-Token": "ä".encode()},
+    ):
         answer = browser.post("/api/v1/jobs", json=JOB, headers=header)  # type: ignore[arg-type]
         assert answer.status_code == 403, header
         assert answer.json()["type"].endswith("csrf")
@@ -118,16 +135,30 @@ def test_a_wrong_token_shows_the_form_again(api: Api) -> None:
     assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("target", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/a\r\nb: c"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "/a\r\nb: c",
+    ],
+)
 def test_a_login_sends_nobody_to_another_site(api: Api, target: str) -> None:
-    answer = api.visitor().post("/login", data={"token": text_of(api.token("read")), "next": target})
+    answer = api.visitor().post(
+        "/login", data={"token": text_of(api.token("read")), "next": target}
+    )
     assert answer.headers["location"] == "/"
 
 
 def test_revoking_a_token_ends_its_logins(api: Api) -> None:
     browser = log_in(api, "read")
     admin = api.token("admin", name="boss")
-    tokens = {token["name"]: token["id"] for token in api.client.get("/api/v1/tokens", headers=admin).json()["items"]}
+    tokens = {
+        token["name"]: token["id"]
+        for token in api.client.get("/api/v1/tokens", headers=admin).json()["items"]
+    }
     assert api.client.delete(f"/api/v1/tokens/{tokens['test']}", headers=admin).status_code == 200
     assert browser.get("/api/v1/jobs").status_code == 401
 
@@ -137,7 +168,12 @@ def test_a_login_ends_after_twelve_hours(api: Api) -> None:
     cookie = browser.cookies["gonogo_session"]
     for hours, status in ((11, 200), (12.1, 401)):
         with time_machine.travel(utcnow().timestamp() + hours * 3600, tick=True):
-            assert browser.get("/api/v1/jobs", headers={"Cookie": f"gonogo_session={cookie}"}).status_code == status
+            assert (
+                browser.get(
+                    "/api/v1/jobs", headers={"Cookie": f"gonogo_session={cookie}"}
+                ).status_code
+                == status
+            )
 
 
 def test_logging_in_again_and_again_is_slowed_down(api: Api) -> None:
@@ -148,8 +184,16 @@ def test_logging_in_again_and_again_is_slowed_down(api: Api) -> None:
 
 def test_embedded_on_loopback_needs_no_token_but_checks_one_that_is_shown(embedded: Api) -> None:
     assert embedded.client.post("/api/v1/jobs", json=JOB).status_code == 202
-    assert embedded.client.get("/api/v1/jobs", headers={"Authorization": "Bearer nonsense"}).status_code == 401
-    assert embedded.client.post("/api/v1/jobs", json=JOB, headers=embedded.token("read")).status_code == 403
+    assert (
+        embedded.client.get(
+            "/api/v1/jobs", headers={"Authorization": "Bearer nonsense"}
+        ).status_code
+        == 401
+    )
+    assert (
+        embedded.client.post("/api/v1/jobs", json=JOB, headers=embedded.token("read")).status_code
+        == 403
+    )
 
 
 @pytest.mark.parametrize("address", [("192.0.2.7", 1), ("127.0.0.1.evil", 1), ("", 0)])
@@ -157,12 +201,24 @@ def test_embedded_is_closed_to_other_machines(embedded: Api, address: tuple[str,
     assert embedded.visitor(address).get("/api/v1/jobs").status_code == 401
 
 
-@pytest.mark.parametrize("header", [{"X-Forwarded-For": "192.0.2.7"}, {"Forwarded": "for=192.0.2.7"}])
+@pytest.mark.parametrize(
+    "header", [{"X-Forwarded-For": "192.0.2.7"}, {"Forwarded": "for=192.0.2.7"}]
+)
 def test_embedded_is_closed_to_those_behind_a_proxy(embedded: Api, header: dict[str, str]) -> None:
     assert embedded.client.get("/api/v1/jobs", headers=header).status_code == 401
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "192.0.2.7:8717", "", "[::1", "user@evil.example:80"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "192.0.2.7:8717",
+        "",
+        "[::1",
+        "user@evil.example:80",
+    ],
+)
 def test_a_foreign_host_name_is_refused(embedded: Api, host: str) -> None:
     """Else a page whose name is made to point here could read everything (DNS rebinding)."""
     answer = embedded.client.get("/api/v1/jobs", headers={"Host": host})
@@ -170,7 +226,9 @@ def test_a_foreign_host_name_is_refused(embedded: Api, host: str) -> None:
     assert "GONOGO_HOSTS" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8717", "127.0.0.1:1", "[::1]:8717", "[::1]"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8717", "127.0.0.1:1", "[::1]:8717", "[::1]"]
+)
 def test_its_own_host_names_are_answered(embedded: Api, host: str) -> None:
     assert embedded.client.get("/api/v1/jobs", headers={"Host": host}).status_code == 200
 
@@ -181,7 +239,10 @@ def test_the_host_of_gonogo_url_is_its_own_and_health_answers_to_any(api: Api) -
     assert api.client.get("/healthz", headers={"Host": "10.0.0.7:8717"}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999", "http://localhost.evil.example"])
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "http://localhost:9999", "http://localhost.evil.example"],
+)
 def test_a_change_from_a_foreign_page_is_refused(embedded: Api, origin: str) -> None:
     headers = {"Origin": origin}
     answer = embedded.client.post("/api/v1/jobs", json=JOB, headers=headers)
@@ -192,9 +253,21 @@ def test_a_change_from_a_foreign_page_is_refused(embedded: Api, origin: str) -> 
 
 
 def test_a_change_from_a_page_of_its_own_or_from_no_page_is_taken(embedded: Api) -> None:
-    for headers in ({}, {"Origin": "http://localhost"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
-        assert embedded.client.post("/api/v1/jobs", json=JOB, headers=headers).status_code == 202, headers
-    assert embedded.client.post("/api/v1/jobs", json=JOB, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    for headers in (
+        {},
+        {"Origin": "http://localhost"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+    ):
+        assert embedded.client.post("/api/v1/jobs", json=JOB, headers=headers).status_code == 202, (
+            headers
+        )
+    assert (
+        embedded.client.post(
+            "/api/v1/jobs", json=JOB, headers={"Sec-Fetch-Site": "cross-site"}
+        ).status_code
+        == 403
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +283,9 @@ def test_a_change_from_a_page_of_its_own_or_from_no_page_is_taken(embedded: Api)
         ("GET", "/static/favicon.svg", 200),
     ],
 )
-def test_every_answer_has_the_strict_headers(embedded: Api, method: str, path: str, status: int) -> None:
+def test_every_answer_has_the_strict_headers(
+    embedded: Api, method: str, path: str, status: int
+) -> None:
     answer = embedded.client.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-security-policy"] == CSP

@@ -46,16 +46,32 @@ def test_one_wrong_character_is_noticed(place: int, character: str) -> None:
     assert well_formed(wrong) == (wrong == token)
 
 
-STRANGERS = ["", "gng_", "gng_" + "a" * 47, "x" * 51, "gng_ünicode" + "a" * 40, make_token() + "a", make_token()[:-1]]
+STRANGERS = [
+    "",
+    "gng_",
+    "gng_" + "a" * 47,
+    "x" * 51,
+    "gng_ünicode" + "a" * 40,
+    make_token() + "a",
+    make_token()[:-1],
+]
 
 
-@pytest.mark.parametrize("text", STRANGERS, ids=["empty", "prefix", "no checksum", "no prefix", "not ascii", "longer", "shorter"])
+@pytest.mark.parametrize(
+    "text",
+    STRANGERS,
+    ids=["empty", "prefix", "no checksum", "no prefix", "not ascii", "longer", "shorter"],
+)
 def test_other_strings_are_no_tokens(text: str) -> None:
     assert not well_formed(text)
 
 
 def test_keys_for_different_purposes_and_secrets_differ() -> None:
-    digests = {Keys(secret).digest(purpose, "x") for secret in ("a" * 32, "b" * 32) for purpose in ("token", "session")}
+    digests = {
+        Keys(secret).digest(purpose, "x")
+        for secret in ("a" * 32, "b" * 32)
+        for purpose in ("token", "session")
+    }
     assert len(digests) == 4
 
 
@@ -76,17 +92,31 @@ def test_the_database_never_holds_a_token(api: Api) -> None:
 
 def test_a_mistyped_token_is_refused_without_asking_the_database(api: Api) -> None:
     asked: list[str] = []
-    event.listen(api.context.engine, "before_cursor_execute", lambda *args: asked.append(str(args[2])))
+    event.listen(
+        api.context.engine, "before_cursor_execute", lambda *args: asked.append(str(args[2]))
+    )
     text = make_token()
     wrong = text[:-1] + ("a" if text[-1] != "a" else "b")
     assert api.client.get("/api/v1/jobs", headers=bearer(wrong)).status_code == 401
     assert asked == []
-    assert api.client.get("/api/v1/jobs", headers=bearer(text)).status_code == 401  # well-formed, but nobody's
+    assert (
+        api.client.get("/api/v1/jobs", headers=bearer(text)).status_code == 401
+    )  # well-formed, but nobody's
     assert asked != []
 
 
 def test_without_a_token_only_health_login_and_static_files_answer(api: Api) -> None:
-    for path in ("/", "/jobs", "/jobs.json", "/docs", "/metrics", "/api/v1/openapi.json", "/api/v1/jobs", "/api/v1/nothing", "/nothing"):
+    for path in (
+        "/",
+        "/jobs",
+        "/jobs.json",
+        "/docs",
+        "/metrics",
+        "/api/v1/openapi.json",
+        "/api/v1/jobs",
+        "/api/v1/nothing",
+        "/nothing",
+    ):
         answer = api.client.get(path)
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -109,7 +139,8 @@ def test_another_way_to_authenticate_is_refused(api: Api, header: str) -> None:
 
 
 def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
-    """Every endpoint of the API, with every scope: reads want read, changes submit, and a few admin."""
+    """Every endpoint of the API, with every scope: reads want read, changes submit, and a few
+    admin."""
     admin = {
         "/builds": {"POST"},
         "/tokens": {"GET", "POST"},
@@ -134,8 +165,25 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay": {"POST"},
     }
     headers = {scope: api.token(scope) for scope in ("read", "submit", "admin")}
-    names = {"job_id": UNKNOWN, "artifact_id": UNKNOWN, "flag_id": UNKNOWN, "token_id": UNKNOWN, "key": "v1-x", "subject_key": "v1-x"}
-    ids = ("gauge_id", "run_id", "schedule_id", "rejudgement_id", "webhook_id", "delivery_id", "inbound_id", "bisection_id", "subject")
+    names = {
+        "job_id": UNKNOWN,
+        "artifact_id": UNKNOWN,
+        "flag_id": UNKNOWN,
+        "token_id": UNKNOWN,
+        "key": "v1-x",
+        "subject_key": "v1-x",
+    }
+    ids = (
+        "gauge_id",
+        "run_id",
+        "schedule_id",
+        "rejudgement_id",
+        "webhook_id",
+        "delivery_id",
+        "inbound_id",
+        "bisection_id",
+        "subject",
+    )
     names |= dict.fromkeys((*ids, "override_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1"}
     seen = 0
@@ -146,11 +194,24 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
                 template = route.path_format.removeprefix("/api/v1")
                 if route.path_format in SIGNED:  # whoever has the secret may, a token does not help
                     continue
-                wanted = "admin" if method in admin.get(template, ()) else "read" if method == "GET" else "submit"
+                wanted = (
+                    "admin"
+                    if method in admin.get(template, ())
+                    else "read"
+                    if method == "GET"
+                    else "submit"
+                )
                 for order, (scope, header) in enumerate(headers.items()):
-                    answer = api.client.request(method, route.path_format.format(**names), headers=header)
+                    answer = api.client.request(
+                        method, route.path_format.format(**names), headers=header
+                    )
                     refused = order < list(headers).index(wanted)
-                    assert (answer.status_code == 403) == refused, (method, template, scope, answer.text)
+                    assert (answer.status_code == 403) == refused, (
+                        method,
+                        template,
+                        scope,
+                        answer.text,
+                    )
                     if refused:
                         assert wanted in answer.json()["detail"]
                 seen += 1
@@ -158,10 +219,14 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
 
 
 def test_a_token_owns_the_jobs_it_submits(api: Api) -> None:
-    answer = api.client.post("/api/v1/jobs", json=JOB, headers=api.token("submit", name="ci of org"))
+    answer = api.client.post(
+        "/api/v1/jobs", json=JOB, headers=api.token("submit", name="ci of org")
+    )
     read = api.token("read")
     assert api.client.get(answer.headers["location"], headers=read).json()["owner"] == "ci of org"
-    assert len(api.client.get("/api/v1/jobs?owner=ci%20of%20org", headers=read).json()["items"]) == 1
+    assert (
+        len(api.client.get("/api/v1/jobs?owner=ci%20of%20org", headers=read).json()["items"]) == 1
+    )
 
 
 def test_the_time_of_last_use_is_coarse(api: Api) -> None:
@@ -182,9 +247,17 @@ def test_the_time_of_last_use_is_coarse(api: Api) -> None:
 
 @pytest.mark.parametrize(
     ("name", "scopes", "field"),
-    [("", ["read"], "name"), ("a\nb", ["read"], "name"), ("x" * 101, ["read"], "name"), ("x", [], "scopes"), ("x", ["root"], "scopes")],
+    [
+        ("", ["read"], "name"),
+        ("a\nb", ["read"], "name"),
+        ("x" * 101, ["read"], "name"),
+        ("x", [], "scopes"),
+        ("x", ["root"], "scopes"),
+    ],
 )
-def test_a_token_without_a_name_or_with_an_unknown_scope_is_not_issued(api: Api, name: str, scopes: list[str], field: str) -> None:
+def test_a_token_without_a_name_or_with_an_unknown_scope_is_not_issued(
+    api: Api, name: str, scopes: list[str], field: str
+) -> None:
     with api.context.session() as session, pytest.raises(BadField) as caught:
         issue_token(session, name, scopes, keys=api.context.keys)
     assert caught.value.errors[0]["field"] == field
@@ -204,4 +277,7 @@ def test_too_many_wrong_tokens_are_slowed_down_but_right_ones_are_not(api: Api) 
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
     assert answers[-1].headers["content-type"] == "application/problem+json"
     assert api.client.get("/api/v1/jobs", headers=right).status_code == 200
-    assert api.visitor(("198.51.100.1", 1)).get("/api/v1/jobs", headers=bearer("wrong")).status_code == 401
+    assert (
+        api.visitor(("198.51.100.1", 1)).get("/api/v1/jobs", headers=bearer("wrong")).status_code
+        == 401
+    )

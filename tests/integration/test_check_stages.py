@@ -21,8 +21,24 @@ stages = [{{ name = "api", files = ["test_api.py"] }}, {{ name = "kernels", file
 
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "builds.toml").write_text(BUILDS.format(root=folder))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GONOGO_BUILDS": str(folder / "builds.toml")}
-    command = [sys.executable, "-m", "gonogo_cli", "check", "--executor", "pytest", "--build", "op", "--suite", "staged", *words]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "GONOGO_BUILDS": str(folder / "builds.toml"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "gonogo_cli",
+        "check",
+        "--executor",
+        "pytest",
+        "--build",
+        "op",
+        "--suite",
+        "staged",
+        *words,
+    ]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
@@ -32,11 +48,15 @@ def test_the_table_and_the_blocker_are_told(tmp_path: Path) -> None:
     done = check(tmp_path, "--seeds", "2", "--json")
     assert done.returncode == 1, done.stderr
     said = json.loads(done.stdout)["diagnosis"]
-    assert [(each["name"], each["status"], each["iterations"]) for each in said["stages"]["stages"]] == [
+    assert [
+        (each["name"], each["status"], each["iterations"]) for each in said["stages"]["stages"]
+    ] == [
         ("api", "passed", 2),
         ("kernels", "failed", 2),
     ]
-    assert said["words"].startswith("Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': no test passed, first")
+    assert said["words"].startswith(
+        "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': no test passed, first"
+    )
 
     done = check(tmp_path, "--stage", "api")
     assert "The stage 'api' passed." in done.stdout

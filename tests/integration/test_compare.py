@@ -1,4 +1,5 @@
-"""A commit against its base from stored seeds: classes, evidence, flags, runs, over HTTP, on its page and by the command."""
+"""A commit against its base from stored seeds: classes, evidence, flags, runs, over HTTP, on its
+page and by the command."""
 
 from __future__ import annotations
 
@@ -41,23 +42,46 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         assert ComparisonOut.model_validate(found).tests == 16
         assert found["counts"] == COUNTS
         assert (found["tests"], found["next"], found["complete"]) == (16, None, False)
-        assert (found["gate"]["code"], found["gate"]["reasons"]) == (1, {"new_failure": 2, "new_hollow_pass": 2, "infrastructure": 1})
+        assert (found["gate"]["code"], found["gate"]["reasons"]) == (
+            1,
+            {"new_failure": 2, "new_hollow_pass": 2, "infrastructure": 1},
+        )
         said = {each["within"]: each["class"] for each in found["items"] if each["within"]}
-        assert said == {"Ops.Fine": "passed", "Ops.Breaks": "new_failure", "Ops.Old": "broken_on_base", "Ops.Added": "unknown"}
+        assert said == {
+            "Ops.Fine": "passed",
+            "Ops.Breaks": "new_failure",
+            "Ops.Old": "broken_on_base",
+            "Ops.Added": "unknown",
+        }
 
         hollow = of(found, commits.HOLLOW)
         assert made["hollow"] is not None
-        assert (hollow["class"], hollow["links"]["head"]) == ("new_hollow_pass", f"/jobs/{made['hollow'].id}")
+        assert (hollow["class"], hollow["links"]["head"]) == (
+            "new_hollow_pass",
+            f"/jobs/{made['hollow'].id}",
+        )
         assert hollow["check"].startswith("gonogo check --kernel layernorm_bw")
         assert f"--build {HEAD}" in hollow["check"]
         evidence = hollow["findings"][0]["evidence"]
-        assert (evidence["head"]["failures"], evidence["head"]["runs"], evidence["base"]["failures"]) == (8, 8, 0)
+        assert (
+            evidence["head"]["failures"],
+            evidence["head"]["runs"],
+            evidence["base"]["failures"],
+        ) == (8, 8, 0)
         assert (evidence["change"]["change"], evidence["p"] < 1e-3) == ("broken", True)
         masked = of(found, commits.MASKED)
-        assert (masked["class"], "masked, not fixed" in masked["words"]) == ("new_hollow_pass", True)
-        assert of(found, commits.BROKEN)["findings"][0]["evidence"]["change"]["by"] == "coefficients"
+        assert (masked["class"], "masked, not fixed" in masked["words"]) == (
+            "new_hollow_pass",
+            True,
+        )
+        assert (
+            of(found, commits.BROKEN)["findings"][0]["evidence"]["change"]["by"] == "coefficients"
+        )
         flaky = of(found, commits.FLAKY)
-        assert (flaky["class"], flaky["findings"][0]["evidence"]["flag"]["kind"]) == ("known_flaky", "flaky")
+        assert (flaky["class"], flaky["findings"][0]["evidence"]["flag"]["kind"]) == (
+            "known_flaky",
+            "flaky",
+        )
         assert [each["class"] for each in of(found, commits.HUNG)["findings"]] == ["infrastructure"]
         assert of(found, commits.OPEN)["head"]["waiting"] == 1
 
@@ -74,9 +98,13 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         assert "NEW HOLLOW PASS" in page.text
         assert "may not pass" in page.text
         twin = api.client.get(f"/compare.json?base={BASE}&head={HEAD}").json()
-        assert "rtol 0.001, atol 0.1 · wormhole · n150" in {line["where"] for line in twin["tests"]}  # tests of one shape differ by it
+        assert "rtol 0.001, atol 0.1 · wormhole · n150" in {
+            line["where"] for line in twin["tests"]
+        }  # tests of one shape differ by it
         assert {each["kind"]: each["tests"] for each in twin["counts"]} == COUNTS
-        assert [line["kind"] for line in twin["tests"]] == [each["class"] for each in found["items"]]
+        assert [line["kind"] for line in twin["tests"]] == [
+            each["class"] for each in found["items"]
+        ]
         # a line leads to the test's page on either build where it ran there, and to the jobs
         line = next(each for each in twin["tests"] if each["kind"] == "new_hollow_pass")
         assert line["head_url"].endswith(f"&build={HEAD}")
@@ -86,7 +114,9 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         # before anything is asked the newest builds are offered, as pairs too
         start = api.client.get("/compare.json").json()
         assert {BASE, HEAD} <= set(start["choices"])
-        assert {"base": BASE, "head": HEAD} in [{name: pair[name] for name in ("base", "head")} for pair in start["pairs"]]
+        assert {"base": BASE, "head": HEAD} in [
+            {name: pair[name] for name in ("base", "head")} for pair in start["pairs"]
+        ]
         assert 'list="builds"' in api.client.get("/compare").text
 
 
@@ -101,7 +131,9 @@ def test_flags_excuse_what_they_knew_before_head_or_what_someone_takes_on(api: A
         commits.flicker(session, BASE, [])
         flag = commits.flag(session, commits.flicker(session, HEAD, [0, 1]), FlagKind.flaky)
         (own,) = comparing.compare(session, BASE, HEAD).tests
-        assert own.classification.kind == "new_failure"  # head's own finding is what it is judged for
+        assert (
+            own.classification.kind == "new_failure"
+        )  # head's own finding is what it is judged for
         change = {"state": "acknowledged", "owner": "kim", "reason": "the race of ticket 12"}
         flag_changes.change(session, flag, change, actor="kim")
         taken = comparing.compare(session, BASE, HEAD)
@@ -120,7 +152,10 @@ def test_what_ran_on_a_sick_device_says_nothing_of_the_commit(api: Api) -> None:
 
 
 def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: Api) -> None:
-    tests = [{**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}} for number in range(3)]
+    tests = [
+        {**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}}
+        for number in range(3)
+    ]
     statements: list[str] = []
 
     def read(*added: dict[str, Any]) -> tuple[comparing.Comparison, list[str]]:
@@ -131,19 +166,32 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
         return comparing.compare(session, BASE, HEAD), list(statements)
 
     with api.context.session() as session:
-        event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))
+        event.listen(
+            session.connection(),
+            "before_cursor_execute",
+            lambda *given: statements.append(given[2]),
+        )
         (_, few), (found, many) = read(tests[0]), read(*tests[1:])
         facts = {each.place: found.head.facts[each.place] for each in found.tests}
         alone = {place: build_series.records(session, each) for place, each in facts.items()}
         assert build_series.records_of(session, facts) == alone
     assert (len(found.tests), len(many)) == (3, len(few))
-    assert not any("DISTINCT seed_results.job_id" in each for each in many)  # no device was ever sick
-    assert [each.check is not None and "--seed-start 4" in each.check for each in found.tests] == [True] * 3
+    assert not any(
+        "DISTINCT seed_results.job_id" in each for each in many
+    )  # no device was ever sick
+    assert [each.check is not None and "--seed-start 4" in each.check for each in found.tests] == [
+        True
+    ] * 3
     assert all(each.head and each.head.record == alone[each.place][-1] for each in found.tests)
 
 
-def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = [{**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}} for number in range(3)]
+def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = [
+        {**commits.NEW, "tolerance": {"rtol": 1e-3, "atol": 0.1 + number / 100}}
+        for number in range(3)
+    ]
     monkeypatch.setattr(comparing, "MOST_SEEDS", 12)
     monkeypatch.setattr(comparing, "LEAST_SEEDS", 3)
     looked = []
@@ -152,15 +200,27 @@ def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(api:
             commits.both(session, test, {}, {"wrong": True})
             session.flush()
             found = comparing.compare(session, BASE, HEAD).tests
-            looked.append([len(each.head.record.seeds) for each in found if each.head and each.head.record])
+            looked.append(
+                [len(each.head.record.seeds) for each in found if each.head and each.head.record]
+            )
     assert looked == [[8], [6, 6], [4, 4, 4]]
-    assert {(each.classification.kind, each.head.of("pass_by_tolerance")) for each in found if each.head} == {("new_hollow_pass", 8)}
+    assert {
+        (each.classification.kind, each.head.of("pass_by_tolerance")) for each in found if each.head
+    } == {("new_hollow_pass", 8)}
 
 
-@pytest.mark.parametrize(("together", "kind"), [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")])
-def test_suspect_seeds_count_as_what_all_seeds_together_say(api: Api, together: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("together", "kind"),
+    [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")],
+)
+def test_suspect_seeds_count_as_what_all_seeds_together_say(
+    api: Api, together: str, kind: str
+) -> None:
     said = {"verdict": "suspect", "explanation": "suspect"}
-    rows = [nights.row(0, wrong=False, within=True, bits=HEAD) | said, nights.row(1, wrong=False, within=True, bits=HEAD)]
+    rows = [
+        nights.row(0, wrong=False, within=True, bits=HEAD) | said,
+        nights.row(1, wrong=False, within=True, bits=HEAD),
+    ]
     with api.context.session() as session:
         commits.both(session, commits.NEW, {}, None)
         job = commits.rows_of(session, commits.NEW, HEAD, rows)
@@ -172,10 +232,19 @@ def test_suspect_seeds_count_as_what_all_seeds_together_say(api: Api, together: 
 def test_a_commit_names_the_build_that_was_registered_for_it(api: Api) -> None:
     with api.context.session() as session:
         commits.both(session, commits.HOLLOW, {}, {"wrong": True})
-        builds.add(session, name=HEAD, executor="emulator", line="main", sequence=2, commit="5f0c77aa91be")
+        builds.add(
+            session, name=HEAD, executor="emulator", line="main", sequence=2, commit="5f0c77aa91be"
+        )
         found = comparing.compare(session, BASE, "5f0c77aa91be")
         assert (found.head.builds, found.counts) == ((HEAD,), {"new_hollow_pass": 1})
-        builds.add(session, name="again", executor="emulator", line="main", sequence=3, commit="5f0c77aa91be")
+        builds.add(
+            session,
+            name="again",
+            executor="emulator",
+            line="main",
+            sequence=3,
+            commit="5f0c77aa91be",
+        )
         with pytest.raises(FieldError, match="several builds are of this commit"):
             comparing.compare(session, "5f0c77aa91be", HEAD)
 
@@ -187,14 +256,27 @@ def test_runs_are_compared_with_the_names_of_their_suite(api: Api) -> None:
     with api.context.session() as session:
         for job in api.get("/jobs")["items"]:
             wrong = job["build"] == "tt-train-2025"
-            rows = [nights.row(seed, wrong=wrong, within=True, bits=job["build"]) for seed in range(2)]
+            rows = [
+                nights.row(seed, wrong=wrong, within=True, bits=job["build"]) for seed in range(2)
+            ]
             seeded.report(session, job["id"], rows)
             seeded.finish(session, job["id"])
     found = api.get(f"/compare?base=correct@{run}&head=tt-train-2025@{run}")
-    assert ([(each["name"], each["class"]) for each in found["items"]], found["complete"]) == ([("small", "new_hollow_pass")], True)
-    assert api.get(f"/compare?base=tt-train-2025&head=tt-train-2025@{run}")["gate"] == {"code": 0, "reasons": {}, "words": "nothing new"}
+    assert ([(each["name"], each["class"]) for each in found["items"]], found["complete"]) == (
+        [("small", "new_hollow_pass")],
+        True,
+    )
+    assert api.get(f"/compare?base=tt-train-2025&head=tt-train-2025@{run}")["gate"] == {
+        "code": 0,
+        "reasons": {},
+        "words": "nothing new",
+    }
     several = api.client.get(f"/api/v1/compare?base=correct&head={run}")
-    assert (several.status_code, several.json()["field"], f"correct@{run}" in several.json()["limit"]) == (422, "head", True)
+    assert (
+        several.status_code,
+        several.json()["field"],
+        f"correct@{run}" in several.json()["limit"],
+    ) == (422, "head", True)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +295,11 @@ def test_what_cannot_be_compared_is_refused_by_field(api: Api, query: str, field
     answer = api.client.get(f"/api/v1/compare?{query}")
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
     if field in ("base", "head") and "head=" in query:
-        assert api.client.get(f"/compare.json?{query}").status_code == api.client.get(f"/compare?{query}").status_code == 422
+        assert (
+            api.client.get(f"/compare.json?{query}").status_code
+            == api.client.get(f"/compare?{query}").status_code
+            == 422
+        )
 
 
 def test_the_command_prints_the_classes_and_gates(

@@ -22,18 +22,31 @@ def test_rows_and_connections_that_a_test_leaves_are_gone_for_the_next(postgres_
         left = psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"))
     with postgres_pool.one() as again:
         assert again != url
-        assert ask(again, "SELECT oid FROM pg_database WHERE datname = current_database()") == before
+        assert (
+            ask(again, "SELECT oid FROM pg_database WHERE datname = current_database()") == before
+        )
         assert ask(again, "SELECT count(*) FROM leases") == 0
         with pytest.raises(psycopg.OperationalError):
             left.execute("SELECT 1")
     left.close()
 
 
-@pytest.mark.parametrize("change", ["CREATE TABLE stray (x int)", "ALTER TABLE leases ADD stray int", "DELETE FROM alembic_version"])
-def test_a_database_whose_schema_a_test_changed_is_not_used_again(postgres_pool: Pool, change: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TABLE stray (x int)",
+        "ALTER TABLE leases ADD stray int",
+        "DELETE FROM alembic_version",
+    ],
+)
+def test_a_database_whose_schema_a_test_changed_is_not_used_again(
+    postgres_pool: Pool, change: str
+) -> None:
     with postgres_pool.one() as url:
         before = ask(url, "SELECT oid FROM pg_database WHERE datname = current_database()")
         administer(url, change)
     with postgres_pool.one() as again:
-        assert ask(again, "SELECT oid FROM pg_database WHERE datname = current_database()") != before
+        assert (
+            ask(again, "SELECT oid FROM pg_database WHERE datname = current_database()") != before
+        )
         assert ask(again, "SELECT count(*) FROM alembic_version") == 1

@@ -1,4 +1,5 @@
-"""What devices did by minute and hour, as ingest counts it, and what a device's page makes of a month; on SQLite and on PostgreSQL."""
+"""What devices did by minute and hour, as ingest counts it, and what a device's page makes of a
+month; on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,26 +26,44 @@ def began(engine: Engine, seeds: int, at: datetime) -> str:
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds))
         (attempt,) = chunks.dispatch(current, chunks.choose(current, job.queue, 1), now=at)
-        attempts.started(current, attempt, {"worker": "w", "device": DEVICE, "host": "lab-1"}, now=at)
+        attempts.started(
+            current, attempt, {"worker": "w", "device": DEVICE, "host": "lab-1"}, now=at
+        )
     return attempt
 
 
-def test_seeds_count_once_when_they_are_stored_and_time_when_an_attempt_ends(engine: Engine) -> None:
+def test_seeds_count_once_when_they_are_stored_and_time_when_an_attempt_ends(
+    engine: Engine,
+) -> None:
     start = NOW.replace(minute=59, hour=11)  # 90 s before NOW, across the hour
     attempt = began(engine, 3, start)
     with session(engine) as current:
         for _ in range(2):  # a batch that is delivered twice
-            attempts.store(current, attempt, {"batch": 0, "rows": [row(0), row(1)]}, now=NOW - timedelta(seconds=20))
+            attempts.store(
+                current,
+                attempt,
+                {"batch": 0, "rows": [row(0), row(1)]},
+                now=NOW - timedelta(seconds=20),
+            )
         pulse = periods.pulse(current, now=NOW)
-        assert (pulse.rates["now"].seeds, pulse.rates["hour"].seeds, pulse.rates["day"].seeds) == (2, 2, 2)
+        assert (pulse.rates["now"].seeds, pulse.rates["hour"].seeds, pulse.rates["day"].seeds) == (
+            2,
+            2,
+            2,
+        )
         assert pulse.rates["now"].window_s == 90
         assert pulse.load(DEVICE).hour == pytest.approx(60 / 3570)  # it still runs
         attempts.store(current, attempt, {"batch": 1, "rows": [row(2)]}, now=NOW)
         sent = [[0, 0], [1, 0], [2, 0]]
         for _ in range(2):
-            attempts.finished(current, attempt, {"outcome": "done", "sent": sent, "batches": 2}, now=NOW)
+            attempts.finished(
+                current, attempt, {"outcome": "done", "sent": sent, "batches": 2}, now=NOW
+            )
         hours = periods.hours(current, DEVICE, since=NOW - timedelta(days=1))
-    assert [(hour.start.hour, hour.busy_s, hour.seeds, hour.attempts) for hour in hours] == [(11, 30.0, 0, 0), (12, 30.0, 3, 1)]
+    assert [(hour.start.hour, hour.busy_s, hour.seeds, hour.attempts) for hour in hours] == [
+        (11, 30.0, 0, 0),
+        (12, 30.0, 3, 1),
+    ]
     with reading(engine) as current:
         load = periods.pulse(current, now=NOW).load(DEVICE)
     assert [load.hour, load.day] == pytest.approx([60 / 3570, 60 / (23 * 3600 + 30)])
@@ -54,7 +73,10 @@ def test_a_lost_attempt_was_at_work_until_it_was_last_heard_of(engine: Engine) -
     attempt = began(engine, 1, NOW - timedelta(minutes=10))
     with session(engine) as current:
         attempts.heartbeat(current, attempt, seed=0, stage="run", now=NOW - timedelta(minutes=8))
-        assert attempts.lose(current, attempt, "silent", before=NOW - timedelta(minutes=1), now=NOW) is not None
+        assert (
+            attempts.lose(current, attempt, "silent", before=NOW - timedelta(minutes=1), now=NOW)
+            is not None
+        )
         (hour,) = periods.hours(current, DEVICE, since=NOW - timedelta(hours=2))
     assert (hour.busy_s, hour.attempts) == (120.0, 1)
 
@@ -86,8 +108,13 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
     assert [span.state for span in view.timeline.spans[3:]] == ["bad", "good", "suspect", "good"]
     assert view.timeline.spans[3].reason == "it hung, and tt-smi -r did not help"
     assert [climb.after for climb in view.climbs] == ["good", "bad"]
-    assert view.climbs[1].rungs == (("as it is", "no answer"), ("re-open", "no answer"), ("reset_device", "no answer"))
-    # 72 hours with work, but for two in the outage; the gap is the outage and the idle hour before it
+    assert view.climbs[1].rungs == (
+        ("as it is", "no answer"),
+        ("re-open", "no answer"),
+        ("reset_device", "no answer"),
+    )
+    # 72 hours with work, but for two in the outage; the gap is the outage and the idle hour before
+    # it
     temperature = view.days.series[0]
     assert (temperature.metric, len(temperature.readings)) == ("temperature_c", 70)
     assert temperature.words == "44 to 55 °C in 70 hours with work; the longest gap is 5 h."
@@ -103,8 +130,16 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
         ran = [seeded.submit(current, seeds=1) for _ in range(3)]
         sent = chunks.dispatch(current, chunks.choose(current, ran[0].queue, 3), now=NOW)
         for place, attempt in enumerate(sent[:2]):
-            attempts.started(current, attempt, {"worker": "w", "device": DEVICE}, now=NOW + timedelta(seconds=place))
-        mine = {attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW) for attempt in sent[2:]}
+            attempts.started(
+                current,
+                attempt,
+                {"worker": "w", "device": DEVICE},
+                now=NOW + timedelta(seconds=place),
+            )
+        mine = {
+            attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
+            for attempt in sent[2:]
+        }
         found = device_reads.recent_jobs(current, DEVICE, limit=5)
     assert len(found) == 2
     assert {each.job.id for each in found} == {job.id for job in ran} - mine
@@ -116,9 +151,19 @@ def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> No
     with session(engine) as current:
         fleets.heard(current, NOW - timedelta(days=2))
         (device,) = current.scalars(select(DeviceRow.id))
-        for number, (before, after) in enumerate((("good", "suspect"), ("suspect", "bad"), ("bad", "good"))):
-            about = {"before": before, "after": after, "actor": "ada", "reason": str(number), "evidence": None}
-            current.add(DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about))
+        for number, (before, after) in enumerate(
+            (("good", "suspect"), ("suspect", "bad"), ("bad", "good"))
+        ):
+            about = {
+                "before": before,
+                "after": after,
+                "actor": "ada",
+                "reason": str(number),
+                "evidence": None,
+            }
+            current.add(
+                DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about)
+            )
             current.flush()
         found, whole = device_reads.changes(current, device, since=NOW - timedelta(days=1))
     assert whole

@@ -1,4 +1,5 @@
-"""Devices on the service's side: announced, changed, suspected, drained; a row for every change, and the API."""
+"""Devices on the service's side: announced, changed, suspected, drained; a row for every change,
+and the API."""
 
 from __future__ import annotations
 
@@ -34,12 +35,21 @@ FACTS: dict[str, Any] = {
 }
 
 
-def announce(engine: Engine, now: datetime = NOW, attempt: str | None = None, **changes: Any) -> dict[str, Any]:
+def announce(
+    engine: Engine, now: datetime = NOW, attempt: str | None = None, **changes: Any
+) -> dict[str, Any]:
     """A heartbeat of the device's worker; the device."""
     facts = {**FACTS, **changes}
     with session(engine) as current:
         devices.heard(current, facts, worker="worker-1", attempt=attempt, now=now)
-        workers.heard(current, "worker-1", queues=[facts["queue"]], device=facts["device"], attempt=attempt, now=now)
+        workers.heard(
+            current,
+            "worker-1",
+            queues=[facts["queue"]],
+            device=facts["device"],
+            attempt=attempt,
+            now=now,
+        )
     return look(engine, now)
 
 
@@ -52,21 +62,31 @@ def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
     return whole
 
 
-def report(engine: Engine, health: str, reason: str = "the canary said so", **evidence: Any) -> bool:
+def report(
+    engine: Engine, health: str, reason: str = "the canary said so", **evidence: Any
+) -> bool:
     """A worker's word."""
-    body = {"device": FACTS["device"], "health": health, "reason": reason, "evidence": evidence, "worker": "worker-1"}
+    body = {
+        "device": FACTS["device"],
+        "health": health,
+        "reason": reason,
+        "evidence": evidence,
+        "worker": "worker-1",
+    }
     with session(engine) as current:
         return devices.report(current, body, now=NOW)
 
 
 def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
     found = announce(engine)
-    assert {name: found[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")} == {
-        name: FACTS[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")
-    }
+    assert {
+        name: found[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")
+    } == {name: FACTS[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")}
     assert (found["state"], found["health"], found["drained"]) == ("idle", "good", False)
     assert look(engine, NOW + timedelta(minutes=5))["state"] == "offline"
-    flashed = announce(engine, firmware={"fw_bundle_version": "19.0.0.0"}, queue="gtest.wormhole.n150")
+    flashed = announce(
+        engine, firmware={"fw_bundle_version": "19.0.0.0"}, queue="gtest.wormhole.n150"
+    )
     assert flashed["firmware"] == {"fw_bundle_version": "19.0.0.0"}
     assert flashed["queues"] == ["gtest.wormhole.n150", "ttnn.wormhole.n150"]
     assert len(flashed["history"]) == 1
@@ -88,19 +108,26 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     with reading(engine) as current:
         entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
         letters = outbox.due(current, topics=["device.health_changed"], now=NOW)
-    assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [("worker:worker-1", "good"), ("worker:worker-1", "bad")]
+    assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [
+        ("worker:worker-1", "good"),
+        ("worker:worker-1", "bad"),
+    ]
     assert [letter.payload["after"] for letter in letters] == ["bad", "good"]
 
 
 def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        devices.patch(current, device["id"], {"health": "maintenance", "reason": "new fan"}, actor="me")
+        devices.patch(
+            current, device["id"], {"health": "maintenance", "reason": "new fan"}, actor="me"
+        )
     assert not report(engine, "bad")
     assert look(engine)["health"] == "maintenance"
     assert look(engine)["history"][0]["evidence"]["told"] == "bad"
     with session(engine) as current:
-        back = devices.patch(current, device["id"], {"health": "good", "reason": "it turns"}, actor="me")
+        back = devices.patch(
+            current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
+        )
         assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
     assert back["health"] == "good"
@@ -118,7 +145,9 @@ def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
     assert served() == 0
     report(engine, "good")
     with session(engine) as current:
-        assert devices.drain_host(current, "lab-1", True, actor="me", reason="moving") == [device["id"]]
+        assert devices.drain_host(current, "lab-1", True, actor="me", reason="moving") == [
+            device["id"]
+        ]
         assert devices.drain_host(current, "lab-1", True, actor="me", reason="again") == []
         assert devices.drain_host(current, "lab-2", True, actor="me", reason="?") is None
         assert devices.orders(current)[FACTS["device"]]["order"] == "drain"
@@ -137,13 +166,18 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
         assert devices.went_offline(current, now=later) == 1
         assert devices.went_offline(current, now=later) == 0
     announce(engine, later)
-    assert [(each["what"], each["after"]) for each in look(engine, later)["history"][:2]] == [("state", "online"), ("state", "offline")]
+    assert [(each["what"], each["after"]) for each in look(engine, later)["history"][:2]] == [
+        ("state", "online"),
+        ("state", "offline"),
+    ]
 
 
 def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        assert devices.suspect(current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW)
+        assert devices.suspect(
+            current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
+        )
         assert not devices.suspect(current, FACTS["device"], "again", {}, now=NOW)
         assert devices.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
     assert not report(engine, "good")
@@ -162,9 +196,16 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
         from gonogo_storage import attempts
 
-        rows = [row(0, device="a"), row(1, verdict="fail", explanation="unexplained", device="b"), row(2, device="b")]
+        rows = [
+            row(0, device="a"),
+            row(1, verdict="fail", explanation="unexplained", device="b"),
+            row(2, device="b"),
+        ]
         attempts.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
-        found = {each.device: each for each in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))}
+        found = {
+            each.device: each
+            for each in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))
+        }
     assert (found["a"].runs, found["a"].failures, found["a"].build) == (3, 0, "tt-train-2025")
     assert (found["b"].runs, found["b"].failures) == (6, 3)
     assert job.id
@@ -181,7 +222,11 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
     (device,) = api.get("/devices")["items"]
-    assert (device["device"], device["state"], device["health"]) == ("lab-1/wormhole:0", "idle", "good")
+    assert (device["device"], device["state"], device["health"]) == (
+        "lab-1/wormhole:0",
+        "idle",
+        "good",
+    )
     path = f"/api/v1/devices/{device['id']}"
     changed = api.client.patch(path, json={"health": "maintenance", "reason": "a new fan"})
     assert changed.status_code == 200, changed.text
@@ -191,23 +236,37 @@ def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
     drained = api.client.post("/api/v1/hosts/lab-1:drain", json={"reason": "moving"})
     assert drained.json() == {"host": "lab-1", "changed": [device["id"]]}
     assert api.get("/devices")["items"][0]["drained"] is True
-    assert api.client.post("/api/v1/hosts/lab-1:undrain", json={"reason": "moved"}).json()["changed"] == [device["id"]]
+    assert api.client.post("/api/v1/hosts/lab-1:undrain", json={"reason": "moved"}).json()[
+        "changed"
+    ] == [device["id"]]
 
 
 def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
     (device,) = api.get("/devices")["items"]
     with api.context.session() as current:
         other = {**FACTS, "device": "lab-1/wormhole:1", "name": "wormhole:1"}
-        devices.heard(current, other, worker="lab-1/wormhole:1/77", attempt=None, now=datetime.now(UTC))
-    drained = api.client.post("/api/v1/workers/lab-1/wormhole:1/77:drain", json={"reason": "a new fan"})
+        devices.heard(
+            current, other, worker="lab-1/wormhole:1/77", attempt=None, now=datetime.now(UTC)
+        )
+    drained = api.client.post(
+        "/api/v1/workers/lab-1/wormhole:1/77:drain", json={"reason": "a new fan"}
+    )
     assert drained.status_code == 200, drained.text
     (changed,) = drained.json()["changed"]
-    assert {each["id"]: each["drained"] for each in api.get("/devices")["items"]} == {device["id"]: False, changed: True}
-    back = api.client.post("/api/v1/workers/lab-1/wormhole:1/77:undrain", json={"reason": "it turns"})
+    assert {each["id"]: each["drained"] for each in api.get("/devices")["items"]} == {
+        device["id"]: False,
+        changed: True,
+    }
+    back = api.client.post(
+        "/api/v1/workers/lab-1/wormhole:1/77:undrain", json={"reason": "it turns"}
+    )
     assert back.json() == {"worker": "lab-1/wormhole:1/77", "changed": [changed]}
     assert api.client.post("/api/v1/workers/nobody:drain", json={"reason": "x"}).status_code == 404
     path = "/api/v1/workers/worker-1:drain"
-    assert api.visitor().post(path, json={"reason": "x"}, headers=api.token("submit")).status_code == 403
+    assert (
+        api.visitor().post(path, json={"reason": "x"}, headers=api.token("submit")).status_code
+        == 403
+    )
 
 
 def test_what_can_t_be_changed_is_named(api: Api) -> None:
@@ -227,5 +286,8 @@ def test_what_can_t_be_changed_is_named(api: Api) -> None:
     visitor = api.visitor()
     for scope, status in (("read", 403), ("submit", 403), ("admin", 200)):
         headers = api.token(scope)
-        assert visitor.patch(path, json={"test": True, "reason": "x"}, headers=headers).status_code == status
+        assert (
+            visitor.patch(path, json={"test": True, "reason": "x"}, headers=headers).status_code
+            == status
+        )
         assert visitor.get(path, headers=headers).status_code == 200

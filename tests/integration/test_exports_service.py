@@ -35,11 +35,20 @@ def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
 
 @pytest.fixture(scope="module")
 def job(api: Api) -> str:
-    """Three hollow passes, a seed that hung, one that the test skipped over for lack of information."""
+    """Three hollow passes, a seed that hung, one that the test skipped over for lack of
+    information."""
     with api.context.session() as session:
         made = seeded.submit(session, seeds=5).id
         rows = [seeded.row(seed, wrong=True) for seed in (2, 0, 1)]
-        seeded.report(session, made, [*rows, seeded.unwell(3, "hang", NASTY), seeded.unwell(4, "no_information", "constant rows")])
+        seeded.report(
+            session,
+            made,
+            [
+                *rows,
+                seeded.unwell(3, "hang", NASTY),
+                seeded.unwell(4, "no_information", "constant rows"),
+            ],
+        )
         seeded.finish(session, made)
     return made
 
@@ -69,7 +78,9 @@ def table_of(data: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(api: Api, job: str) -> None:
+def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
+    api: Api, job: str
+) -> None:
     root = ElementTree.fromstring(file_of(api, "jobs", job, "junit"))
     (suite,) = root
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
@@ -84,7 +95,10 @@ def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(api: A
     assert failure is not None
     assert failure.get("type") == "pass_by_tolerance"
     assert "dx: pass_by_tolerance, unexplained, tolerance_ratio" in str(failure.text)
-    assert "again: gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025" in str(failure.text)
+    assert (
+        "again: gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025"
+        in str(failure.text)
+    )
     error = cases["seed 3"].find("error")
     assert error is not None
     assert NASTY.replace("\x1b", "\ufffd") in str(error.text)
@@ -105,10 +119,16 @@ def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, j
             "name", "status", "duration", "suite", "rawStatus", "message", "trace", "filePath", "line", "extra",
         }  # fmt: skip
         assert isinstance(test["duration"], int)
-    assert [test["rawStatus"] for test in tests] == [*["pass_by_tolerance"] * 3, "hang", "no_information"]
+    assert [test["rawStatus"] for test in tests] == [
+        *["pass_by_tolerance"] * 3,
+        "hang",
+        "no_information",
+    ]
 
 
-def test_parquet_read_by_arrow_holds_what_csv_and_ndjson_hold(api: Api, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_read_by_arrow_holds_what_csv_and_ndjson_hold(
+    api: Api, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet, "GROUP", 4)
     monkeypatch.setattr(results, "STREAM_PAGE", 2)
     data = file_of(api, "jobs", job, "parquet")
@@ -116,15 +136,28 @@ def test_parquet_read_by_arrow_holds_what_csv_and_ndjson_hold(api: Api, job: str
     assert (meta.num_rows, meta.num_row_groups) == (3 * 3 + 2, 3)
     rows = table_of(data)
     seeds = [json.loads(line) for line in file_of(api, "jobs", job, "ndjson").splitlines()]
-    flat = [(seed, name, judged) for seed in seeds for name, judged in (seed["outputs"] or {"": {}}).items()]
+    flat = [
+        (seed, name, judged)
+        for seed in seeds
+        for name, judged in (seed["outputs"] or {"": {}}).items()
+    ]
     assert len(flat) == len(rows)
     for row, (seed, output, judged) in zip(rows, flat, strict=True):
-        assert (row["job"], row["seed"], row["output"], row["message"]) == (job, seed["seed"], output, seed["message"])
-        assert all(row[name] == judged.get(name) for name in ("budget_ratio", "max_abs", "digest", "col_z"))
+        assert (row["job"], row["seed"], row["output"], row["message"]) == (
+            job,
+            seed["seed"],
+            output,
+            seed["message"],
+        )
+        assert all(
+            row[name] == judged.get(name) for name in ("budget_ratio", "max_abs", "digest", "col_z")
+        )
     assert rows[0]["iteration"] is None
     assert rows[-2]["message"] == NASTY
     lines = list(csv.DictReader(io.StringIO(file_of(api, "jobs", job, "csv").decode())))
-    assert [float(line["budget_ratio"] or "nan") for line in lines[:9]] == [row["budget_ratio"] for row in rows[:9]]
+    assert [float(line["budget_ratio"] or "nan") for line in lines[:9]] == [
+        row["budget_ratio"] for row in rows[:9]
+    ]
 
 
 def test_a_file_without_rows_is_a_file(api: Api) -> None:
@@ -132,16 +165,25 @@ def test_a_file_without_rows_is_a_file(api: Api) -> None:
         queued = seeded.submit(session).id
     assert table_of(file_of(api, "jobs", queued, "parquet")) == []
     suite = ElementTree.fromstring(file_of(api, "jobs", queued, "junit"))[0]
-    assert (list(suite.iter("testcase")), suite.get("tests")) == ([], None)  # of a job that is not over nobody knows how many
+    assert (list(suite.iter("testcase")), suite.get("tests")) == (
+        [],
+        None,
+    )  # of a job that is not over nobody knows how many
     assert json.loads(file_of(api, "jobs", queued, "ctrf"))["results"]["summary"]["tests"] == 0
 
 
 def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
     jobs = [test["id"] for test in api.get(f"/runs/{run}")["tests"]]
-    assert [row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))] == [jobs[0]] * 6 + [jobs[1]] * 3 + [jobs[2]] * 3
+    assert [row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))] == [
+        jobs[0]
+    ] * 6 + [jobs[1]] * 3 + [jobs[2]] * 3
     lines = list(csv.DictReader(io.StringIO(file_of(api, "runs", run, "csv").decode())))
-    assert [line["job"] for line in lines] == [row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))]
-    assert [json.loads(line)["job"] for line in file_of(api, "runs", run, "ndjson").splitlines()] == [jobs[0], *jobs]
+    assert [line["job"] for line in lines] == [
+        row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))
+    ]
+    assert [
+        json.loads(line)["job"] for line in file_of(api, "runs", run, "ndjson").splitlines()
+    ] == [jobs[0], *jobs]
     suites = list(ElementTree.fromstring(file_of(api, "runs", run, "junit")))
     assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in suites] == [
         ("small", "2", "0"),
@@ -153,18 +195,34 @@ def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
     page = api.client.get(f"/runs/{run}", headers={"Accept": "text/html"}).text
     assert all(f"/api/v1/runs/{run}/results?format={form}" in page for form in FILES)
     assert api.client.get(f"/api/v1/runs/{run}/results?format=json").json()["field"] == "format"
-    assert api.client.get("/api/v1/runs/01890000-0000-7000-8000-000000000000/results?format=csv").status_code == 404
+    assert (
+        api.client.get(
+            "/api/v1/runs/01890000-0000-7000-8000-000000000000/results?format=csv"
+        ).status_code
+        == 404
+    )
 
 
 @pytest.mark.parametrize(("form", "again"), [("junit", "junit"), ("ctrf", "ctrf")])
-def test_what_goes_out_comes_in_again_with_the_same_outcomes(api: Api, form: str, again: str) -> None:
+def test_what_goes_out_comes_in_again_with_the_same_outcomes(
+    api: Api, form: str, again: str
+) -> None:
     """A selection's tests: green and unjudged, red, skipped, broken."""
-    told = "".join(f'<testcase classname="s" name="{name}">{inner}</testcase>' for name, inner in OUTCOMES.items())
-    made = api.client.post("/api/v1/imports?format=junit", content=f'<testsuite name="s">{told}</testsuite>'.encode()).json()
+    told = "".join(
+        f'<testcase classname="s" name="{name}">{inner}</testcase>'
+        for name, inner in OUTCOMES.items()
+    )
+    made = api.client.post(
+        "/api/v1/imports?format=junit", content=f'<testsuite name="s">{told}</testsuite>'.encode()
+    ).json()
     out = file_of(api, "jobs", made["id"], form)
     back = api.client.post(f"/api/v1/imports?format={again}", content=out)
     assert back.status_code == 201, back.text
-    assert back.json()["outcomes"] == made["outcomes"] == {"passed": 1, "failed": 1, "skipped": 1, "error": 1}
+    assert (
+        back.json()["outcomes"]
+        == made["outcomes"]
+        == {"passed": 1, "failed": 1, "skipped": 1, "error": 1}
+    )
     names = api.get(f"/jobs/{made['id']}/results")["items"][0]["outputs"]
     assert set(api.get(f"/jobs/{back.json()['id']}/results")["items"][0]["outputs"]) == set(names)
 

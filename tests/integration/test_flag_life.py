@@ -36,19 +36,40 @@ def flag(api: Api) -> dict[str, Any]:
 
 def patch(api: Api, flag: dict[str, Any], **body: Any) -> Any:
     answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json=body)
-    return answer.json() if answer.status_code == 200 else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    return (
+        answer.json()
+        if answer.status_code == 200
+        else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    )
 
 
-def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_by_evidence_only(api: Api, flag: dict[str, Any]) -> None:
-    taken = patch(api, flag, state="acknowledged", owner="ada", reason="known since May", expires=TOMORROW, version=flag["version"])
-    assert (taken["state"], taken["owner"], taken["expires_at"]) == ("acknowledged", "ada", TOMORROW)
+def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_by_evidence_only(
+    api: Api, flag: dict[str, Any]
+) -> None:
+    taken = patch(
+        api,
+        flag,
+        state="acknowledged",
+        owner="ada",
+        reason="known since May",
+        expires=TOMORROW,
+        version=flag["version"],
+    )
+    assert (taken["state"], taken["owner"], taken["expires_at"]) == (
+        "acknowledged",
+        "ada",
+        TOMORROW,
+    )
     closed = patch(api, flag, state="resolved", reason="fixed in 4.2")
     assert (closed["state"], closed["expires_at"]) == ("resolved", None)
     with api.context.session() as session:
         seeded.finished(session)
     looked = api.get(f"/flags/{flag['id']}")
     assert looked["state"] == "reopened"
-    told = [(each["what"], each["before"], each["after"], each["actor"], each["reason"]) for each in looked["history"][:3]]
+    told = [
+        (each["what"], each["before"], each["after"], each["actor"], each["reason"])
+        for each in looked["history"][:3]
+    ]
     assert told[1:] == [
         ("resolved", "acknowledged", "resolved", "local", "fixed in 4.2"),
         ("changed", "open", "acknowledged", "local", "known since May"),
@@ -56,7 +77,9 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
     assert told[0][:4] == ("reopened", "resolved", "reopened", "background")
     assert looked["history"][0]["detail"]["check"].startswith("gonogo check")
     with api.context.reading() as session:
-        letters = [letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"))]
+        letters = [
+            letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"))
+        ]
     assert letters[-2:] == ["flag.resolved", "flag.opened"]
     audited = api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})["items"]
     assert audited[0]["detail"] == {"state": "resolved", "reason": "fixed in 4.2"}
@@ -74,7 +97,11 @@ def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> 
     looked = api.get(f"/flags/{flag['id']}")
     assert (looked["state"], looked["owner"], looked["expires_at"]) == ("open", "ada", None)
     entry = looked["history"][0]
-    assert (entry["what"], entry["actor"], entry["reason"]) == ("expired", "background", f"acknowledged until {TOMORROW}")
+    assert (entry["what"], entry["actor"], entry["reason"]) == (
+        "expired",
+        "background",
+        f"acknowledged until {TOMORROW}",
+    )
 
 
 def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[str, Any]) -> None:
@@ -83,7 +110,11 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[st
     assert (status, field, limit[:6]) == (422, "expires", "after ")
     for expires in ("soon", 1790000000, "2099-01-01T00:00:00"):
         assert patch(api, flag, state="acknowledged", expires=expires)[:2] == (422, "expires")
-    assert patch(api, flag, state="resolved", version=flag["version"] + 1) == (409, "version", flag["version"])
+    assert patch(api, flag, state="resolved", version=flag["version"] + 1) == (
+        409,
+        "version",
+        flag["version"],
+    )
     assert patch(api, flag, version=flag["version"])[:2] == (422, "body")
     patch(api, flag, state="resolved")
     assert patch(api, flag, state="acknowledged") == (422, "state", "resolved, open")

@@ -1,4 +1,5 @@
-"""`gonogo background` with a real broker and both databases: from a stored job to its verdict, whatever a worker does on the way."""
+"""`gonogo background` with a real broker and both databases: from a stored job to its verdict,
+whatever a worker does on the way."""
 
 from __future__ import annotations
 
@@ -69,11 +70,17 @@ def presences(engine: Engine) -> set[str]:
         return set(leases.holders(current, "presence/"))
 
 
-def test_a_job_runs_from_the_doorbell_to_its_verdict(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+def test_a_job_runs_from_the_doorbell_to_its_verdict(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
     with running(settings), worker.alive():
         job_id = submit(engine, settings)
         chunk = worker.take()
-        assert (chunk["job"], chunk["build"], chunk["work"]) == (job_id, "tt-train-2025", [[0, 0], [1, 0], [2, 0], [3, 0]])
+        assert (chunk["job"], chunk["build"], chunk["work"]) == (
+            job_id,
+            "tt-train-2025",
+            [[0, 0], [1, 0], [2, 0], [3, 0]],
+        )
         assert chunk["test"]["kernel"] == "layernorm_bw"
         assert (chunk["context"], chunk["artifacts"]["first"]) == ("isolated", True)
         worker.start(chunk)
@@ -86,7 +93,12 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(engine: Engine, settings: S
         assert (job.verdict, job.counts, job.open_chunks) == ("pass", {"pass": 4}, 0)
         eventually(lambda: assessments_of(engine, job.test_key))
     (assessed,) = assessments_of(engine, job.test_key)
-    assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (job_id, "unknown", 0, 4)
+    assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (
+        job_id,
+        "unknown",
+        0,
+        4,
+    )
     assert "not enough seeds: 4 of 20" in assessed["content"]["grade"]["words"]
 
 
@@ -96,12 +108,16 @@ def assessments_of(engine: Engine, test_key: str) -> list[dict[str, Any]]:
         return assessments.of_test(current, test_key)
 
 
-def test_two_unstarted_chunks_per_live_worker_and_no_more(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+def test_two_unstarted_chunks_per_live_worker_and_no_more(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
     with running(settings), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 6, chunk_seconds=1e-6)
         chunk = worker.take()
         for started in range(1, 7):
-            eventually(lambda started=started: redis.llen(QUEUE) == min(1, 6 - started))  # one taken and not started, one waiting
+            eventually(
+                lambda started=started: redis.llen(QUEUE) == min(1, 6 - started)
+            )  # one taken and not started, one waiting
             worker.run(chunk)
             eventually(lambda started=started: redis.llen(QUEUE) == min(2, 6 - started))
             if started < 6:
@@ -116,11 +132,22 @@ def test_messages_with_a_wrong_signature_or_for_another_task_change_nothing(
     with running(settings), worker.alive():
         job_id = submit(engine, settings, 1)
         chunk = worker.take()
-        body = {"attempt": chunk["attempt"], "batch": 0, "rows": [row(0, verdict="fail")], "artifacts": []}
+        body = {
+            "attempt": chunk["attempt"],
+            "batch": 0,
+            "rows": [row(0, verdict="fail")],
+            "artifacts": [],
+        }
         queue.send(worker.app, "x" * 32, queue.BACKGROUND_QUEUE, queue.RESULTS, body)
         sealed = queue.seal(KEY, queue.HEARTBEAT, body)
         queue.publish(worker.app, queue.BACKGROUND_QUEUE, queue.RESULTS, *sealed)
-        queue.send(worker.app, KEY, queue.BACKGROUND_QUEUE, queue.RESULTS, {"attempt": chunk["attempt"], "rows": [{"nonsense": 1}]})
+        queue.send(
+            worker.app,
+            KEY,
+            queue.BACKGROUND_QUEUE,
+            queue.RESULTS,
+            {"attempt": chunk["attempt"], "rows": [{"nonsense": 1}]},
+        )
         worker.run(chunk)
         job = until(engine, job_id, lambda job: job.state == "finished")
     assert job.counts == {"pass": 1}
@@ -143,7 +170,9 @@ def test_a_silent_attempt_is_given_up_and_exactly_the_rest_is_asked_for_again(
         assert numbers(engine, job_id) == [0, 1, 2, 3]
 
 
-def test_an_attempt_that_sends_heartbeats_is_never_given_up(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+def test_an_attempt_that_sends_heartbeats_is_never_given_up(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
     with running(settings):
         with worker.alive():
             job_id = submit(engine, settings)
@@ -169,7 +198,9 @@ def test_a_message_that_died_in_a_workers_hand_is_sent_as_a_new_attempt(
         until(engine, job_id, lambda job: job.state == "finished")
 
 
-def test_after_a_flush_unstarted_attempts_are_sent_again(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+def test_after_a_flush_unstarted_attempts_are_sent_again(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
     with running(settings), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 2, chunk_seconds=1e-6)
         eventually(lambda: redis.llen(QUEUE) == 2)
@@ -183,7 +214,9 @@ def test_after_a_flush_unstarted_attempts_are_sent_again(engine: Engine, setting
     assert job.counts == {"pass": 2}
 
 
-def test_cancel_reaches_a_running_worker_at_once(engine: Engine, settings: Settings, worker: SimulatedWorker) -> None:
+def test_cancel_reaches_a_running_worker_at_once(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
     with running(settings), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 3, chunk_seconds=1e-6)
         chunk = worker.take()
@@ -194,14 +227,18 @@ def test_cancel_reaches_a_running_worker_at_once(engine: Engine, settings: Setti
         redis.lpush(queue.DOORBELL_KEY, "1")
         eventually(lambda: redis.exists(queue.cancel_key(chunk["attempt"])))
         redis.flushdb()
-        eventually(lambda: redis.exists(queue.cancel_key(chunk["attempt"])))  # a flush doesn't save it
+        eventually(
+            lambda: redis.exists(queue.cancel_key(chunk["attempt"]))
+        )  # a flush doesn't save it
         worker.send(chunk, [row(0)])
         worker.finish(chunk, sent=[[0, 0]], outcome="cancelled", batches=1)
         job = until(engine, job_id, lambda job: job.state == "cancelled")
     assert job.counts == {"pass": 1}
 
 
-def test_a_job_without_a_worker_says_so_and_fails_at_its_deadline(engine: Engine, settings: Settings) -> None:
+def test_a_job_without_a_worker_says_so_and_fails_at_its_deadline(
+    engine: Engine, settings: Settings
+) -> None:
     with running(settings):
         until(engine, submit(engine, settings), lambda job: job.waiting_reason)
         job_id = submit(engine, settings, queue_deadline_s=0.8)
@@ -213,10 +250,14 @@ def test_a_job_without_a_worker_says_so_and_fails_at_its_deadline(engine: Engine
 def test_two_copies_share_the_work_and_store_every_seed_once(
     engine: Engine, settings: Settings, worker: SimulatedWorker, tmp_path: Path
 ) -> None:
-    patient = settings.model_copy(update={"heartbeat_timeout_s": 30.0})  # a machine under load must not make the reaper step in
+    patient = settings.model_copy(
+        update={"heartbeat_timeout_s": 30.0}
+    )  # a machine under load must not make the reaper step in
     with ExitStack() as copies:
         copies.enter_context(running(patient))
-        copies.enter_context(another(patient, tmp_path / "background.log"))  # a process: Celery has one event loop per process
+        copies.enter_context(
+            another(patient, tmp_path / "background.log")
+        )  # a process: Celery has one event loop per process
         eventually(lambda: len(presences(engine)) == 2)
         copies.enter_context(worker.alive())
         job_id = submit(engine, settings, 40, chunk_seconds=0.04)
@@ -227,7 +268,9 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
             worker.start(chunk)
             for number, (seed, repeat) in enumerate(chunk["work"]):
                 worker.send(chunk, [row(seed, repeat)], batch=number)
-                worker.send(chunk, [row(seed, repeat)], batch=number)  # redelivered, perhaps to the other copy at the same moment
+                worker.send(
+                    chunk, [row(seed, repeat)], batch=number
+                )  # redelivered, perhaps to the other copy at the same moment
             worker.finish(chunk, batches=len(chunk["work"]))
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
@@ -254,7 +297,12 @@ def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_s
         "import os, sys; from gonogo_workers import queue; app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
         "q = c.SimpleQueue('background'); q.get(timeout=5); q.get(timeout=5); os._exit(9)"
     )
-    assert subprocess.run([sys.executable, "-c", dying, str(settings.broker_url)], check=False, cwd=ROOT).returncode == 9
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", dying, str(settings.broker_url)], check=False, cwd=ROOT
+        ).returncode
+        == 9
+    )
     with broker(settings) as redis:
         assert (redis.llen(queue.BACKGROUND_QUEUE), redis.hlen("unacked")) == (0, 2)
     with running(settings), worker.alive(chunk["attempt"]):

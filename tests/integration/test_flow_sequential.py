@@ -1,4 +1,5 @@
-"""Sequential seeds with two copies of `gonogo background` and a real broker: told to stop, killed on the way, decided once."""
+"""Sequential seeds with two copies of `gonogo background` and a real broker: told to stop, killed
+on the way, decided once."""
 
 from __future__ import annotations
 
@@ -31,12 +32,20 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
                 worker.send(chunks[0], [red[1 - batch]], batch=batch)
             worker.finish(chunks[0], batches=2)
             eventually(lambda: redis.exists(queue.cancel_key(chunks[1]["attempt"])))
-            job = until(engine, job_id, lambda job: job.state == "finished")  # the second attempt is never heard of again
+            job = until(
+                engine, job_id, lambda job: job.state == "finished"
+            )  # the second attempt is never heard of again
     finally:
         app.close()
     with reading(engine) as current:
         decided = [event for event in events.after(current, job_id, 0) if "reason" in event["data"]]
     engine.dispose()
     assert job.stop is not None
-    assert (job.verdict, job.stop["decision"], job.stop["seeds_saved"], job.total, job.done) == ("fail_by_tolerance", "flaky", 198, 2, 2)
+    assert (job.verdict, job.stop["decision"], job.stop["seeds_saved"], job.total, job.done) == (
+        "fail_by_tolerance",
+        "flaky",
+        198,
+        2,
+        2,
+    )
     assert len(decided) == 1

@@ -1,4 +1,5 @@
-"""The job flow in the database alone: who may write what, when a chunk is asked for again, when a job ends. On both databases."""
+"""The job flow in the database alone: who may write what, when a chunk is asked for again, when a
+job ends. On both databases."""
 
 from __future__ import annotations
 
@@ -35,8 +36,11 @@ def submit(current: Session, seeds: int = 4, **changes: Any) -> Job:
     return jobs.create(current, new_job(seeds, **changes), now=NOW)
 
 
-def send(current: Session, count: int = 1000, *, start: bool = True, now: datetime = NOW) -> list[Sendable]:
-    """Dispatch waiting chunks and publish their attempts; the worker starts them unless told otherwise."""
+def send(
+    current: Session, count: int = 1000, *, start: bool = True, now: datetime = NOW
+) -> list[Sendable]:
+    """Dispatch waiting chunks and publish their attempts; the worker starts them unless told
+    otherwise."""
     chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=now)
     sendable = attempts.unpublished(current, "epoch")
     attempts.published(current, [item.attempt for item in sendable], "epoch", now=now)
@@ -51,7 +55,13 @@ def store(current: Session, item: Sendable, rows: list[dict[str, Any]], batch: i
     attempts.store(current, item.attempt, {"batch": batch, "rows": rows}, now=NOW)
 
 
-def finish(current: Session, item: Sendable, sent: list[list[int]] | None = None, outcome: str = "done", **more: Any) -> None:
+def finish(
+    current: Session,
+    item: Sendable,
+    sent: list[list[int]] | None = None,
+    outcome: str = "done",
+    **more: Any,
+) -> None:
     """The last message of an attempt."""
     body = {"outcome": outcome, "sent": item.work if sent is None else sent, **more}
     attempts.finished(current, item.attempt, body, now=NOW)
@@ -104,7 +114,9 @@ def test_seeds_that_nobody_asked_for_are_dropped(current: Session) -> None:
     assert seeds_of(current, job) == {0: "pass"}
 
 
-def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an_error(current: Session) -> None:
+def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an_error(
+    current: Session,
+) -> None:
     job = submit(current, 4)
     (first,) = send(current)
     store(current, first, [row(0), row(2)])
@@ -117,7 +129,11 @@ def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an
     assert third.work == [[3, 0]]
     finish(current, third, sent=[], outcome="error", error="no device")
     ended = now_of(current, job)
-    assert (ended.state, ended.verdict, ended.counts) == ("finished", "error", {"pass": 3, "error": 1})
+    assert (ended.state, ended.verdict, ended.counts) == (
+        "finished",
+        "error",
+        {"pass": 3, "error": 1},
+    )
     missing = results.get(current, job.id, 3)
     assert missing is not None
     assert missing["message"] == "no result after 3 attempts; the last one: no device"
@@ -152,7 +168,13 @@ def test_a_last_batch_of_artifacts_only_is_waited_for_as_well(current: Session) 
     store(current, item, [row(0)])
     finish(current, item, batches=2)
     assert now_of(current, job).state == "running"
-    said = {"kind": "diagnosis", "seed": 0, "repeat": 0, "output": "", "content": {"words": "every term is right"}}
+    said = {
+        "kind": "diagnosis",
+        "seed": 0,
+        "repeat": 0,
+        "output": "",
+        "content": {"words": "every term is right"},
+    }
     attempts.store(current, item.attempt, {"batch": 1, "rows": [], "artifacts": [said]}, now=NOW)
     ended = now_of(current, job)
     assert ended.diagnosis is not None
@@ -164,7 +186,9 @@ def test_a_batch_that_never_comes_is_asked_for_again(current: Session) -> None:
     (item,) = send(current)
     store(current, item, [row(0)])
     finish(current, item, batches=2)
-    assert [silent.attempt for silent in attempts.overdue(current, AttemptState.reported, before=LATER)] == [item.attempt]
+    assert [
+        silent.attempt for silent in attempts.overdue(current, AttemptState.reported, before=LATER)
+    ] == [item.attempt]
     attempts.lose(current, item.attempt, "never arrived", before=LATER, now=LATER)
     (again,) = send(current)
     assert again.work == [[1, 0]]
@@ -174,7 +198,9 @@ def test_a_silent_attempt_is_lost_and_its_late_results_still_count(current: Sess
     job = submit(current, 3)
     (lost,) = send(current)
     store(current, lost, [row(0)])
-    assert attempts.lose(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None  # heard just now
+    assert (
+        attempts.lose(current, lost.attempt, "no heartbeat", before=NOW, now=LATER) is None
+    )  # heard just now
     assert attempts.lose(current, lost.attempt, "no heartbeat", before=LATER, now=LATER) == job.id
     (again,) = send(current, now=LATER)
     assert again.work == [[1, 0], [2, 0]]
@@ -197,10 +223,18 @@ def test_late_results_complete_a_chunk_that_waits(current: Session) -> None:
 def test_hang_and_crash_rows_count_from_the_current_attempt(current: Session) -> None:
     job = submit(current, 3)
     (item,) = send(current)
-    store(current, item, [row(0), empty_row(1, "hang", "no answer in 600 s"), empty_row(2, "crash", "signal 11")])
+    store(
+        current,
+        item,
+        [row(0), empty_row(1, "hang", "no answer in 600 s"), empty_row(2, "crash", "signal 11")],
+    )
     finish(current, item)
     ended = now_of(current, job)
-    assert (ended.state, ended.verdict, ended.counts) == ("finished", "crash", {"pass": 1, "hang": 1, "crash": 1})
+    assert (ended.state, ended.verdict, ended.counts) == (
+        "finished",
+        "crash",
+        {"pass": 1, "hang": 1, "crash": 1},
+    )
 
 
 def test_started_is_heard_once_and_only_by_a_live_attempt(current: Session) -> None:
@@ -244,7 +278,9 @@ def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> Non
     ended = jobs.cancel(current, job.id, now=NOW)
     assert ended is not None
     assert (ended.state, ended.verdict, ended.open_chunks, ended.done) == ("cancelled", None, 0, 0)
-    assert [letter.payload for letter in outbox.due(current, topics=["attempt.cancel"], now=LATER)] == [{"attempt": sent.attempt}]
+    assert [
+        letter.payload for letter in outbox.due(current, topics=["attempt.cancel"], now=LATER)
+    ] == [{"attempt": sent.attempt}]
     assert attempts.started(current, sent.attempt, {}, now=NOW) is None
     store(current, sent, [row(0)])
     assert seeds_of(current, job) == {}
@@ -265,7 +301,11 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     finish(current, item, outcome="cancelled")
     ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.counts) == ("cancelled", "fail", {"fail": 1})
-    states = [event["data"]["state"] for event in events.after(current, job.id, 0) if event["type"] == "state"]
+    states = [
+        event["data"]["state"]
+        for event in events.after(current, job.id, 0)
+        if event["type"] == "state"
+    ]
     assert states == ["queued", "running", "cancelling", "cancelled"]
 
 
@@ -289,13 +329,20 @@ def test_a_queue_without_a_live_worker_is_named_in_the_job(current: Session) -> 
     assert now_of(current, job).waiting_reason is None
 
 
-def test_a_job_fails_at_its_queue_deadline_and_says_nothing_about_the_kernel(current: Session) -> None:
+def test_a_job_fails_at_its_queue_deadline_and_says_nothing_about_the_kernel(
+    current: Session,
+) -> None:
     job = submit(current, 2, queue_deadline_s=30.0)
     assert queues.expired(current, [], now=NOW) == []
     assert queues.expired(current, [QUEUE], now=LATER) == [job.id]
     assert queues.expire(current, job.id, now=LATER)
     failed = now_of(current, job)
-    assert (failed.state, failed.verdict, failed.open_chunks, failed.counts) == ("failed", "error", 0, {})
+    assert (failed.state, failed.verdict, failed.open_chunks, failed.counts) == (
+        "failed",
+        "error",
+        0,
+        {},
+    )
     assert failed.error == f"no worker started it within its queue deadline of 30 s (queue {QUEUE})"
 
 
@@ -315,13 +362,36 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
     job = submit(current, 3)
     (item,) = send(current)
     store(current, item, [row(0)])
-    store(current, item, [row(1, verdict="pass_by_tolerance", explanation="unexplained"), row(2)], batch=1)
+    store(
+        current,
+        item,
+        [row(1, verdict="pass_by_tolerance", explanation="unexplained"), row(2)],
+        batch=1,
+    )
     finish(current, item)
     every = events.after(current, job.id, 0)
     assert [event["number"] for event in every] == list(range(1, len(every) + 1))
-    assert [event["type"] for event in every] == ["state", "state", "verdict", "progress", "verdict", "progress", "state"]
-    assert every[4]["data"] == {"seed": 1, "iteration": None, "repeat": 0, "verdict": "pass_by_tolerance", "explanation": "unexplained"}
-    assert every[5]["data"] == {"done": 3, "total": 3, "verdicts": {"pass": 2, "pass_by_tolerance": 1}}
+    assert [event["type"] for event in every] == [
+        "state",
+        "state",
+        "verdict",
+        "progress",
+        "verdict",
+        "progress",
+        "state",
+    ]
+    assert every[4]["data"] == {
+        "seed": 1,
+        "iteration": None,
+        "repeat": 0,
+        "verdict": "pass_by_tolerance",
+        "explanation": "unexplained",
+    }
+    assert every[5]["data"] == {
+        "done": 3,
+        "total": 3,
+        "verdicts": {"pass": 2, "pass_by_tolerance": 1},
+    }
     assert every[6]["data"] == {"state": "finished", "verdict": "pass_by_tolerance"}
     assert events.after(current, job.id, 5) == every[5:]
     assert now_of(current, job).last_event == len(every)
@@ -337,7 +407,11 @@ def test_two_last_chunks_at_once_close_the_job_once(engine: Engine) -> None:
         barrier = threading.Barrier(2)
         problems: list[BaseException] = []
 
-        def end(item: Sendable, barrier: threading.Barrier = barrier, problems: list[BaseException] = problems) -> None:
+        def end(
+            item: Sendable,
+            barrier: threading.Barrier = barrier,
+            problems: list[BaseException] = problems,
+        ) -> None:
             try:
                 barrier.wait()
                 with session(engine) as own:
@@ -354,4 +428,13 @@ def test_two_last_chunks_at_once_close_the_job_once(engine: Engine) -> None:
         with reading(engine) as current:
             ended = now_of(current, job)
             assert (ended.state, ended.open_chunks) == ("finished", 0)
-            assert len([event for event in events.after(current, job.id, 0) if event["data"].get("state") == "finished"]) == 1
+            assert (
+                len(
+                    [
+                        event
+                        for event in events.after(current, job.id, 0)
+                        if event["data"].get("state") == "finished"
+                    ]
+                )
+                == 1
+            )

@@ -1,4 +1,5 @@
-"""`gonogo background` while what it stands on is away: the broker, the database, the disk, the migration."""
+"""`gonogo background` while what it stands on is away: the broker, the database, the disk, the
+migration."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from running import until as eventually
 from servers import PostgresServer, RedisServer
 
 
-def test_background_survives_a_restart_of_redis(database_url: str, engine: Engine, private_redis: RedisServer) -> None:
+def test_background_survives_a_restart_of_redis(
+    database_url: str, engine: Engine, private_redis: RedisServer
+) -> None:
     settings = short(database_url, private_redis.url)
     app = queue.make_app(private_redis.url)
     worker = SimulatedWorker(app)
@@ -32,7 +35,8 @@ def test_background_survives_a_restart_of_redis(database_url: str, engine: Engin
             worker.start(first)
             until(engine, job_id, lambda job: job.state == "running")
         private_redis.stop()
-        private_redis.start()  # with nothing in it: unstarted attempts and results on their way are gone
+        # with nothing in it: unstarted attempts and results on their way are gone
+        private_redis.start()
         app.close()
         app = queue.make_app(private_redis.url)
         worker = SimulatedWorker(app)
@@ -41,8 +45,15 @@ def test_background_survives_a_restart_of_redis(database_url: str, engine: Engin
             worker.finish(first)
             until(engine, job_id, lambda job: job.done >= len(first["work"]))
             deadline, taken = time.monotonic() + 40.0, {first["attempt"]}
-            while until(engine, job_id, lambda job: True).state != "finished" and time.monotonic() < deadline:
-                with suppress(Empty):  # what was published in the moment of the restart may be there twice: a worker runs it once
+            while (
+                until(engine, job_id, lambda job: True).state != "finished"
+                and time.monotonic() < deadline
+            ):
+                with suppress(
+                    Empty
+                    # what was published in the moment of the restart may be there twice: a worker runs
+                    # it once
+                ):
                     chunk = worker.take(0.5)
                     if chunk["attempt"] not in taken:
                         taken.add(chunk["attempt"])
@@ -55,7 +66,8 @@ def test_background_survives_a_restart_of_redis(database_url: str, engine: Engin
 def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
     database_url: str, engine: Engine, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They can't be acknowledged; each would hold one of the consumer's two places for ever, and with both held it reads no more."""
+    """They can't be acknowledged; each would hold one of the consumer's two places for ever, and
+    with both held it reads no more."""
     settings, app = short(database_url, private_redis.url), queue.make_app(private_redis.url)
     worker = SimulatedWorker(app)
     with running(settings):
@@ -63,19 +75,29 @@ def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
         eventually(lambda: _heard(engine))
         with session(engine) as current, broker(settings) as redis:
             # On SQLite whatever a session does takes the lock of the whole database
-            current.execute(text("LOCK TABLE workers IN ACCESS EXCLUSIVE MODE" if is_postgres(current) else "SELECT 1"))
+            current.execute(
+                text(
+                    "LOCK TABLE workers IN ACCESS EXCLUSIVE MODE"
+                    if is_postgres(current)
+                    else "SELECT 1"
+                )
+            )
             worker.beat()
             worker.beat()
             eventually(lambda: redis.hlen("unacked") == 2)
             private_redis.stop()
-        eventually(lambda: caplog.text.count("Couldn't ack") >= 2)  # Celery says so of both, once they are stored
+        eventually(
+            lambda: caplog.text.count("Couldn't ack") >= 2
+        )  # Celery says so of both, once they are stored
         private_redis.start()
         app.close()
         app = queue.make_app(private_redis.url)
         worker = SimulatedWorker(app)
         with broker(settings) as redis:
             worker.beat()
-            eventually(lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0 and redis.hlen("unacked") == 0)
+            eventually(
+                lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0 and redis.hlen("unacked") == 0
+            )
     app.close()
 
 
@@ -84,7 +106,9 @@ def _heard(engine: Engine) -> bool:
         return bool(workers.list_(current))
 
 
-def test_results_wait_for_a_database_that_is_away(private_postgres: PostgresServer, redis_url: str) -> None:
+def test_results_wait_for_a_database_that_is_away(
+    private_postgres: PostgresServer, redis_url: str
+) -> None:
     engine = make_engine(private_postgres.url())
     schema.upgrade(engine)
     settings = short(private_postgres.url(), redis_url)
@@ -103,13 +127,17 @@ def test_results_wait_for_a_database_that_is_away(private_postgres: PostgresServ
         private_postgres.start()
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
-            assert len(jobs.attempts_of(current, job_id)) == 1  # nothing was lost, so nothing ran again
+            assert (
+                len(jobs.attempts_of(current, job_id)) == 1
+            )  # nothing was lost, so nothing ran again
     assert job.counts == {"pass": 3}
     app.close()
     engine.dispose()
 
 
-def test_results_wait_while_the_disk_is_full(sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_wait_while_the_disk_is_full(
+    sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine(sqlite_url)
     schema.upgrade(engine)
     settings = short(sqlite_url, redis_url)
@@ -121,7 +149,9 @@ def test_results_wait_while_the_disk_is_full(sqlite_url: str, redis_url: str, mo
     patched_begin = engines._begin_sqlite
 
     def begin(connection: Any) -> None:
-        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 30 if full.is_set() else 2**30}")
+        connection.exec_driver_sql(
+            f"PRAGMA max_page_count = {pages + 30 if full.is_set() else 2**30}"
+        )
         patched_begin(connection)
 
     monkeypatch.setattr(engines, "_begin_sqlite", begin)

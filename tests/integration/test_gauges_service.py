@@ -1,4 +1,5 @@
-"""Gauges over HTTP: what is stored, shown, flagged and graded, with made-up numbers in the place of workers."""
+"""Gauges over HTTP: what is stored, shown, flagged and graded, with made-up numbers in the place of
+workers."""
 
 from __future__ import annotations
 
@@ -41,13 +42,17 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def api(migrated: Path, tmp_path: Path) -> Iterator[Api]:
     """The service, with a plug-in executor that somebody's kernels are of."""
     copy = shutil.copy(migrated, tmp_path / "gonogo.sqlite")
-    with in_process(f"sqlite:///{copy}", executors="mine=my.module:Factory", max_gauge_runs=500) as found:
+    with in_process(
+        f"sqlite:///{copy}", executors="mine=my.module:Factory", max_gauge_runs=500
+    ) as found:
         yield found
 
 
 def submit(api: Api, **changes: Any) -> str:
     """A gauge of TEST on two seeds; its id."""
-    response = api.client.post("/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes})
+    response = api.client.post(
+        "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
+    )
     assert response.status_code == 202, response.text
     assert response.headers["Location"] == response.json()["links"]["self"]
     return str(response.json()["id"])
@@ -91,12 +96,16 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     assert evidence["command"] == "gonogo gauge --kernel layernorm_bw --shape 8,64 --seeds 2 " + (
         """--tolerance '{"dx":{"rtol":0.001,"atol":0.5}}'"""
     )
-    assert evidence["check"].startswith("gonogo check --kernel layernorm_bw --shape 8,64 --build double-subtract --seeds 1")
+    assert evidence["check"].startswith(
+        "gonogo check --kernel layernorm_bw --shape 8,64 --build double-subtract --seeds 1"
+    )
     with api.context.reading() as session:
         graded = gauges.sharpness_of(session, KEY, *VARIANT)
         assert graded["drop-s1"] == Rate(2, 2)
         assert graded["nan-tile"] == Rate(0, 2)
-        assert gauges.sharpness_of(session, KEY, "another line", *VARIANT[1:]) == graded  # it is the test that was measured
+        assert (
+            gauges.sharpness_of(session, KEY, "another line", *VARIANT[1:]) == graded
+        )  # it is the test that was measured
         assert gauges.sharpness_of(session, KEY, *VARIANT[:2], "n300") == {}
         assert test_specs.builds_of(session, KEY) == []
         for table in (SeedResultRow, RollupRow):
@@ -106,7 +115,9 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         assert not {"job.created", "job.finished"} & topics
     assert api.get("/jobs")["items"] == []
     assert api.get(f"/subjects/{found['subject_key']}/history")["items"] == []
-    assert [api.client.get(f"/api/v1/jobs/{found['id']}{rest}").status_code for rest in ("", "/results")] == [404, 404]
+    assert [
+        api.client.get(f"/api/v1/jobs/{found['id']}{rest}").status_code for rest in ("", "/results")
+    ] == [404, 404]
     for action in ("cancel", "resubmit"):
         assert api.client.post(f"/api/v1/jobs/{found['id']}:{action}").status_code == 404
     (listed,) = api.get(f"/gauges?test={KEY}&sharpness=blunt&state=finished")["items"]
@@ -115,16 +126,25 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     assert api.get("/gauges?sharpness=sharp")["items"] == []
 
 
-def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_last(api: Api) -> None:
-    """A grade is of the newest build: asked for the job that ran last, of an older one, it would stay unmeasured."""
+def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_last(
+    api: Api,
+) -> None:
+    """A grade is of the newest build: asked for the job that ran last, of an older one, it would
+    stay unmeasured."""
     with api.context.session() as session:
         lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
-        jobs = [nights.night(session, build, place, range(2), test=TEST, line=line).id for build, place, line in lines]
+        jobs = [
+            nights.night(session, build, place, range(2), test=TEST, line=line).id
+            for build, place, line in lines
+        ]
     gauge = measured(api, MISSED)["id"]
     with api.context.reading() as session:
-        letters = session.scalars(select(OutboxRow.payload).where(OutboxRow.dedupe.contains(f":gauge:{gauge}")).order_by(OutboxRow.id))
+        letters = session.scalars(
+            select(OutboxRow.payload)
+            .where(OutboxRow.dedupe.contains(f":gauge:{gauge}"))
+            .order_by(OutboxRow.id)
+        )
         assert [letter["job"] for letter in letters] == [jobs[0], jobs[2]]
-
 
 
 def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
@@ -134,7 +154,10 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     assert "of 48 runs" in waiting.text
     with api.context.session() as session:
         list(played(session, {**MISSED, "tile-missing": UNSEEN, "nan-tile": math.nan}))
-    page, twin = api.client.get(f"/gauges/{early}").text, api.client.get(f"/gauges/{early}.json").json()
+    page, twin = (
+        api.client.get(f"/gauges/{early}").text,
+        api.client.get(f"/gauges/{early}.json").json(),
+    )
     assert "Known-wrong kernels pass this test." in page
     assert "s1 is subtracted twice." in page
     assert "gonogo gauge --kernel layernorm_bw" in page
@@ -146,8 +169,13 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     listed = api.client.get("/gauges.json", params={"test": KEY}).json()
     assert [line["id"] for line in listed["items"]] == [early]
     assert api.client.get(f"/gauges?test={KEY}").status_code == 200
-    assert f"/gauges/{early}" in api.client.get("/").text  # the flag's line leads here, not to a job
-    assert [api.client.get(f"/gauges/nothing{suffix}").status_code for suffix in ("", ".json")] == [404, 404]
+    assert (
+        f"/gauges/{early}" in api.client.get("/").text
+    )  # the flag's line leads here, not to a job
+    assert [api.client.get(f"/gauges/nothing{suffix}").status_code for suffix in ("", ".json")] == [
+        404,
+        404,
+    ]
     assert api.client.get("/gauges?cursor=x").status_code == 400
 
 
@@ -159,12 +187,16 @@ def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
     inputs = [item.test.get("inputs") for item in ran]
     assert inputs[0] is None
     assert [each["inputs"] for each in found["elsewhere"]] == inputs[1:]
-    assert {seed for item in ran[1:] for seed, _ in item.work} == {0}  # advice to try, not a measurement
+    assert {seed for item in ran[1:] for seed, _ in item.work} == {
+        0
+    }  # advice to try, not a measurement
     assert found["state"] == "finished"
     assert len(found["report"]["elsewhere"]) == len(inputs) - 1
     assert found["total"] == found["done"] == 24 * (2 + len(inputs) - 1)
     assert "No tolerance works with these inputs" in found["words"]
-    assert found["report"]["beyond"].startswith("None of")  # the same error there: they show no more
+    assert found["report"]["beyond"].startswith(
+        "None of"
+    )  # the same error there: they show no more
     assert measured(api, {"tile-missing": UNSEEN}, search=False)["elsewhere"] == []
 
 
@@ -179,9 +211,18 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     flag = only_flag(api)
     assert flag["state"] == "resolved"
     ended = api.get(f"/flags/{flag['id']}")["history"]
-    assert any(sharp["id"] in (each["reason"] or "") for each in ended if each["what"] == "resolved")
+    assert any(
+        sharp["id"] in (each["reason"] or "") for each in ended if each["what"] == "resolved"
+    )
     with api.context.reading() as session:
-        assert session.scalar(select(func.count()).select_from(OutboxRow).where(OutboxRow.topic == "flag.resolved")) == 1
+        assert (
+            session.scalar(
+                select(func.count())
+                .select_from(OutboxRow)
+                .where(OutboxRow.topic == "flag.resolved")
+            )
+            == 1
+        )
         assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(0, 2)
     measured(api, {"drop-s1": PASSES})
     assert only_flag(api)["state"] == "reopened"
@@ -206,7 +247,11 @@ def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(ap
     with api.context.reading() as session:
         rows = session.execute(select(GaugeResultRow.seed, GaugeResultRow.part)).all()
         assert len(rows) == len(set(rows)) == 48
-        numbered = list(session.scalars(select(EventRow.number).where(EventRow.job_id == gauge).order_by(EventRow.number)))
+        numbered = list(
+            session.scalars(
+                select(EventRow.number).where(EventRow.job_id == gauge).order_by(EventRow.number)
+            )
+        )
         assert numbered == list(range(1, len(numbered) + 1))
     gauge = submit(api)
     for _ in range(3):
@@ -222,9 +267,19 @@ def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> N
     gauge = submit(api, search=False)
     with api.context.session() as session:
         (item,) = dispatched(session)
-        rows = [{"seed": s, "repeat": n, "verdict": "pass", "outputs": {"dx": {"verdict": "pass"}}} for s, n in item.work]
-        attempts.store(session, item.attempt, {"batch": 0, "rows": rows, "artifacts": []}, now=utcnow())
-        attempts.finished(session, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=utcnow())
+        rows = [
+            {"seed": s, "repeat": n, "verdict": "pass", "outputs": {"dx": {"verdict": "pass"}}}
+            for s, n in item.work
+        ]
+        attempts.store(
+            session, item.attempt, {"batch": 0, "rows": rows, "artifacts": []}, now=utcnow()
+        )
+        attempts.finished(
+            session,
+            item.attempt,
+            {"outcome": "done", "sent": item.work, "batches": 1},
+            now=utcnow(),
+        )
     found = api.get(f"/gauges/{gauge}")
     assert found["sharpness"] == "unmeasured"
     assert found["report"]["broken"]["correct"] == 2
@@ -237,7 +292,12 @@ def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> N
         answer(session, item, MISSED, ended=False)
     assert api.client.post(f"/api/v1/gauges/{gauge}:cancel").json()["state"] == "cancelling"
     with api.context.session() as session:
-        attempts.finished(session, item.attempt, {"outcome": "cancelled", "sent": item.work[:24], "batches": 1}, now=utcnow())
+        attempts.finished(
+            session,
+            item.attempt,
+            {"outcome": "cancelled", "sent": item.work[:24], "batches": 1},
+            now=utcnow(),
+        )
     found = api.get(f"/gauges/{gauge}")
     assert (found["state"], found["done"], found["sharpness"]) == ("cancelled", 24, "blunt")
     assert api.get("/flags")["items"] == []
@@ -253,10 +313,19 @@ def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> N
 
 
 def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> None:
-    gauge = submit(api, target={"executor": "mine"}, builds=["right"], wrong_builds=["broken"], seeds={"start": 5, "count": 1})
+    gauge = submit(
+        api,
+        target={"executor": "mine"},
+        builds=["right"],
+        wrong_builds=["broken"],
+        seeds={"start": 5, "count": 1},
+    )
     with api.context.session() as session:
         queues.explain(session, ["emulator.wormhole.n150"], now=utcnow())
-        assert gauges.get(session, gauge)["waiting_reason"] == "no live worker serves the queue mine.wormhole.n150"  # type: ignore[index]
+        assert (
+            gauges.get(session, gauge)["waiting_reason"]
+            == "no live worker serves the queue mine.wormhole.n150"
+        )  # type: ignore[index]
         ran = list(played(session, {"mine:broken": PASSES}))
     mine = {item.build: item for item in ran if item.target["executor"] == "mine"}
     assert set(mine) == {"right", "broken"}
@@ -278,7 +347,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"seeds": {"start": 2**53 - 1, "count": 2}}, "seeds", str(2**53 - 1)),
     ({"seeds": [1, 2]}, "seeds", ""),
     ({"builds": ["correct"]}, "builds.0", "executor"),
-    ({"target": {"executor": "mine"}, "builds": ["a"], "wrong_builds": ["b", "a"]}, "wrong_builds.1", "twice"),
+    (
+        {"target": {"executor": "mine"}, "builds": ["a"], "wrong_builds": ["b", "a"]},
+        "wrong_builds.1",
+        "twice",
+    ),
     ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
     ({"line": ""}, "line", ""),
     ({"sharp": True}, "sharp", ""),
@@ -288,7 +361,9 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 def test_bad_input_is_told_by_field_and_stores_nothing(api: Api) -> None:
     before = api.rows()
     for changes, field, said in BAD:
-        response = api.client.post("/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes})
+        response = api.client.post(
+            "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
+        )
         assert response.status_code == 422, response.text
         (error,) = response.json()["errors"]
         assert error["field"] == field
@@ -298,7 +373,10 @@ def test_bad_input_is_told_by_field_and_stores_nothing(api: Api) -> None:
 
 def test_the_same_key_makes_one_gauge_and_jobs_beside_it_keep_their_counts(api: Api) -> None:
     body = {"test": TEST, "seeds": {"count": 1}}
-    first, again = (api.client.post("/api/v1/gauges", json=body, headers={"Idempotency-Key": "k"}).json()["id"] for _ in range(2))
+    first, again = (
+        api.client.post("/api/v1/gauges", json=body, headers={"Idempotency-Key": "k"}).json()["id"]
+        for _ in range(2)
+    )
     assert first == again
     job = api.submit(test=JOB["test"])
     assert [each["id"] for each in api.get("/jobs")["items"]] == [job]
@@ -313,19 +391,27 @@ def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
         measured(api, {}, line="another")
         with api.context.reading() as session:
             assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
-            assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(0, 2)
+            assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(
+                0, 2
+            )
         assert len(api.get("/gauges?state=finished&limit=1")["items"]) == 1
 
 
 def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api) -> None:
     gauge = measured(api, MISSED)["id"]
     shown = api.client.get(f"/gauges/{gauge}.json").json()["picture"]
-    assert (shown["comparator"], shown["needed"], shown["window"]) == ("allclose rtol 0.001", EDGE, [EDGE, PASSES])
+    assert (shown["comparator"], shown["needed"], shown["window"]) == (
+        "allclose rtol 0.001",
+        EDGE,
+        [EDGE, PASSES],
+    )
     assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
     assert {each["name"]: each["tolerance"] for each in shown["turns"]}["double-subtract"] == PASSES
     at_today = next(row for row in shown["table"] if row["note"] == "today")
     assert (at_today["alarms"], at_today["misses"]) == (0, 4)
-    other = api.client.get(f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}).json()["picture"]
+    other = api.client.get(
+        f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}
+    ).json()["picture"]
     assert (other["comparator"], other["of"], other["today"]) == ("ulp", "all outputs", [])
     page = api.client.get(f"/gauges/{gauge}", params={"comparator": "<b>"}).text
     assert 'id="chart-curves"' in page
@@ -336,4 +422,7 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
     assert (picture["window"], picture["instead"]) == (None, [])
     assert "No window here." in api.client.get(f"/gauges/{blind['id']}").text
     assert api.client.get("/gauges/nothing").status_code == 404
-    assert api.client.get("/gauges.json?cursor=x").json()["detail"] == "cursor: not one that this list gave"
+    assert (
+        api.client.get("/gauges.json?cursor=x").json()["detail"]
+        == "cursor: not one that this list gave"
+    )

@@ -1,4 +1,5 @@
-"""What a delivery started is told to GitHub: at its start, at its end, once, whatever breaks in between."""
+"""What a delivery started is told to GitHub: at its start, at its end, once, whatever breaks in
+between."""
 
 from __future__ import annotations
 
@@ -65,12 +66,24 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
 
 @pytest.fixture
 def answerer(api: Api, server: GitHubServer) -> Iterator[Answerer]:
-    yield from answering_for(api, server, github_token=SecretStr(TOKEN), github_app_id=APP, github_app_key=SecretStr(server.pem))
+    yield from answering_for(
+        api,
+        server,
+        github_token=SecretStr(TOKEN),
+        github_app_id=APP,
+        github_app_key=SecretStr(server.pem),
+    )
 
 
 def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answerer]:
-    keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY), "secret_key": SecretStr(SECRET)}
-    core = open_core(api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event())
+    keys = {
+        "broker_url": "redis://127.0.0.1:1/0",
+        "worker_key": SecretStr(KEY),
+        "secret_key": SecretStr(SECRET),
+    }
+    core = open_core(
+        api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
+    )
     made = answering.make(core)
     assert made is not None
     yield made
@@ -84,7 +97,9 @@ def start(api: Api, build: str) -> str:
     return str(answer.json()["id"])
 
 
-def subject(session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any) -> str:
+def subject(
+    session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any
+) -> str:
     """What a delivery about a pull request leaves behind."""
     now = utcnow()
     delivery = InboundRow(
@@ -103,7 +118,11 @@ def subject(session: Session, run: str | None, base_run: str | None, sha: str = 
 
 
 def subject_fields(found: CiSubject) -> dict[str, Any]:
-    return {each.name: getattr(found, each.name) for each in fields(found) if each.name not in {"id", "created_at"}}
+    return {
+        each.name: getattr(found, each.name)
+        for each in fields(found)
+        if each.name not in {"id", "created_at"}
+    }
 
 
 def end(api: Api, run: str, *, wrong: bool = False) -> None:
@@ -139,7 +158,9 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
         first = subject(session, head, base)
     tell(answerer)
     assert server.status_of(HEAD) == {context: "pending"}
-    assert [(each["status"], each["external_id"]) for each in server.checks] == [("in_progress", first)]
+    assert [(each["status"], each["external_id"]) for each in server.checks] == [
+        ("in_progress", first)
+    ]
     end(api, head, wrong=True)
     asked = len(server.asked)
     tell(answerer)  # base is not over yet
@@ -150,11 +171,17 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     assert server.statuses[-1]["description"].startswith("3 new hollow pass")
     assert server.statuses[-1]["target_url"].startswith("https://gonogo.example/compare?")
     (check,) = server.checks
-    assert (check["status"], check["conclusion"], len(check["annotations"])) == ("completed", "failure", 3)
+    assert (check["status"], check["conclusion"], len(check["annotations"])) == (
+        "completed",
+        "failure",
+        3,
+    )
     (comment,) = server.comments
     assert "**NEW HOLLOW PASS** (3)" in comment["body"]
     assert "s1 is subtracted twice" not in comment["body"]  # these jobs have no diagnosis
-    assert "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025" in comment["body"]
+    assert (
+        "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025" in comment["body"]
+    )
     assert "](https://gonogo.example/jobs/" in comment["body"]
     assert state(api, first).state == "told"
     asked = len(server.asked)
@@ -173,11 +200,15 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     assert comment["body"].startswith(report.MARKER)
     assert "nothing new" in comment["body"]
     assert NEXT[:12] in comment["body"]
-    assert "HOLLOW" not in comment["body"]  # that the first commit was told again did not bring its words back
+    assert (
+        "HOLLOW" not in comment["body"]
+    )  # that the first commit was told again did not bring its words back
     assert (state(api, second).state, state(api, first).state) == ("told", "told")
 
 
-def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(api: Api, server: GitHubServer, answerer: Answerer) -> None:
+def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
+    api: Api, server: GitHubServer, answerer: Answerer
+) -> None:
     head, base = start(api, "tt-train-2025"), start(api, "correct")
     end(api, head, wrong=True)
     end(api, base)
@@ -194,16 +225,22 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(api: Api, server:
                 break
             clock.shift(timedelta(hours=13))
     assert state(api, told).state == "told"
-    changes = [(each.method, each.path.rpartition("/")[2]) for each in server.asked if each.method != "GET"]
+    changes = [
+        (each.method, each.path.rpartition("/")[2]) for each in server.asked if each.method != "GET"
+    ]
     assert changes.count(("POST", HEAD)) == 2  # one that the next one replaces
     assert changes.count(("POST", "check-runs")) == changes.count(("POST", "comments")) == 1
     assert len(server.checks) == 1
     assert len(server.checks[0]["annotations"]) == 3
-    assert [each["body"].startswith(report.MARKER) for each in server.comments] == [False] * 3 + [True]
+    assert [each["body"].startswith(report.MARKER) for each in server.comments] == [False] * 3 + [
+        True
+    ]
     assert set(server.status_of(HEAD).values()) == {"failure"}
 
 
-def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(api: Api, server: GitHubServer, answerer: Answerer) -> None:
+def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
+    api: Api, server: GitHubServer, answerer: Answerer
+) -> None:
     with api.context.session() as session:
         first = subject(session, None, None, error="no build is registered for this commit")
         unknown = subject(session, None, None, "d" * 40, pull_request=None)
@@ -244,7 +281,11 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(api: 
     assert f'data-post="{line["again"]}"' in page
     gone = state(api, unknown)
     answer = api.client.post(line["again"], json={})
-    assert (answer.status_code, answer.json()["state"], answer.json()["told"]) == (202, "waiting", [])
+    assert (answer.status_code, answer.json()["state"], answer.json()["told"]) == (
+        202,
+        "waiting",
+        [],
+    )
     assert api.get("/audit?action=answer.again")["items"][0]["subject"] == unknown
     assert api.client.post(f"/api/v1/github/answers/{new_id()}:again").status_code == 404
     assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
@@ -252,13 +293,17 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(api: 
     assert "No commit found" in gone.error
 
 
-def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_counts(api: Api, server: GitHubServer) -> None:
+def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_counts(
+    api: Api, server: GitHubServer
+) -> None:
     head, base = start(api, "correct"), start(api, "correct")
     with api.context.session() as session:
         first = subject(session, head, base)
         other = subject(session, head, base, event="push", pull_request=None)
         foreign = subject(session, head, base, source="ci")
-    with api.context.session() as session:  # a token that is set two days later does not tell of the past
+    with (
+        api.context.session() as session
+    ):  # a token that is set two days later does not tell of the past
         assert not github_answers.anything(session, now=utcnow() + timedelta(days=2))
         assert github_answers.enlist(session, now=utcnow() + timedelta(days=2)) == 0
     for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
@@ -268,10 +313,17 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         end(api, head)
         end(api, base)
         tell(answerer)
-    assert [state(api, each).state for each in (first, second, other)] == ["superseded", "told", "told"]
+    assert [state(api, each).state for each in (first, second, other)] == [
+        "superseded",
+        "told",
+        "told",
+    ]
     with api.context.reading() as session:
         assert github_answers.get(session, foreign) is None
-    found = {"gonogo/kernels/nightly (pull_request)": "success", "gonogo/kernels/nightly (push)": "success"}
+    found = {
+        "gonogo/kernels/nightly (pull_request)": "success",
+        "gonogo/kernels/nightly (push)": "success",
+    }
     assert server.status_of(HEAD) == found
     assert server.checks == []
     assert server.comments == []  # all is well, and nothing was said before

@@ -1,4 +1,5 @@
-"""Canaries compared bit for bit on the service's side: goldens are kept and audited, a device that differs alone is suspected."""
+"""Canaries compared bit for bit on the service's side: goldens are kept and audited, a device that
+differs alone is suspected."""
 
 from __future__ import annotations
 
@@ -17,26 +18,61 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
 class Fleet:
-    """Devices whose canaries are reported as ingest does it; every report is a minute after the one before."""
+    """Devices whose canaries are reported as ingest does it; every report is a minute after the one
+    before."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.now = engine, NOW
 
-    def sing(self, name: str, bits: str, *, host: str = "lab-1", minutes: int = 1, at: datetime | None = None, **changes: Any) -> Told:
+    def sing(
+        self,
+        name: str,
+        bits: str,
+        *,
+        host: str = "lab-1",
+        minutes: int = 1,
+        at: datetime | None = None,
+        **changes: Any,
+    ) -> Told:
         """One canary of a device that its worker says is there."""
         self.now += timedelta(minutes=minutes)
         identity = f"{host}/{name}"
-        facts = {"device": identity, "host": host, "name": name, "arch": "wormhole", "board": "n150", "queue": "q", "source": "tt-smi"}
-        evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dgamma": "77", "dx": bits}, **changes}
-        told = {"device": identity, "health": "good", "reason": "the canary passed", "evidence": evidence, "routine": True}
+        facts = {
+            "device": identity,
+            "host": host,
+            "name": name,
+            "arch": "wormhole",
+            "board": "n150",
+            "queue": "q",
+            "source": "tt-smi",
+        }
+        evidence = {
+            "executor": "ttnn",
+            "canary": "ttnn",
+            "digests": {"dgamma": "77", "dx": bits},
+            **changes,
+        }
+        told = {
+            "device": identity,
+            "health": "good",
+            "reason": "the canary passed",
+            "evidence": evidence,
+            "routine": True,
+        }
         with session(self.engine) as current:
             devices.heard(current, facts, worker=f"{identity}/1", attempt=None, now=self.now)
-            return goldens.report(current, {**told, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now)
+            return goldens.report(
+                current, {**told, "worker": "w", "at": (at or self.now).timestamp()}, now=self.now
+            )
 
     def look(self, name: str, host: str = "lab-1") -> dict[str, Any]:
         """A device with its history."""
         with reading(self.engine) as current:
-            (known,) = (each for each in devices.list_(current, now=self.now) if each["device"] == f"{host}/{name}")
+            (known,) = (
+                each
+                for each in devices.list_(current, now=self.now)
+                if each["device"] == f"{host}/{name}"
+            )
             whole = devices.look(current, known["id"], now=self.now)
         assert whole is not None
         return whole
@@ -57,7 +93,9 @@ def fleet(database_url: str) -> Iterator[Fleet]:
     engine.dispose()
 
 
-def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspected(fleet: Fleet) -> None:
+def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspected(
+    fleet: Fleet,
+) -> None:
     fleet.sing("a", "11")
     assert fleet.look("a")["canary"]["golden"] == "first"
     fleet.sing("b", "11")
@@ -65,7 +103,10 @@ def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspec
     strayed = fleet.sing("c", "22")
     assert (strayed.suspected, strayed.asked) == ({}, ("lab-1/a", "lab-1/b"))
     assert fleet.look("c")["health"] == "good"
-    assert "the bits of dx are not the golden ones of lab-1/a and lab-1/b" in fleet.look("c")["history"][0]["reason"]
+    assert (
+        "the bits of dx are not the golden ones of lab-1/a and lab-1/b"
+        in fleet.look("c")["history"][0]["reason"]
+    )
     witnessed = fleet.sing("a", "11")
     assert set(witnessed.suspected) == {"lab-1/c"}
     sick = fleet.look("c")
@@ -81,7 +122,13 @@ def test_a_person_s_word_stands_until_the_bits_change_again(fleet: Fleet) -> Non
     for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11")):
         fleet.sing(name, bits)
     with session(fleet.engine) as current:
-        devices.patch(current, fleet.look("c")["id"], {"health": "good", "reason": "known"}, actor="me", now=fleet.now)
+        devices.patch(
+            current,
+            fleet.look("c")["id"],
+            {"health": "good", "reason": "known"},
+            actor="me",
+            now=fleet.now,
+        )
     fleet.sing("c", "22")
     assert not fleet.sing("a", "11").suspected
     assert fleet.look("c")["health"] == "good"
@@ -139,7 +186,13 @@ def test_an_old_report_and_one_of_a_device_in_maintenance_count_for_nothing(flee
     early = fleet.now - timedelta(hours=1)
     assert fleet.sing("b", "22", at=early) == Told(False)
     with session(fleet.engine) as current:
-        devices.patch(current, fleet.look("b")["id"], {"health": "maintenance", "reason": "a fan"}, actor="me", now=fleet.now)
+        devices.patch(
+            current,
+            fleet.look("b")["id"],
+            {"health": "maintenance", "reason": "a fan"},
+            actor="me",
+            now=fleet.now,
+        )
     fleet.sing("b", "22")
     assert not fleet.sing("a", "11").suspected
     assert fleet.look("b")["health"] == "maintenance"

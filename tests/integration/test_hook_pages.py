@@ -1,4 +1,5 @@
-"""The pages of deliveries in and of rules: what came, what became of it and why, what runs say of it, and working one off again."""
+"""The pages of deliveries in and of rules: what came, what became of it and why, what runs say of
+it, and working one off again."""
 
 from __future__ import annotations
 
@@ -30,8 +31,17 @@ def api(shared: Api) -> Api:
 def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
     """A browser that has logged in, and the header that its pages send with what they change."""
     made = api.visitor(ELSEWHERE)
-    assert made.post("/login", data={"token": api.token(*scopes)["Authorization"].removeprefix("Bearer ")}).status_code == 303
-    return made, {"X-CSRF-Token": made.get("/hooks").text.split('name="csrf-token" content="')[1].split('"')[0]}
+    assert (
+        made.post(
+            "/login", data={"token": api.token(*scopes)["Authorization"].removeprefix("Bearer ")}
+        ).status_code
+        == 303
+    )
+    return made, {
+        "X-CSRF-Token": made.get("/hooks")
+        .text.split('name="csrf-token" content="')[1]
+        .split('"')[0]
+    }
 
 
 def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
@@ -41,7 +51,11 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
     deliver(api.client, "issues", {"action": HOSTILE, "repository": {"full_name": "lab/notes"}})
     work(api)
     ignored, started = api.client.get("/hooks.json").json()["items"]
-    assert (started["state_words"], started["rules"], started["source_words"]) == ("started something", ["kernels"], "GitHub")
+    assert (started["state_words"], started["rules"], started["source_words"]) == (
+        "started something",
+        ["kernels"],
+        "GitHub",
+    )
     assert "nothing follows from the event 'issues'" in ignored["reason"]
     for query, wanted in (
         ({"state": "ignored"}, [ignored]),
@@ -54,14 +68,20 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
         assert [each["id"] for each in found] == [each["id"] for each in wanted]
     view = api.client.get(started["url"] + ".json").json()
     kernels, other = view["outcome"]
-    assert (other["started"], other["reason"]) == (False, "the branch 'main' fits none of its patterns")
+    assert (other["started"], other["reason"]) == (
+        False,
+        "the branch 'main' fits none of its patterns",
+    )
     (line,) = kernels["subjects"]
     page = api.client.get(started["url"]).text
     for link in (line["head"]["url"], line["base"]["url"]):
         assert f'href="{link}"' in page
         assert f'href="{started["url"]}"' in api.client.get(link).text
     job = api.client.get(line["head"]["url"] + ".json").json()["tests"][0]["url"]
-    assert f'<a href="{started["url"]}">push to {REPOSITORY}, rule kernels</a>' in api.client.get(job).text
+    assert (
+        f'<a href="{started["url"]}">push to {REPOSITORY}, rule kernels</a>'
+        in api.client.get(job).text
+    )
     for path in ("/hooks", started["url"], ignored["url"]):
         assert HOSTILE not in api.client.get(path).text
     assert "onerror" in page  # it is there, as text
@@ -69,7 +89,17 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
 
 
 def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> None:
-    deliver(api.client, "push", push(head_commit={"secret": LEAKED, "tokens": [LEAKED], "url": f"https://x.example/a?token={LEAKED}"}))
+    deliver(
+        api.client,
+        "push",
+        push(
+            head_commit={
+                "secret": LEAKED,
+                "tokens": [LEAKED],
+                "url": f"https://x.example/a?token={LEAKED}",
+            }
+        ),
+    )
     work(api)
     (line,) = came(api)
     admin, csrf = browser(api, "admin")
@@ -95,15 +125,29 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert admin.get("/hooks?cursor=x").status_code == 400
 
 
-def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missing(api: Api) -> None:
-    empty = {"/hooks": "Nothing has come in yet", "/rules": "There are no rules yet", "/hooks?event=x": "No delivery matches"}
+def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missing(
+    api: Api,
+) -> None:
+    empty = {
+        "/hooks": "Nothing has come in yet",
+        "/rules": "There are no rules yet",
+        "/hooks?event=x": "No delivery matches",
+    }
     for path, said in empty.items():
         assert said in api.client.get(path).text
-    store_rule(api, description=HOSTILE, branches=["main", "!wip/**"], paths=["ttnn/**"], forks=True)
+    store_rule(
+        api, description=HOSTILE, branches=["main", "!wip/**"], paths=["ttnn/**"], forks=True
+    )
     store_rule(api, name="off", enabled=False, repositories=[REPOSITORY], base=False)
     page = api.client.get("/rules").text
     assert HOSTILE not in page
-    for said in ("main, !wip/**", "forks too: their code runs here", "switched off", "the base is not run", "tt-train-2025"):
+    for said in (
+        "main, !wip/**",
+        "forks too: their code runs here",
+        "switched off",
+        "the base is not run",
+        "tt-train-2025",
+    ):
         assert said in page
     first, second = api.client.get("/rules.json").json()["items"]
     assert (first["came_url"], second["came_url"]) == (None, "/hooks?repository=lab%2Fkernels")

@@ -1,4 +1,5 @@
-"""Every payload of npm's @octokit/webhooks-examples is accepted, and starts something or is ignored with a reason; none fails."""
+"""Every payload of npm's @octokit/webhooks-examples is accepted, and starts something or is ignored
+with a reason; none fails."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ HERE = "api.github.com"
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+def examples(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, list[tuple[str, dict[str, Any]]]]:
     """Server -> event and payload, without those that an earlier server sends as well."""
     try:
         installed = nodes.install(tmp_path_factory.mktemp("octokit"))
@@ -66,21 +69,32 @@ def test_every_example_is_understood(examples: dict[str, list[tuple[str, dict[st
     assert understood["pull_request"] >= 29
 
 
-def test_every_example_is_taken_and_worked_off(migrated_sqlite_url: str, examples: dict[str, list[tuple[str, dict[str, Any]]]]) -> None:
+def test_every_example_is_taken_and_worked_off(
+    migrated_sqlite_url: str, examples: dict[str, list[tuple[str, dict[str, Any]]]]
+) -> None:
     with in_process(migrated_sqlite_url, github_webhook_secret=SecretStr(SECRET)) as api:
         assert api.client.post("/api/v1/rules", json=RULE).status_code == 201
         posted: set[str] = set()
         for number, (name, payload) in enumerate(examples[HERE]):
-            if name not in posted:  # to the endpoint they are all bytes: one of each event, the others are stored at once
+            if (
+                name not in posted
+                # to the endpoint they are all bytes: one of each event, the others are stored at once
+            ):
                 posted.add(name)
-                assert deliver(api.client, name, payload, delivery=str(number)).status_code == 202, name
+                assert (
+                    deliver(api.client, name, payload, delivery=str(number)).status_code == 202
+                ), name
         states: Counter[InboundState | None] = Counter()
         with api.context.session() as session:
             for number, (name, payload) in enumerate(examples[HERE]):
-                inbound.store(session, HookSource.github, str(number), name, json.dumps(payload).encode())
+                inbound.store(
+                    session, HookSource.github, str(number), name, json.dumps(payload).encode()
+                )
             for inbound_id in inbound.due(session, limit=1000):
                 states[work(session, inbound_id, api.settings)] += 1
         assert sum(states.values()) == len(examples[HERE])
         assert set(states) == {InboundState.started, InboundState.ignored}
         assert states[InboundState.started] >= 10
-        assert all(each["reason"] for each in api.get("/hooks/deliveries?state=ignored&limit=500")["items"])
+        assert all(
+            each["reason"] for each in api.get("/hooks/deliveries?state=ignored&limit=500")["items"]
+        )

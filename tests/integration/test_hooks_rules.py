@@ -1,4 +1,5 @@
-"""The rules of deliveries over HTTP and from a file; what GitHub is asked for: missed deliveries, the paths of a pull request."""
+"""The rules of deliveries over HTTP and from a file; what GitHub is asked for: missed deliveries,
+the paths of a pull request."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def lite(shared: Api) -> Api:
         ({"suites": []}, "suites"),
         ({"suites": ["nightly", "nightly"]}, "suites.1"),
         ({"suites": ["no-such"]}, "suites.0"),
-        ({"suites": [{**SUITE, "entries": [{"test": {"shape": [0]}}]}]}, "suites.0.entries.0.test.shape.0"),
+        (
+            {"suites": [{**SUITE, "entries": [{"test": {"shape": [0]}}]}]},
+            "suites.0.entries.0.test.shape.0",
+        ),
         ({"events": ["issues"]}, "events.0"),
         ({"repositories": []}, "repositories"),
         ({"branches": ["a b"]}, "branches.0"),
@@ -64,7 +68,9 @@ def lite(shared: Api) -> Api:
 def test_a_wrong_rule_names_its_field(shared: Api, changes: dict[str, Any], field: str) -> None:
     alone = shared.client.post("/api/v1/rules", json={**RULE, **changes})
     assert (alone.status_code, alone.json()["field"]) == (422, field)
-    file = shared.client.put("/api/v1/rules", json={"rules": [{**RULE, "name": "fine"}, {**RULE, **changes}]})
+    file = shared.client.put(
+        "/api/v1/rules", json={"rules": [{**RULE, "name": "fine"}, {**RULE, **changes}]}
+    )
     assert (file.status_code, file.json()["field"]) == (422, f"rules.1.{field}")
     assert not {each["name"] for each in shared.get("/rules")["items"]} & {"fine"}
 
@@ -74,12 +80,20 @@ def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     first, second = {**RULE, "name": "a"}, {**RULE, "name": "b"}
     told = lite.client.put("/api/v1/rules", json={"rules": [first, second]}).json()
     assert told == {"stored": ["a", "b"], "same": [], "archived": ["old"]}
-    told = lite.client.put("/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}).json()
+    told = lite.client.put(
+        "/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}
+    ).json()
     assert told == {"stored": ["b"], "same": ["a"], "archived": []}
-    assert [(each["name"], each["version"]) for each in lite.get("/rules")["items"]] == [("a", 1), ("b", 2)]
+    assert [(each["name"], each["version"]) for each in lite.get("/rules")["items"]] == [
+        ("a", 1),
+        ("b", 2),
+    ]
     assert lite.client.delete("/api/v1/rules/a").status_code == 200
     assert lite.client.get("/api/v1/rules/a").status_code == 404
-    assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {"stored": ["b"], "archived": []}
+    assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {
+        "stored": ["b"],
+        "archived": [],
+    }
 
 
 def test_the_command_stores_a_rules_file_and_lists_what_came(
@@ -91,7 +105,9 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         configuration.load.cache_clear()
         deliver(client, "push", push(), delivery="over a socket")
-        stored = CliRunner().invoke(app, ["hooks", "rules", str(file), "--json"], catch_exceptions=False)
+        stored = CliRunner().invoke(
+            app, ["hooks", "rules", str(file), "--json"], catch_exceptions=False
+        )
         listed = CliRunner().invoke(app, ["hooks", "list", "--json"], catch_exceptions=False)
         shown = CliRunner().invoke(app, ["hooks", "list"], catch_exceptions=False)
         file.write_text("rules: [{name: x}]")
@@ -127,7 +143,9 @@ def at_github(hooked: HookedGitHub) -> HookedGitHub:
 def caught_up(*options: str) -> dict[str, Any]:
     """What the command says."""
     configuration.load.cache_clear()
-    result = CliRunner().invoke(app, ["hooks", "catch-up", "--json", *options], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["hooks", "catch-up", "--json", *options], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return dict(json.loads(result.output))
 
@@ -149,7 +167,11 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
     at_github.send("d-5", "push", None, now)  # too large for GitHub to show it
     at_github.most = 2
     who = {"DATABASE_URL": str(lite.settings.database_url), "GITHUB_URL": at_github.url}
-    who |= {"GITHUB_TOKEN": TOKEN} if speaker == "token" else {"GITHUB_APP_ID": APP, "GITHUB_APP_KEY": at_github.pem}
+    who |= (
+        {"GITHUB_TOKEN": TOKEN}
+        if speaker == "token"
+        else {"GITHUB_APP_ID": APP, "GITHUB_APP_KEY": at_github.pem}
+    )
     for name, value in who.items():
         monkeypatch.setenv(f"GONOGO_{name}", value)
     options = ["--app"] if speaker == "app" else []
@@ -170,15 +192,24 @@ def test_catch_up_fetches_what_was_missed_and_nothing_twice(
     assert waits == [40]
     assert at_github.again == [7]
     assert f"{below}/deliveries/7/attempts" in at_github.paths("POST")
-    cursors = [each.query.get("cursor") for each in at_github.asked if each.path == f"{below}/deliveries"]
-    assert cursors[-4:] == [None, "v1_2", "v1_4", "v1_6"]  # the last page is known to be the last by its old delivery
+    cursors = [
+        each.query.get("cursor") for each in at_github.asked if each.path == f"{below}/deliveries"
+    ]
+    assert cursors[-4:] == [
+        None,
+        "v1_2",
+        "v1_4",
+        "v1_6",
+    ]  # the last page is known to be the last by its old delivery
     second = caught_up(*options)
     assert (second["known"], second["fetched"]) == (3, 0)
     assert {each["delivery"] for each in came(lite)} == {"d-1", "d-2", "d-4"}
     assert work(lite, clock=lambda: utcnow() + timedelta(minutes=1)) == 3
     assert caught_up("--send-again", *options)["sent_again"] == 1
     if speaker == "app":
-        assert all(each.headers["authorization"].count(".") == 2 for each in at_github.asked)  # as the App itself: a JSON web token
+        assert all(
+            each.headers["authorization"].count(".") == 2 for each in at_github.asked
+        )  # as the App itself: a JSON web token
 
 
 def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(
@@ -186,17 +217,25 @@ def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(
 ) -> None:
     at_github.send("d-1", "push", push(), utcnow())
     at_github.script = [Scripted(429, {"retry-after": "600"})]
-    for name, value in {"DATABASE_URL": str(lite.settings.database_url), "GITHUB_URL": at_github.url, "GITHUB_TOKEN": TOKEN}.items():
+    for name, value in {
+        "DATABASE_URL": str(lite.settings.database_url),
+        "GITHUB_URL": at_github.url,
+        "GITHUB_TOKEN": TOKEN,
+    }.items():
         monkeypatch.setenv(f"GONOGO_{name}", value)
     configuration.load.cache_clear()
     with pytest.raises(InfrastructureError, match=r"429.*0 deliveries were fetched"):
-        CliRunner().invoke(app, ["hooks", "catch-up", "--repository", AT_GITHUB], catch_exceptions=False)
+        CliRunner().invoke(
+            app, ["hooks", "catch-up", "--repository", AT_GITHUB], catch_exceptions=False
+        )
     assert len(at_github.asked) == 1
     with pytest.raises(JobError, match="GONOGO_GITHUB_APP_ID"):
         CliRunner().invoke(app, ["hooks", "catch-up", "--app"], catch_exceptions=False)
 
 
-def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite: Api, at_github: HookedGitHub) -> None:
+def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
+    lite: Api, at_github: HookedGitHub
+) -> None:
     store_rule(lite, paths=["ttnn/**"])
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
     paths = fetching.paths_of(lite.settings.model_copy(update=token))

@@ -1,4 +1,5 @@
-"""Executors without a server: the emulator and plug-ins by `registry.load`, the conformance suite, the documented example."""
+"""Executors without a server: the emulator and plug-ins by `registry.load`, the conformance suite,
+the documented example."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from gonogo_workers.executors.local import LocalRunner
 from gonogo_workers.executors.meanings import Meaning
 
 ROOT = Path(__file__).parents[2]
-TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 1, 32, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}})
+TEST = TestSpec.parse(
+    {"kernel": "layernorm_bw", "shape": [1, 1, 32, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+)
 RAW = generate(TEST, 5)
 GIVEN = quantise(TEST, RAW)
 
@@ -32,21 +35,30 @@ GIVEN = quantise(TEST, RAW)
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two plug-ins, as an operator would declare them."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'examples'}:{ROOT / 'tests' / 'plugins'}")
-    monkeypatch.setenv("GONOGO_EXECUTORS", f"numpy=numpy_executor:NumpyExecutor, troublesome=troublesome:Troublesome@{sys.executable}")
+    monkeypatch.setenv(
+        "GONOGO_EXECUTORS",
+        f"numpy=numpy_executor:NumpyExecutor, troublesome=troublesome:Troublesome@{sys.executable}",
+    )
 
 
 def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
-    with registry.load("emulator", "tt-train-2025") as here, registry.load("emulator", "tt-train-2025", isolated=True) as there:
+    with (
+        registry.load("emulator", "tt-train-2025") as here,
+        registry.load("emulator", "tt-train-2025", isolated=True) as there,
+    ):
         assert (here.host_run, here.profile) == (None, "tt-train")
         assert there.host_run
         first, second = here.run(TEST, GIVEN, seed=5), there.run(TEST, GIVEN, seed=5)
-        assert {name: array.tobytes() for name, array in first.items()} == {name: array.tobytes() for name, array in second.items()}
+        assert {name: array.tobytes() for name, array in first.items()} == {
+            name: array.tobytes() for name, array in second.items()
+        }
     direct = tensix.run(TEST, GIVEN, "tt-train-2025")
     assert all(np.array_equal(first[name].ravel(), direct[name].ravel()) for name in TEST.outputs)
 
 
 def test_the_emulator_is_told_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    # stale-register is right when first in its process and wrong behind another run: here and in a child alike
+    # stale-register is right when first in its process and wrong behind another run: here and in a
+    # child alike
     for isolated in (False, True):
         with registry.load("emulator", "stale-register", isolated=isolated) as runner:
             first, second = (runner.run(TEST, GIVEN, seed=5) for _ in range(2))
@@ -67,7 +79,9 @@ def test_a_plug_in_is_judged_like_any_other() -> None:
     for build in ("float32", "no-s2"):
         with registry.load("numpy", build) as runner:
             outputs = runner.run(TEST, GIVEN, seed=5)
-            verdicts[build] = judge(TEST, RAW, GIVEN, outputs, profile=runner.profile, produced=runner.produced).verdict
+            verdicts[build] = judge(
+                TEST, RAW, GIVEN, outputs, profile=runner.profile, produced=runner.produced
+            ).verdict
     assert verdicts == {"float32": Verdict.pass_, "no-s2": Verdict.pass_by_tolerance}
 
 
@@ -94,14 +108,19 @@ def test_one_child_runs_tests_of_several_shapes() -> None:
                 test = TestSpec.parse({"kernel": kernel, "shape": shape})
                 raw = generate(test, 2)
                 given = quantise(test, raw)
-                assert judge(test, raw, given, runner.run(test, given), profile=None).verdict is not Verdict.error
+                assert (
+                    judge(test, raw, given, runner.run(test, given), profile=None).verdict
+                    is not Verdict.error
+                )
         assert runner.host_run == child
 
 
 @pytest.mark.usefixtures("_plugins")
 def test_a_build_needs_to_give_only_the_outputs_that_it_declares() -> None:
     spec = registry.find("troublesome")
-    with LocalRunner(Meaning(spec, produced=("dx",)), "missing", deadline_s=20, isolated=True) as runner:
+    with LocalRunner(
+        Meaning(spec, produced=("dx",)), "missing", deadline_s=20, isolated=True
+    ) as runner:
         assert set(runner.run(TEST, GIVEN)) == {"dx"}
     undeclared = LocalRunner(Meaning(spec), "missing", deadline_s=20, isolated=True)
     with undeclared as runner, pytest.raises(KernelError, match="dbeta is missing"):
@@ -126,7 +145,9 @@ def test_the_emulator_conforms(check: conformance.Check) -> None:
     check()
 
 
-def test_the_example_conforms_in_a_child_of_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_conforms_in_a_child_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     assert conformance.main(["numpy_executor:NumpyExecutor", "float32"]) == 0
     assert conformance.main(["numpy_executor:NumpyExecutor", "no-s2"]) == 1
@@ -144,7 +165,11 @@ class Rude:
 
     def run(self, test: Any, inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
         """Run the emulator, rudely."""
-        outputs = dict(EmulatorExecutor("correct").run(test, {name: array.copy() for name, array in inputs.items()}))
+        outputs = dict(
+            EmulatorExecutor("correct").run(
+                test, {name: array.copy() for name, array in inputs.items()}
+            )
+        )
         if self.build == "writes":
             inputs["x"][...] = 0
         elif self.build == "varies":

@@ -1,4 +1,5 @@
-"""The kernel host against kernels that hang, crash, lie and litter: the right failure each time, and nothing left behind."""
+"""The kernel host against kernels that hang, crash, lie and litter: the right failure each time,
+and nothing left behind."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def _plugins_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Callable[[str], KernelHost]]:
-    """Starts opened hosts and ends them; afterwards no process of theirs may be alive and no folder may be left."""
+    """Starts opened hosts and ends them; afterwards no process of theirs may be alive and no folder
+    may be left."""
     hosts: list[KernelHost] = []
 
     def started(build: str) -> KernelHost:
@@ -73,7 +75,12 @@ def start() -> Iterator[Callable[[str], KernelHost]]:
 def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
     """Tensor files for one seed, inputs written."""
     inputs = GIVEN if test is TEST else shaped_inputs(test, quantise(test, generate(test, 1)))
-    slot = Slot(host.folder, f"s{time.monotonic_ns()}", {name: array.shape for name, array in inputs.items()}, output_shapes(test))
+    slot = Slot(
+        host.folder,
+        f"s{time.monotonic_ns()}",
+        {name: array.shape for name, array in inputs.items()},
+        output_shapes(test),
+    )
     slot.write(inputs)
     return slot
 
@@ -86,7 +93,9 @@ def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
     return dict(slot.read())
 
 
-def test_a_default_timeout_of_the_process_does_not_reach_the_child(start: Callable[[str], KernelHost]) -> None:
+def test_a_default_timeout_of_the_process_does_not_reach_the_child(
+    start: Callable[[str], KernelHost],
+) -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(2.0)  # as Celery and Kombu do for a moment, from another thread
     try:
@@ -97,7 +106,9 @@ def test_a_default_timeout_of_the_process_does_not_reach_the_child(start: Callab
         socket.setdefaulttimeout(before)
 
 
-def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(start: Callable[[str], KernelHost]) -> None:
+def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(
+    start: Callable[[str], KernelHost],
+) -> None:
     host = start("hold-the-gil")
     slot = slot_of(host)
     host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
@@ -119,10 +130,14 @@ def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHos
     wanted = reference(TEST.canonical(), GIVEN)
     for _ in range(2):
         outputs = run(host)
-        assert {name: array.tobytes() for name, array in outputs.items()} == {name: array.tobytes() for name, array in wanted.items()}
+        assert {name: array.tobytes() for name, array in outputs.items()} == {
+            name: array.tobytes() for name, array in wanted.items()
+        }
 
 
-def test_an_answer_that_was_read_along_with_another_is_not_waited_for(start: Callable[[str], KernelHost]) -> None:
+def test_an_answer_that_was_read_along_with_another_is_not_waited_for(
+    start: Callable[[str], KernelHost],
+) -> None:
     host = start("fine")
     for _ in range(2):
         host.submit({"test": TEST.canonical(), "seed": 1, **slot_of(host).request()})
@@ -152,7 +167,9 @@ def test_an_answer_that_was_read_along_with_another_is_not_waited_for(start: Cal
         ("no-mapping", KernelError, "returned list"),
     ],
 )
-def test_each_way_to_fail_has_its_name(start: Callable[[str], KernelHost], build: str, failure: type[ExecutorFailure], said: str) -> None:
+def test_each_way_to_fail_has_its_name(
+    start: Callable[[str], KernelHost], build: str, failure: type[ExecutorFailure], said: str
+) -> None:
     host = start(build)
     with pytest.raises(failure, match=said) as caught:
         run(host, deadline_s=0.7 if failure is KernelHang else 20.0)
@@ -162,7 +179,9 @@ def test_each_way_to_fail_has_its_name(start: Callable[[str], KernelHost], build
         assert "about to crash" in caught.value.log_tail
 
 
-def test_a_kernel_error_leaves_the_child_fit_for_the_next_seed(start: Callable[[str], KernelHost]) -> None:
+def test_a_kernel_error_leaves_the_child_fit_for_the_next_seed(
+    start: Callable[[str], KernelHost],
+) -> None:
     host = start("raises")
     for _ in range(2):
         with pytest.raises(KernelError):
@@ -184,7 +203,9 @@ def test_printing_is_kept_to_its_end(start: Callable[[str], KernelHost]) -> None
     assert len(tail.encode()) == KEPT_BYTES
 
 
-def test_a_child_that_ignores_term_is_killed_with_its_children(start: Callable[[str], KernelHost]) -> None:
+def test_a_child_that_ignores_term_is_killed_with_its_children(
+    start: Callable[[str], KernelHost],
+) -> None:
     host = start("stubborn-hang")
     with pytest.raises(KernelHang):
         run(host, deadline_s=1.0)
@@ -203,7 +224,9 @@ def test_a_daemon_of_the_kernel_is_found_and_ended(start: Callable[[str], Kernel
     assert strays(HOST_RUN_VARIABLE, host.host_run) == []
 
 
-def test_a_tensor_file_that_was_cut_is_an_error_and_not_our_death(start: Callable[[str], KernelHost]) -> None:
+def test_a_tensor_file_that_was_cut_is_an_error_and_not_our_death(
+    start: Callable[[str], KernelHost],
+) -> None:
     host = start("fine")
     slot = slot_of(host)
     os.truncate(slot.outputs["dx"].path, 200)
@@ -217,7 +240,9 @@ def test_a_full_disk_is_our_trouble_and_not_the_kernels(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_kernel_does_to_its_inputs_stays_in_its_run(start: Callable[[str], KernelHost]) -> None:
+def test_what_a_kernel_does_to_its_inputs_stays_in_its_run(
+    start: Callable[[str], KernelHost],
+) -> None:
     for shape in ([2, 3, 40], [1, 300, 1000]):
         test = TestSpec.parse({"kernel": "layernorm_bw", "shape": shape})
         host = start("scribble")
@@ -261,8 +286,16 @@ def test_a_host_that_cannot_start_says_why(spec: ExecutorSpec) -> None:
         KernelHost(spec).wait_until_loaded()
 
 
-def test_secrets_stay_with_the_worker(start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GONOGO_WORKER_KEY", "GONOGO_BROKER_URL", "GONOGO_SECRET_KEY", "GONOGO_DATABASE_URL", "HARMLESS"):
+def test_secrets_stay_with_the_worker(
+    start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "GONOGO_WORKER_KEY",
+        "GONOGO_BROKER_URL",
+        "GONOGO_SECRET_KEY",
+        "GONOGO_DATABASE_URL",
+        "HARMLESS",
+    ):
         monkeypatch.setenv(name, "x")
     host = start("environment")
     run(host)
@@ -270,7 +303,9 @@ def test_secrets_stay_with_the_worker(start: Callable[[str], KernelHost], monkey
     names, path = host.log.tail().splitlines()[-2:]
     assert "HARMLESS" in names
     assert "PYTHONPATH" in names
-    assert not any(secret in names for secret in ("WORKER_KEY", "BROKER_URL", "SECRET_KEY", "DATABASE_URL"))
+    assert not any(
+        secret in names for secret in ("WORKER_KEY", "BROKER_URL", "SECRET_KEY", "DATABASE_URL")
+    )
     # Neither the private folder nor our checkout shadows the build's own modules
     assert str(host.folder) not in path
     assert repr(str(PLUGINS)) in path

@@ -12,10 +12,16 @@ from api import on_port
 from gonogo_cli.app import app
 
 
-def test_files_go_in_and_their_results_out(tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_go_in_and_their_results_out(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     junit, ours = tmp_path / "results.xml", tmp_path / "run.ndjson"
-    junit.write_text('<testsuite name="s"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite>')
-    ours.write_text('{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": "passed", "seed": 4}\n')
+    junit.write_text(
+        '<testsuite name="s"><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite>'
+    )
+    ours.write_text(
+        '{"format": "gonogo", "version": 1, "build": "b1"}\n{"name": "t", "outcome": "passed", "seed": 4}\n'
+    )
     with on_port(migrated_sqlite_url) as (http, _):
         monkeypatch.setenv("GONOGO_URL", str(http.base_url).rstrip("/"))
 
@@ -24,8 +30,22 @@ def test_files_go_in_and_their_results_out(tmp_path: Path, migrated_sqlite_url: 
             assert done.exit_code == 0, done.output
             return done.stdout
 
-        told = json.loads(gonogo("import", str(junit), str(ours), "--build", "head", "--label", "branch=main", "--json"))["imports"]
-        assert [(each["tests"], each["outcomes"]) for each in told] == [(2, {"failed": 1, "passed": 1}), (1, {"passed": 1})]
+        told = json.loads(
+            gonogo(
+                "import",
+                str(junit),
+                str(ours),
+                "--build",
+                "head",
+                "--label",
+                "branch=main",
+                "--json",
+            )
+        )["imports"]
+        assert [(each["tests"], each["outcomes"]) for each in told] == [
+            (2, {"failed": 1, "passed": 1}),
+            (1, {"passed": 1}),
+        ]
         assert "1 failed, 1 passed; without numbers" in gonogo("import", str(junit))
         job = http.get(f"/api/v1/jobs/{told[1]['id']}").json()
         assert (job["build"], job["labels"], job["seeds"]) == ("head", {"branch": "main"}, [4])

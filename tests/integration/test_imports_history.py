@@ -1,4 +1,5 @@
-"""What is concluded from imported runs: flaky from red and green alone, and the same on both databases."""
+"""What is concluded from imported runs: flaky from red and green alone, and the same on both
+databases."""
 
 from __future__ import annotations
 
@@ -17,10 +18,32 @@ SUITE = Selection(suite="nightly")
 
 def new(red: bool) -> NewImport:
     inner = "<failure/>" if red else ""
-    report = read(f'<testsuite><testcase name="steady"/><testcase name="dx">{inner}</testcase></testsuite>'.encode(), "junit")
-    source = {"format": "junit", "tool": None, "tests": 2, "numbers": False, "bytes": 1, "sha256": "", "started_at": None}
-    place: dict[str, Any] = {"build": "b1", "build_line": "main", "build_sequence": 1, "arch": "any", "board": "any"}
-    spec = {"test_key": SUITE.key, "subject_key": SUITE.subject_key, "kernel": SUITE.kernel, "canonical": SUITE.canonical()}
+    report = read(
+        f'<testsuite><testcase name="steady"/><testcase name="dx">{inner}</testcase></testsuite>'.encode(),
+        "junit",
+    )
+    source = {
+        "format": "junit",
+        "tool": None,
+        "tests": 2,
+        "numbers": False,
+        "bytes": 1,
+        "sha256": "",
+        "started_at": None,
+    }
+    place: dict[str, Any] = {
+        "build": "b1",
+        "build_line": "main",
+        "build_sequence": 1,
+        "arch": "any",
+        "board": "any",
+    }
+    spec = {
+        "test_key": SUITE.key,
+        "subject_key": SUITE.subject_key,
+        "kernel": SUITE.kernel,
+        "canonical": SUITE.canonical(),
+    }
     return NewImport(**spec, **place, rows=rows_of(report), source=source)
 
 
@@ -31,7 +54,10 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
             (flag,) = flags.list_(session, test=SUITE.key).items
-            assert report_reads.census(session, made[0]) == {("unjudged", "passed"): 1, ("unjudged", "failed"): 1}
+            assert report_reads.census(session, made[0]) == {
+                ("unjudged", "passed"): 1,
+                ("unjudged", "failed"): 1,
+            }
             (build,) = test_specs.builds_of(session, SUITE.key)
             listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
         assert (flag["kind"], flag["evidence"]["check"]) == ("flaky", None)

@@ -1,4 +1,5 @@
-"""Files in over HTTP: a run that happened elsewhere is a finished job, with history, flags and events like any other."""
+"""Files in over HTTP: a run that happened elsewhere is a finished job, with history, flags and
+events like any other."""
 
 from __future__ import annotations
 
@@ -32,49 +33,99 @@ def take(api: Api, data: bytes, **query: Any) -> Any:
     return answer.json()
 
 
-def refused(api: Api, data: Any, status: int = 422, headers: dict[str, str] | None = None, **query: Any) -> Any:
-    answer = api.client.post("/api/v1/imports", params={"format": "junit", **query}, content=data, headers=headers)
+def refused(
+    api: Api, data: Any, status: int = 422, headers: dict[str, str] | None = None, **query: Any
+) -> Any:
+    answer = api.client.post(
+        "/api/v1/imports", params={"format": "junit", **query}, content=data, headers=headers
+    )
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
 def hollow(seed: int, ratio: float) -> dict[str, Any]:
-    numbers = {"count": 2048, "nonfinite": 0, "tolerance_ratio": 0.1, "budget_ratio": ratio, "chi": 0.9, "needed_atol": {"0.001": 0.05}}
-    return {"name": "t.py::test_dx", "outcome": "passed", "seed": seed, "comparisons": [{"test": SPEC, "outputs": {"dx": numbers}}]}
+    numbers = {
+        "count": 2048,
+        "nonfinite": 0,
+        "tolerance_ratio": 0.1,
+        "budget_ratio": ratio,
+        "chi": 0.9,
+        "needed_atol": {"0.001": 0.05},
+    }
+    return {
+        "name": "t.py::test_dx",
+        "outcome": "passed",
+        "seed": seed,
+        "comparisons": [{"test": SPEC, "outputs": {"dx": numbers}}],
+    }
 
 
 def lines(*tests: dict[str, Any], **header: Any) -> bytes:
-    return "\n".join(json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)).encode()
+    return "\n".join(
+        json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)
+    ).encode()
 
 
 def test_an_import_is_a_finished_job_and_the_next_one_its_history(api: Api) -> None:
     commit = {"repository": "org/name", "sha": "4f1c2d9e0a"}
     first = take(api, JUNIT, suite="unit", label="branch=main", pull_request=7, **commit)
-    assert (first["kind"], first["verdict"], first["tests"], first["numbers"]) == ("import", "unjudged", 2, False)
+    assert (first["kind"], first["verdict"], first["tests"], first["numbers"]) == (
+        "import",
+        "unjudged",
+        2,
+        False,
+    )
     assert first["outcomes"] == {"passed": 1, "failed": 1}
     second = take(api, JUNIT.replace(b"failure", b"skipped"), suite="unit", build="head")
     job = api.get(f"/jobs/{first['id']}")
-    assert (job["state"], job["build"], job["build_line"], job["labels"]) == ("finished", "4f1c2d9e0a", "imported", {"branch": "main"})
+    assert (job["state"], job["build"], job["build_line"], job["labels"]) == (
+        "finished",
+        "4f1c2d9e0a",
+        "imported",
+        {"branch": "main"},
+    )
     assert job["commit"] == {**commit, "pull_request": 7}
     assert job["import"]["format"] == "junit"
     assert job["import"]["numbers"] is False
     history = api.get(f"/subjects/{job['subject_key']}/history")["items"]
-    assert [(item["job"], item["build"]) for item in history] == [(second["id"], "head"), (first["id"], "4f1c2d9e0a")]
-    assert {build["build"]: build["seeds"] for build in api.get(f"/tests/{job['test_key']}")["builds"]} == {"head": 1, "4f1c2d9e0a": 1}
-    assert {item["id"] for item in api.get("/jobs?kind=import&label=branch=main")["items"]} == {first["id"]}
-    events = api.client.get(f"/api/v1/jobs/{first['id']}/events", headers={"Accept": "text/event-stream"}).text
+    assert [(item["job"], item["build"]) for item in history] == [
+        (second["id"], "head"),
+        (first["id"], "4f1c2d9e0a"),
+    ]
+    assert {
+        build["build"]: build["seeds"] for build in api.get(f"/tests/{job['test_key']}")["builds"]
+    } == {"head": 1, "4f1c2d9e0a": 1}
+    assert {item["id"] for item in api.get("/jobs?kind=import&label=branch=main")["items"]} == {
+        first["id"]
+    }
+    events = api.client.get(
+        f"/api/v1/jobs/{first['id']}/events", headers={"Accept": "text/event-stream"}
+    ).text
     assert '"finished"' in events
-    actions = [entry["subject"] for entry in api.get("/audit")["items"] if entry["action"] == "import.created"]
+    actions = [
+        entry["subject"]
+        for entry in api.get("/audit")["items"]
+        if entry["action"] == "import.created"
+    ]
     assert {first["id"], second["id"]} <= set(actions)
 
 
 def test_the_numbers_of_our_own_lines_raise_the_flag_that_a_job_here_would(api: Api) -> None:
-    made = take(api, lines(hollow(0, 0.9), hollow(1, 150.0), suite="plug-in", build="b1"), format="gonogo")
+    made = take(
+        api, lines(hollow(0, 0.9), hollow(1, 150.0), suite="plug-in", build="b1"), format="gonogo"
+    )
     assert (made["verdict"], made["numbers"]) == ("pass_by_tolerance", True)
     rows = api.get(f"/jobs/{made['id']}/results?order=seed")["items"]
-    assert [(row["iteration"], row["verdict"]) for row in rows] == [(0, "pass"), (1, "pass_by_tolerance")]
+    assert [(row["iteration"], row["verdict"]) for row in rows] == [
+        (0, "pass"),
+        (1, "pass_by_tolerance"),
+    ]
     (flag,) = api.get(f"/flags?test={api.get('/jobs/' + made['id'])['test_key']}")["items"]
-    assert (flag["kind"], flag["evidence"]["seed"], flag["evidence"]["output"]) == ("passes_by_tolerance", 1, "t.py::test_dx/dx")
+    assert (flag["kind"], flag["evidence"]["seed"], flag["evidence"]["output"]) == (
+        "passes_by_tolerance",
+        1,
+        "t.py::test_dx/dx",
+    )
     assert "check" not in flag["evidence"]  # nothing here can run it again
     page = api.client.get(f"/flags/{flag['id']}", headers={"Accept": "text/html"})
     assert page.status_code == 200
@@ -96,18 +147,30 @@ def test_the_pages_say_that_it_was_imported_and_whether_it_has_numbers(api: Api)
 
 def test_an_import_cant_run_again_and_the_same_key_makes_one_job(api: Api) -> None:
     key = {"Idempotency-Key": "once"}
-    answers = [api.client.post("/api/v1/imports?format=junit&suite=once", content=JUNIT, headers=key) for _ in range(2)]
+    answers = [
+        api.client.post("/api/v1/imports?format=junit&suite=once", content=JUNIT, headers=key)
+        for _ in range(2)
+    ]
     assert answers[0].json() == answers[1].json()
     job = answers[0].json()["id"]
     assert api.client.post(f"/api/v1/jobs/{job}:resubmit").json()["field"] == "job"
     assert api.client.post(f"/api/v1/jobs/{job}:cancel").json()["state"] == "finished"
-    other = api.client.post("/api/v1/imports?format=junit&suite=once", content=JUNIT + b" ", headers=key)
+    other = api.client.post(
+        "/api/v1/imports?format=junit&suite=once", content=JUNIT + b" ", headers=key
+    )
     assert (other.status_code, other.json()["field"]) == (422, "Idempotency-Key")
 
 
 def test_a_job_cant_ask_for_the_executor_of_imports(api: Api) -> None:
-    body = {"test": {"selection": {"suite": "a"}}, "build": "b", "target": {"executor": "import"}, "seeds": {"count": 1}}
-    api.client.post("/api/v1/builds", json={"name": "b", "executor": "import", "line": "main", "sequence": 4})
+    body = {
+        "test": {"selection": {"suite": "a"}},
+        "build": "b",
+        "target": {"executor": "import"},
+        "seeds": {"count": 1},
+    }
+    api.client.post(
+        "/api/v1/builds", json={"name": "b", "executor": "import", "line": "main", "sequence": 4}
+    )
     answer = api.client.post("/api/v1/jobs", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, "target.executor")
     job = api.get("/jobs/" + take(api, JUNIT, build="b")["id"])
@@ -121,7 +184,10 @@ def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:
     assert refused(api, JUNIT, build="a b")["field"] == "build"
     assert refused(api, JUNIT, label="branch")["field"] == "label.0"
     assert refused(api, JUNIT, sha="4f1c2d9e0a")["field"] == "repository"
-    assert refused(api, lines({"name": "t", "outcome": "green"}), format="gonogo")["field"] == "lines.2.outcome"
+    assert (
+        refused(api, lines({"name": "t", "outcome": "green"}), format="gonogo")["field"]
+        == "lines.2.outcome"
+    )
     assert api.rows() == before
 
 
@@ -130,4 +196,7 @@ def test_a_file_beyond_the_limit_is_refused_before_it_is_read(api: Api) -> None:
     assert told["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
     told = refused(api, (b" " * 65_536 for _ in range(8)), 413)  # of no stated length
     assert told["limit"] == "200000 bytes (GONOGO_MAX_IMPORT_BYTES)"
-    assert api.client.post("/api/v1/jobs", content=b" " * 2_000_000).json()["limit"] == "1048576 bytes (GONOGO_MAX_BODY_BYTES)"
+    assert (
+        api.client.post("/api/v1/jobs", content=b" " * 2_000_000).json()["limit"]
+        == "1048576 bytes (GONOGO_MAX_BODY_BYTES)"
+    )

@@ -1,4 +1,5 @@
-"""The page that submits a job, as the server makes it: filled from its address, with builds and executors to choose from."""
+"""The page that submits a job, as the server makes it: filled from its address, with builds and
+executors to choose from."""
 
 from __future__ import annotations
 
@@ -39,16 +40,30 @@ def test_what_an_address_holds_stays_text(migrated_sqlite_url: str) -> None:
         assert len(text(api, build="x" * 9_000)) < len(text(api)) + 3_000
 
 
-def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(migrated_sqlite_url: str) -> None:
+def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(
+    migrated_sqlite_url: str,
+) -> None:
     with in_process(migrated_sqlite_url) as api:
         with api.context.session() as session:
-            builds.add(session, name="main-0001", executor="ttnn", line="main", sequence=1, commit=None, profile=None, outputs=None)
+            builds.add(
+                session,
+                name="main-0001",
+                executor="ttnn",
+                line="main",
+                sequence=1,
+                commit=None,
+                profile=None,
+                outputs=None,
+            )
         twin = api.client.get("/jobs/new.json").json()
         assert twin["builds"][0] == {"name": "main-0001", "words": "ttnn, main"}
         assert "ttnn" in twin["executors"]
         values = twin["values"]
         job = {
-            "test": {"kernel": values["kernel"], "shape": [int(each) for each in values["shape"].split(",")]},
+            "test": {
+                "kernel": values["kernel"],
+                "shape": [int(each) for each in values["shape"].split(",")],
+            },
             "build": values["build"],
             "target": {name: values[name] for name in ("executor", "arch", "board")},
             "seeds": {"start": int(values["start"]), "count": int(values["count"])},
@@ -76,9 +91,18 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         typed = tuple(values[name] for name in ("kind", "shape", "epsilon", "rtol", "atol"))
         assert typed == ("kernel", "32, 64", "1e-05", "0.001", "0.5")
         assert json.loads(values["rest"]) == {"inputs": test["inputs"], "tolerance": {"pcc": 0.999}}
-        assert (values["policy"], values["these"], values["repeats"], values["priority"]) == ("list", "3, 1, 8", "2", "9")
+        assert (values["policy"], values["these"], values["repeats"], values["priority"]) == (
+            "list",
+            "3, 1, 8",
+            "2",
+            "9",
+        )
         assert (values["reference"], values["queue_deadline"]) == ("correct", "3600")
-        assert (values["repository"], values["sha"], values["pull_request"]) == ("org/name", "0123abc", "7")
+        assert (values["repository"], values["sha"], values["pull_request"]) == (
+            "org/name",
+            "0123abc",
+            "7",
+        )
         assert json.loads(values["context"])["name"] == "after"
         assert begun["begun_url"] == f"/jobs/{job}"
         page = text(api, **{"from": job})
@@ -90,13 +114,26 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         of_test = api.client.get("/jobs/new.json", params={"test": key}).json()["values"]
         assert (of_test["shape"], of_test["policy"], of_test["count"]) == ("32, 64", "range", "8")
         rate = api.submit(seeds={"policy": "sequential", "max": 40, "stop_on_finding": False})
-        assert api.client.get("/jobs/new.json", params={"from": rate}).json()["values"]["policy"] == "rate"
-        chosen = {"selection": {"suite": "nightly", "filter": "a and not b", "shuffle": True, "stages": ["one", "two"]}}
+        assert (
+            api.client.get("/jobs/new.json", params={"from": rate}).json()["values"]["policy"]
+            == "rate"
+        )
+        chosen = {
+            "selection": {
+                "suite": "nightly",
+                "filter": "a and not b",
+                "shuffle": True,
+                "stages": ["one", "two"],
+            }
+        }
         with api.context.session() as session:
             builds.add(session, name="suites-1", executor="pytest", line="suites", sequence=1)
         suite = api.submit(test=chosen, build="suites-1", target={"executor": "pytest"})
         twin = api.client.get("/jobs/new.json", params={"from": suite}).json()
-        named = {name: twin["values"][name] for name in ("kind", "suite", "filter", "stages", "shuffle", "executor")}
+        named = {
+            name: twin["values"][name]
+            for name in ("kind", "suite", "filter", "stages", "shuffle", "executor")
+        }
         assert named == {
             "kind": "selection", "suite": "nightly", "filter": "a and not b", "stages": "one, two", "shuffle": "yes", "executor": "pytest",
         }  # fmt: skip

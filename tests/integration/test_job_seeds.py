@@ -1,4 +1,5 @@
-"""What a job's page reads of its seeds: all of few, of many the worst by an index and no more, on SQLite and on PostgreSQL."""
+"""What a job's page reads of its seeds: all of few, of many the worst by an index and no more, on
+SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,21 +32,31 @@ def _job(engine: Engine, rows: list[dict[str, Any]], *, over: bool = True) -> st
 
 
 def _large() -> list[dict[str, Any]]:
-    """Every second seed is hollow, one hangs, one has no number; of the output dx alone, and that of the others."""
+    """Every second seed is hollow, one hangs, one has no number; of the output dx alone, and that
+    of the others."""
     rows = [seeded.row(seed, wrong=seed % 2 == 0) for seed in range(SEEDS - 2)]
     odd = seeded.row(SEEDS - 2, wrong=True, within=False)
-    odd["outputs"]["dx"] |= {"tolerance_ratio": None, "budget_ratio": None, "nonfinite_statistics": {"tolerance_ratio": "nan"}}
+    odd["outputs"]["dx"] |= {
+        "tolerance_ratio": None,
+        "budget_ratio": None,
+        "nonfinite_statistics": {"tolerance_ratio": "nan"},
+    }
     return [*rows, odd, seeded.unwell(SEEDS - 1, "hang", "no answer")]
 
 
 @contextmanager
 def _rows_read(session: Session) -> Iterator[list[int]]:
-    """How many result rows the statements within have read: PostgreSQL counts them itself, of SQLite the plans are looked at."""
+    """How many result rows the statements within have read: PostgreSQL counts them itself, of
+    SQLite the plans are looked at."""
     found = [0]
     if engines.is_postgres(session):
-        session.execute(text("SET LOCAL enable_seqscan = off"))  # six hundred rows are fewer than are worth an index; millions aren't
+        session.execute(
+            text("SET LOCAL enable_seqscan = off")
+        )  # six hundred rows are fewer than are worth an index; millions aren't
         session.execute(text("SET LOCAL enable_bitmapscan = off"))
-        counters = "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        counters = (
+            "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        )
         read = text(f"{counters} WHERE relname LIKE 'seed_results%'")
         before = session.scalar(read)
         yield found
@@ -53,7 +64,9 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         return
     asked: list[tuple[str, Any]] = []
 
-    def note(_connection: Connection, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
+    def note(
+        _connection: Connection, _cursor: Any, statement: str, values: Any, *_rest: Any
+    ) -> None:
         asked.append((statement, values))
 
     event.listen(session.get_bind().engine, "before_cursor_execute", note)
@@ -63,9 +76,15 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         event.remove(session.get_bind().engine, "before_cursor_execute", note)
     for statement, values in [each for each in asked if "seed_results" in each[0]]:
         cursor = session.connection().connection.cursor()
-        steps = [step for *_, step in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values) if "seed_results" in step]
+        steps = [
+            step
+            for *_, step in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+            if "seed_results" in step
+        ]
         for step in steps:
-            bounded = "verdict=?" in step or "seed=? AND repeat=?" in step  # of a limit, or of seeds that are named
+            bounded = (
+                "verdict=?" in step or "seed=? AND repeat=?" in step
+            )  # of a limit, or of seeds that are named
             found[0] += 0 if "SEARCH" in step and bounded else SEEDS * 3
         rows = cursor.execute(statement, values).fetchall()
         found[0] += len(rows)
@@ -79,14 +98,18 @@ def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
     made.dispose()
 
 
-def test_of_a_large_job_only_what_is_shown_is_read(unused: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_job_only_what_is_shown_is_read(
+    unused: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job_seeds, "MOST_WHOLE", 100)
     monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
     _job(unused, [seeded.row(0, wrong=True)])
     with unused.begin() as connection:
-        connection.execute(text("ANALYZE"))  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
+        connection.execute(
+            text("ANALYZE")
+        )  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
     job_id = _job(unused, rows)
     with engines.reading(unused) as session, _rows_read(session) as read:
         view = views.job(session, job_id, "dx", utcnow())
@@ -101,14 +124,21 @@ def test_of_a_large_job_only_what_is_shown_is_read(unused: Engine, monkeypatch: 
     values = {verdict: sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows[:-2] if row["verdict"] == verdict), reverse=True)
               for verdict in ("pass", "pass_by_tolerance")}  # fmt: skip
     for verdict, largest in values.items():
-        shown = sorted((mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True)
+        shown = sorted(
+            (mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True
+        )
         assert shown == pytest.approx(largest[: len(shown)])
         assert len(shown) > 15
-    assert {(mark.verdict, mark.value) for mark in plot.marks if mark.seed >= SEEDS - 2} == {("fail", None), ("hang", None)}
+    assert {(mark.verdict, mark.value) for mark in plot.marks if mark.seed >= SEEDS - 2} == {
+        ("fail", None),
+        ("hang", None),
+    }
     assert [mark.seed for mark in plot.marks] == sorted(mark.seed for mark in plot.marks)
     assert plot.marks[0].evidence is not None
     # the spread is that of all
-    assert [plot.spread.low, plot.spread.high] == pytest.approx([min(values["pass"]), values["pass_by_tolerance"][0]])
+    assert [plot.spread.low, plot.spread.high] == pytest.approx(
+        [min(values["pass"]), values["pass_by_tolerance"][0]]
+    )
     assert plot.spread.unnumbered == 1
     # the worst: by verdict, then by how far beyond rounding among those with the largest errors
     assert [seed.verdict for seed in view.worst] == ["hang", "fail"] + ["pass_by_tolerance"] * 10
@@ -120,8 +150,12 @@ def test_of_a_large_job_only_what_is_shown_is_read(unused: Engine, monkeypatch: 
     assert view.grid.come == SEEDS
 
 
-def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [seeded.row(seed, wrong=seed % 3 == 0) for seed in range(19)] + [seeded.unwell(19, "crash", "signal 11")]
+def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [seeded.row(seed, wrong=seed % 3 == 0) for seed in range(19)] + [
+        seeded.unwell(19, "crash", "signal 11")
+    ]
     job_id = _job(engine, rows, over=False)
     with engines.reading(engine) as session:
         job, told = jobs.get(session, job_id), rollups.of_job(session, job_id)
@@ -132,10 +166,12 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(engine: Engine, 
         assert every[0].statistics["count"] == 6930378
         assert every[0].statistics["xhat_z"] == pytest.approx(rows[0]["outputs"]["dx"]["xhat_z"])
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", told, 60) == every
-        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, "while it isn't counted"
-        assert [each.counts for each in job_seeds.outputs(session, job_id, told) if each.output == "dx"] == [
-            {"pass": 12, "pass_by_tolerance": 7}
-        ]
+        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
+            "while it isn't counted"
+        )
+        assert [
+            each.counts for each in job_seeds.outputs(session, job_id, told) if each.output == "dx"
+        ] == [{"pass": 12, "pass_by_tolerance": 7}]
         whole = job_seeds.worst_seeds(session, job_id, 12, told)
         monkeypatch.setattr(job_seeds, "MOST_WHOLE", 1)
         assert job_seeds.worst_seeds(session, job_id, 12, told) == whole
@@ -144,7 +180,13 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(engine: Engine, 
 
 def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
     rows = [seeded.row(seed, wrong=True) for seed in range(4)]
-    for row, xhat, budget, right in zip(rows, (50.0, 900.0, 200.0, 20.0), (20.0, 12.0, 30.0, 11.0), (0.5, 0.5, 0.5, 2.9), strict=True):
+    for row, xhat, budget, right in zip(
+        rows,
+        (50.0, 900.0, 200.0, 20.0),
+        (20.0, 12.0, 30.0, 11.0),
+        (0.5, 0.5, 0.5, 2.9),
+        strict=True,
+    ):
         row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
         row["outputs"]["dgamma"]["budget_ratio"] = right  # of an output that passes: nobody sees it
     rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
@@ -152,7 +194,10 @@ def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engi
         job = seeded.submit(session, seeds=4)
         seeded.report(session, job.id, rows)
     with engines.reading(engine) as session:
-        assert [seed.seed for seed in job_seeds.worst_seeds(session, job.id, 4, rollups.of_job(session, job.id))] == [3, 1, 2, 0]
+        assert [
+            seed.seed
+            for seed in job_seeds.worst_seeds(session, job.id, 4, rollups.of_job(session, job.id))
+        ] == [3, 1, 2, 0]
 
 
 def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) -> None:

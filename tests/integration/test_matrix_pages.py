@@ -1,4 +1,5 @@
-"""The build matrix and the strip plot from stored jobs: their reads on SQLite and PostgreSQL, their pages and JSON twins."""
+"""The build matrix and the strip plot from stored jobs: their reads on SQLite and PostgreSQL, their
+pages and JSON twins."""
 
 from __future__ import annotations
 
@@ -34,11 +35,27 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         key = nights.masked(session)
         other = nights.night(session, "fixed-4c1e", 4, range(2), test=TIGHT, board="n300").test_key
         lost = nights.submit(session, [0, 1], test=TIGHT, build="b0304ff7a5", sequence=3)
-        seeded.report(session, lost.id, [nights.row(0, wrong=True, within=True, bits="b"), seeded.unwell(1, "error", "no device")])
+        seeded.report(
+            session,
+            lost.id,
+            [
+                nights.row(0, wrong=True, within=True, bits="b"),
+                seeded.unwell(1, "error", "no device"),
+            ],
+        )
         nights.submit(session, [0], build="elsewhere", sequence=1, line="other")
-        job = session.scalars(select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")).one()
+        job = session.scalars(
+            select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")
+        ).one()
         session.add(JobLabelRow(job_id=job.id, name="team", value="norms"))
-        about = {"state": "finished", "owner": "ada", "builds": [], "labels": {}, "job_count": 1, "total": 2}
+        about = {
+            "state": "finished",
+            "owner": "ada",
+            "builds": [],
+            "labels": {},
+            "job_count": 1,
+            "total": 2,
+        }
         about |= {"counts": {}, "job_counts": {}}
         session.add(RunRow(id=(run := new_id()), name="nightly", created_at=utcnow(), **about))
         session.flush()
@@ -48,21 +65,33 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
         assessments.put(session, found, now=utcnow())
     later = utcnow() + timedelta(minutes=1)
 
-    def read(cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str) -> matrices.MatrixView:
+    def read(
+        cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str
+    ) -> matrices.MatrixView:
         with engines.reading(engine) as session:
             return matrices.read(session, {"line": "main", **query}, cursor, limit, columns, later)
 
     view = read()
     assert (view.line, view.lines) == ("main", ("main", "other"))
-    assert [build.name for build in view.builds] == ["fixed-4c1e", "b0304ff7a5", "b747edd158", "9ca166977b"]
-    shown = {(row.test, row.board): [cell and cell.verdict for cell in row.cells] for row in view.rows}
+    assert [build.name for build in view.builds] == [
+        "fixed-4c1e",
+        "b0304ff7a5",
+        "b747edd158",
+        "9ca166977b",
+    ]
+    shown = {
+        (row.test, row.board): [cell and cell.verdict for cell in row.cells] for row in view.rows
+    }
     assert shown == {
         (key, "n150"): ["pass", "pass_by_tolerance", "fail", "fail"],
         (other, "n150"): [None, "pass_by_tolerance", None, None],
         (other, "n300"): ["pass", None, None, None],
     }
     assert [(build.hollow, build.red) for build in view.builds] == [(0, 0), (2, 0), (0, 1), (0, 1)]
-    assert view.summary == "3 tests on 4 builds of main. On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 2."
+    assert (
+        view.summary
+        == "3 tests on 4 builds of main. On fixed-4c1e, the newest that ran, 0 are hollow, 0 are red of 2."
+    )
     [half] = [row.cells[1] for row in view.rows if (row.test, row.board) == (other, "n150")]
     assert half is not None
     assert (half.seeds, half.lost, half.hollow) == (2, 1, True)
@@ -73,9 +102,20 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}
     assert read(verdict="fail'\"$").rows == read(kernel="softmax").rows == ()
-    for asked in ({"label": "team"}, {"label": "team=norms"}, {"suite": "nightly"}, {"grade": found.grade.stability.value}):
+    for asked in (
+        {"label": "team"},
+        {"label": "team=norms"},
+        {"suite": "nightly"},
+        {"grade": found.grade.stability.value},
+    ):
         assert {row.test for row in read(**asked).rows} == {other}, asked
-    for none in ({"label": "team=none"}, {"suite": "x' OR 1"}, {"grade": "blunt"}, {"grade": "x"}, {"suite": "nightly", "board": "n150"}):
+    for none in (
+        {"label": "team=none"},
+        {"suite": "x' OR 1"},
+        {"grade": "blunt"},
+        {"grade": "x"},
+        {"suite": "nightly", "board": "n150"},
+    ):
         assert not read(**none).rows, none
     assert (view.suites, read(suite="weekly").suites) == (("nightly",), ("nightly", "weekly"))
     # a column leads to what it did to the one before, a column of older builds too
@@ -89,7 +129,10 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
     assert [build.name for build in older.builds] == ["b747edd158", "9ca166977b"]
     first = read(limit=1)
     assert first.next is not None
-    assert {row.test for row in first.rows} | {row.test for row in read(first.next, 1).rows} == {key, other}
+    assert {row.test for row in first.rows} | {row.test for row in read(first.next, 1).rows} == {
+        key,
+        other,
+    }
     with pytest.raises(BadCursor):
         read("no such test")
     assert not read(line="nowhere").builds
@@ -108,27 +151,48 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             each["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
         seeded.report(session, mixed.id, [*rows, seeded.unwell(5, "hang", "no answer")])
         seeded.finish(session, mixed.id)
-        about = {"test_key": key, "subject_key": spec.subject_key, "kernel": spec.kernel, "canonical": spec.canonical()}
+        about = {
+            "test_key": key,
+            "subject_key": spec.subject_key,
+            "kernel": spec.kernel,
+            "canonical": spec.canonical(),
+        }
         place = {"build_line": "main", "arch": "wormhole", "board": "n150"}
-        new = gauges.NewGauge(**about, **place, elements=1, parts=tuple(plan.planned(spec)), seeds=(0,), search=False)
+        new = gauges.NewGauge(
+            **about, **place, elements=1, parts=tuple(plan.planned(spec)), seeds=(0,), search=False
+        )
         for _ in gauging.played(session, {"double-subtract": gauging.PASSES}):
             raise AssertionError("nothing waits yet")
         gauges.create(session, new)
         list(gauging.played(session, {"double-subtract": gauging.PASSES}))
     with engines.reading(engine) as session:
         view = histories.one(session, key, {}, utcnow())
-        stored = strip_reads.marks(session, jobs_of(session, Variant(key, "main", "wormhole", "n150")), "dx", "tolerance_ratio")
+        stored = strip_reads.marks(
+            session,
+            jobs_of(session, Variant(key, "main", "wormhole", "n150")),
+            "dx",
+            "tolerance_ratio",
+        )
     assert view is not None
     assert view.strip is not None
     strip = view.strip
-    assert (strip.output, strip.metric, strip.total, strip.whole) == ("dx", "tolerance_ratio", 26, True)
+    assert (strip.output, strip.metric, strip.total, strip.whole) == (
+        "dx",
+        "tolerance_ratio",
+        26,
+        True,
+    )
     assert [(column.build, column.shown) for column in strip.columns] == [
         ("9ca166977b", 5), ("b747edd158", 5), ("b0304ff7a5", 5), ("fixed-4c1e", 5), ("mixed", 6)
     ]  # fmt: skip
-    assert {(mark.job, mark.seed, mark.value) for mark in strip.marks} == {(seed.job, seed.seed, seed.value) for seed in stored}
+    assert {(mark.job, mark.seed, mark.value) for mark in strip.marks} == {
+        (seed.job, seed.seed, seed.value) for seed in stored
+    }
     bands = {(band.column, band.beyond): band for band in strip.bands}
     assert set(bands) == {(0, True), (1, True), (2, True), (3, False), (4, False), (4, True)}
-    for mark in strip.marks:  # a green one that is wrong lies in the gap, a right one below its line
+    for (
+        mark
+    ) in strip.marks:  # a green one that is wrong lies in the gap, a right one below its line
         band = bands[round(mark.x), mark.verdict not in ("pass", "hang")]
         assert band.left <= mark.x <= band.right
         if mark.verdict == "pass_by_tolerance":
@@ -141,17 +205,23 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
     assert strip.columns[4].unnumbered == 1
     assert "Green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
     assert strip.worst[0].verdict == "hang"
-    # the gauge: its advised tolerance is a line where the stored statistics tell it, and its matrix stands beside
+    # the gauge: its advised tolerance is a line where the stored statistics tell it, and its matrix
+    # stands beside
     assert view.kills is not None
     assert view.kills.sentence.startswith("1 of ")
-    assert (view.kills.lines[0].name, view.kills.lines[0].declared.said) == ("double-subtract", "passes")
+    assert (view.kills.lines[0].name, view.kills.lines[0].declared.said) == (
+        "double-subtract",
+        "passes",
+    )
     assert view.kills.lines[0].rounding.said == "stopped"
     assert view.kills.works
     assert bands[4, True].advised is not None
     assert bands[4, True].advised < strip.worst[1].value  # what is wrong would be red
 
 
-def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module, name, value in ((strips, "MAX_MARKS", 40), (strips, "WORST_MARKS", 24)):
         monkeypatch.setattr(module, name, value)
     with engines.session(engine) as session:
@@ -162,44 +232,71 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(engine: E
         seeded.finish(session, new.id)
     variant = Variant(key, "main", "wormhole", "n150")
     with engines.reading(engine) as session:
-        strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
+        strip = strips.read(
+            session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"}
+        )
     assert strip is not None
     assert (strip.total, strip.whole) == (60, False)
     old, fresh = strip.columns
     assert (old.shown, fresh.shown, fresh.seeds) == (12, 13, 40)
     new_marks = [mark for mark in strip.marks if round(mark.x) == 1]
     # each verdict has its share: the one hollow seed, the crash, and of those that pass the largest
-    largest = sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows if row["verdict"] == "pass"), reverse=True)[:11]
-    assert sorted((mark.value for mark in new_marks if mark.verdict == "pass"), reverse=True) == pytest.approx(largest)
+    largest = sorted(
+        (row["outputs"]["dx"]["tolerance_ratio"] for row in rows if row["verdict"] == "pass"),
+        reverse=True,
+    )[:11]
+    assert sorted(
+        (mark.value for mark in new_marks if mark.verdict == "pass"), reverse=True
+    ) == pytest.approx(largest)
     assert [mark.seed for mark in new_marks if mark.verdict == "pass_by_tolerance"] == [3]
     assert [mark.seed for mark in new_marks if mark.verdict == "crash"] == [39]
     values = sorted(row["outputs"]["dx"]["tolerance_ratio"] for row in rows)
     assert (fresh.low, fresh.high) == (pytest.approx(values[0]), pytest.approx(values[-1]))
     assert fresh.middle == pytest.approx(values[19], rel=0.02)
-    assert {each.verdict: each.count for each in fresh.counts} == {"pass": 38, "pass_by_tolerance": 1}
+    assert {each.verdict: each.count for each in fresh.counts} == {
+        "pass": 38,
+        "pass_by_tolerance": 1,
+    }
     assert fresh.most_to == pytest.approx(values[35], rel=0.02)
     assert len(strip.marks) <= 24 + 2 * 2
     with engines.reading(engine) as session:
         view = histories.one(session, key, {"build": "new"}, utcnow())
     assert view is not None
     assert view.tail is not None
-    assert view.tail.curve[0] == (pytest.approx(0.5, rel=0.15), 1.0)  # of the worst output, dgamma: half of the tolerance
-    assert [share for _, share in view.tail.curve] == sorted((share for _, share in view.tail.curve), reverse=True)
+    assert view.tail.curve[0] == (
+        pytest.approx(0.5, rel=0.15),
+        1.0,
+    )  # of the worst output, dgamma: half of the tolerance
+    assert [share for _, share in view.tail.curve] == sorted(
+        (share for _, share in view.tail.curve), reverse=True
+    )
     # what has a number that is no number is looked for beside those that have one
     with engines.session(engine) as session:
         strange = nights.submit(session, range(50), build="strange", sequence=3)
         odd = nights.row(49, wrong=True, within=False, bits="s")
-        odd["outputs"]["dx"] |= {"tolerance_ratio": None, "budget_ratio": None, "nonfinite_statistics": {"tolerance_ratio": "nan"}}
-        seeded.report(session, strange.id, [*(nights.row(seed, wrong=False, within=True, bits="s") for seed in range(49)), odd])
+        odd["outputs"]["dx"] |= {
+            "tolerance_ratio": None,
+            "budget_ratio": None,
+            "nonfinite_statistics": {"tolerance_ratio": "nan"},
+        }
+        seeded.report(
+            session,
+            strange.id,
+            [*(nights.row(seed, wrong=False, within=True, bits="s") for seed in range(49)), odd],
+        )
         seeded.finish(session, strange.id)
     with engines.reading(engine) as session:
-        strip = strips.read(session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"})
+        strip = strips.read(
+            session, jobs_of(session, variant), "dx", seeded.NIGHTLY, {}, {"line": "main"}
+        )
     assert strip is not None
     odd_ones = [mark for mark in strip.marks if round(mark.x) == 2 and mark.verdict != "pass"]
     assert [(mark.seed, mark.verdict, mark.value) for mark in odd_ones] == [(49, "fail", None)]
 
 
-def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(migrated_sqlite_url: str) -> None:
+def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
+    migrated_sqlite_url: str,
+) -> None:
     with in_process(migrated_sqlite_url) as api:
         empty = api.client.get("/matrix")
         assert (empty.status_code, "No build has run yet" in empty.text) == (200, True)
@@ -207,21 +304,44 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(migrated
         with api.context.session() as session:
             key = nights.masked(session)
             nights.night(session, EVIL, 9, range(2))
-        page, twin = api.client.get("/matrix?builds=3").text, api.client.get("/matrix.json?builds=3").json()
+        page, twin = (
+            api.client.get("/matrix?builds=3").text,
+            api.client.get("/matrix.json?builds=3").json(),
+        )
         assert EVIL not in page
         assert "&lt;img src=x onerror=alert(1)&gt;" in page
         assert [build["name"] for build in twin["builds"]] == [EVIL, "fixed-4c1e", "b0304ff7a5"]
-        assert page.count('class="cell v-pass_by_tolerance hollow"') == sum(cell["hollow"] for cell in twin["rows"][0]["cells"]) == 1
+        assert (
+            page.count('class="cell v-pass_by_tolerance hollow"')
+            == sum(cell["hollow"] for cell in twin["rows"][0]["cells"])
+            == 1
+        )
         assert 'href="/matrix" aria-current="page"' in page
         bad = api.client.get("/matrix.json?cursor=x")
-        assert (bad.status_code, bad.json()["detail"]) == (400, "cursor: not one that this matrix gave")
+        assert (bad.status_code, bad.json()["detail"]) == (
+            400,
+            "cursor: not one that this matrix gave",
+        )
         assert api.client.get("/matrix?cursor=x").status_code == 400
-        for odd in ("builds=-1", "builds=999999", "limit=x", "verdict=%22", "line=%22%27", "until=zz", "board=%F0%9F%92%A9"):
+        for odd in (
+            "builds=-1",
+            "builds=999999",
+            "limit=x",
+            "verdict=%22",
+            "line=%22%27",
+            "until=zz",
+            "board=%F0%9F%92%A9",
+        ):
             assert api.client.get(f"/matrix?{odd}").status_code == 200
         assert "hatched below another shape" not in page  # nothing is mixed
-        hollow = api.client.get(f"/tests/{key}?build=b0304ff7a5").text  # the banner has the looks of the worst that is known
+        hollow = api.client.get(
+            f"/tests/{key}?build=b0304ff7a5"
+        ).text  # the banner has the looks of the worst that is known
         assert 'class="banner v-pass_by_tolerance" id="grade"' in hollow
-        test, marks = api.client.get(f"/tests/{key}").text, api.client.get(f"/tests/{key}.json").json()["strip"]["marks"]
+        test, marks = (
+            api.client.get(f"/tests/{key}").text,
+            api.client.get(f"/tests/{key}.json").json()["strip"]["marks"],
+        )
         assert "<img src=x" not in test
         assert 'id="chart-strip"' in test
         assert len(marks) == 22

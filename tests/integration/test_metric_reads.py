@@ -1,4 +1,5 @@
-"""What /metrics reads of the database: devices, webhooks, queues, background; and jobs that are over, counted once."""
+"""What /metrics reads of the database: devices, webhooks, queues, background; and jobs that are
+over, counted once."""
 
 from __future__ import annotations
 
@@ -19,18 +20,41 @@ from gonogo_storage.tables import JobRow
 
 def look(session: Session, memory: Memory | None = None, *, later_s: float = 0.0) -> Numbers:
     """A look in so many seconds."""
-    return numbers(session, heartbeat_timeout_s=30.0, memory=memory, now=utcnow() + timedelta(seconds=later_s))
+    return numbers(
+        session, heartbeat_timeout_s=30.0, memory=memory, now=utcnow() + timedelta(seconds=later_s)
+    )
 
 
 def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> None:
     with writing(engine) as session:
         empty = look(session)
-        assert (empty.devices, empty.deliveries, empty.webhook_lag_s, empty.background, empty.queue_workers) == ((), 0, 0.0, 0, {})
+        assert (
+            empty.devices,
+            empty.deliveries,
+            empty.webhook_lag_s,
+            empty.background,
+            empty.queue_workers,
+        ) == ((), 0, 0.0, 0, {})
         job = seeded.submit(session)
         seeded.fleet(session, job)
-        workers.heard(session, "w-1", queues=[job.queue], device="lab-2/emulator:0", attempt=None, now=utcnow())
+        workers.heard(
+            session,
+            "w-1",
+            queues=[job.queue],
+            device="lab-2/emulator:0",
+            attempt=None,
+            now=utcnow(),
+        )
         events = ["job.finished"]
-        hook = webhooks.create(session, kind="standard", target="https://a.example", events=events, description="", secret=None, actor="me")
+        hook = webhooks.create(
+            session,
+            kind="standard",
+            target="https://a.example",
+            events=events,
+            description="",
+            secret=None,
+            actor="me",
+        )
         deliveries.add(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
         for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b"):
             leases.acquire(session, name, "host/1/a", 60)
@@ -42,7 +66,12 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
             ("lab-1/wormhole:3", "idle", "bad"),
         ]
         assert found.devices[0].temperature_c == 45.2
-        assert (found.webhooks["active"], found.deliveries, found.background, found.duties) == (1, 1, 2, ("dispatcher",))
+        assert (found.webhooks["active"], found.deliveries, found.background, found.duties) == (
+            1,
+            1,
+            2,
+            ("dispatcher",),
+        )
         assert found.queue_workers == {job.queue: 1}
         later = look(session, later_s=100)
         assert 95 < later.webhook_lag_s < 160
@@ -55,7 +84,11 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
 def test_a_queue_is_as_old_as_its_oldest_waiting_job(engine: Engine) -> None:
     with writing(engine) as session:
         first, _ = seeded.submit(session), seeded.submit(session)
-        session.execute(update(JobRow).where(JobRow.id == first.id).values(created_at=utcnow() - timedelta(seconds=500)))
+        session.execute(
+            update(JobRow)
+            .where(JobRow.id == first.id)
+            .values(created_at=utcnow() - timedelta(seconds=500))
+        )
         assert 500 <= look(session).queue_age_s[first.queue] < 560
 
 
@@ -67,8 +100,15 @@ def test_jobs_that_are_over_are_read_once(engine: Engine, monkeypatch: pytest.Mo
         waiting = seeded.submit(session, build="correct")
         seeded.finished(session, seeds=3)
         found = look(session, memory)
-        assert (found.jobs["finished"], found.jobs["queued"], found.seeds["pass_by_tolerance"]) == (2, 1, 11)
-        assert (memory.upto, memory.jobs) == (waiting.id, {"finished": 1})  # behind an open job nothing is settled
+        assert (found.jobs["finished"], found.jobs["queued"], found.seeds["pass_by_tolerance"]) == (
+            2,
+            1,
+            11,
+        )
+        assert (memory.upto, memory.jobs) == (
+            waiting.id,
+            {"finished": 1},
+        )  # behind an open job nothing is settled
         seeded.report(session, waiting.id, [seeded.row(seed, wrong=False) for seed in range(8)])
         seeded.finish(session, waiting.id)
         found = look(session, memory)
@@ -87,4 +127,7 @@ def test_what_is_younger_than_a_transaction_may_last_is_never_settled(engine: En
         seeded.finished(session, seeds=2)
         assert look(session, memory).jobs["finished"] == 1
         assert not memory.jobs
-        assert metric_reads.numbers(session, heartbeat_timeout_s=30.0, memory=memory).jobs["finished"] == 1
+        assert (
+            metric_reads.numbers(session, heartbeat_timeout_s=30.0, memory=memory).jobs["finished"]
+            == 1
+        )

@@ -1,4 +1,5 @@
-"""Overrides over HTTP, in comparisons and by the command: in force at once, over at once, refused by field, audited."""
+"""Overrides over HTTP, in comparisons and by the command: in force at once, over at once, refused
+by field, audited."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from gonogo_storage.states import OverrideState
 from gonogo_storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(commits.NEW).key
-SOON = timestamp((datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30))  # no midnight, which would be told without its time
+SOON = timestamp(
+    (datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30)
+)  # no midnight, which would be told without its time
 BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
 
 
@@ -58,7 +61,11 @@ def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def add(api: Api, **changes: Any) -> Any:
     """The override, or (status, field, limit) of the refusal."""
     answer = api.client.post("/api/v1/overrides", json={**BODY, **changes})
-    return answer.json() if answer.status_code == 201 else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    return (
+        answer.json()
+        if answer.status_code == 201
+        else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    )
 
 
 def classes(api: Api) -> dict[str, int]:
@@ -75,28 +82,44 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
     after = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1}
     (held,) = (each for each in after["items"] if each["test_key"] == KEY)
-    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["override"]["id"]) == ("suppressed", "fail", made["id"])
+    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["override"]["id"]) == (
+        "suppressed",
+        "fail",
+        made["id"],
+    )
     assert held["words"].endswith(made["words"])
     page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
     assert made["words"] in page
     with api.context.reading() as session:  # nobody has to do anything when it expires
         late = utcnow() + timedelta(days=3)
         assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
-        assert overrides.list_(session, now=late, state=OverrideState.expired).items[0]["id"] == made["id"]
+        assert (
+            overrides.list_(session, now=late, state=OverrideState.expired).items[0]["id"]
+            == made["id"]
+        )
         assert overrides.of_test(session, KEY, now=late) == []
     ended = api.client.delete(f"/api/v1/overrides/{made['id']}").json()
     assert (ended["state"], ended["ended_by"], ended["version"]) == ("ended", "local", 2)
     assert api.client.delete(f"/api/v1/overrides/{made['id']}").json() == ended
     assert api.get(f"/compare?base={BASE}&head={HEAD}")["counts"] == before["counts"]
-    assert [each["action"] for each in api.get(f"/audit?subject={made['id']}")["items"]] == ["override.ended", "override.created"]
+    assert [each["action"] for each in api.get(f"/audit?subject={made['id']}")["items"]] == [
+        "override.ended",
+        "override.created",
+    ]
 
 
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
         ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "suppressed": 2}),
-        ({"test": None, "names": ["Ops.*"]}, {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1}),
-        ({"test": None, "names": ["**"], "classes": ["new_hollow_pass"]}, {"new_failure": 2, "suppressed": 1}),
+        (
+            {"test": None, "names": ["Ops.*"]},
+            {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1},
+        ),
+        (
+            {"test": None, "names": ["**"], "classes": ["new_hollow_pass"]},
+            {"new_failure": 2, "suppressed": 1},
+        ),
         ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, {"suppressed": 3}),
         ({"builds": ["release-*"]}, {"new_failure": 2, "new_hollow_pass": 1}),
         ({"test": None, "labels": {"suite": "nightly"}}, {"new_failure": 2, "new_hollow_pass": 1}),
@@ -125,19 +148,35 @@ def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api
     mine = [about[name]["id"] for name in ("key", "name", "label")]
     assert [each["id"] for each in api.get(f"/overrides?test={key}&state=active")["items"]] == mine
     first = api.get(f"/overrides?test={key}&state=active&limit=2")
-    assert [each["id"] for each in api.get(f"/overrides?test={key}&state=active&limit=2&cursor={first['next']}")["items"]] == mine[2:]
-    suite = next(each for each in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if each["within"])
-    assert [each["id"] for each in api.get(f"/overrides?test={suite['test_key']}&state=active")["items"]] == [about["no name"]["id"]]
+    assert [
+        each["id"]
+        for each in api.get(f"/overrides?test={key}&state=active&limit=2&cursor={first['next']}")[
+            "items"
+        ]
+    ] == mine[2:]
+    suite = next(
+        each for each in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if each["within"]
+    )
+    assert [
+        each["id"] for each in api.get(f"/overrides?test={suite['test_key']}&state=active")["items"]
+    ] == [about["no name"]["id"]]
     assert api.get("/overrides?owner=nobody")["items"] == []
     shown = api.client.get(f"/tests/{key}").text
     assert shown.count('class="override"') == 3
-    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["overrides"]} == set(mine)
+    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["overrides"]} == set(
+        mine
+    )
 
 
 def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     made = add(api)
-    address, later = f"/api/v1/overrides/{made['id']}", timestamp(datetime.now(UTC) + timedelta(days=80))
-    renewed = api.client.patch(address, json={"expires": later, "reason": "still", "version": 1}).json()
+    address, later = (
+        f"/api/v1/overrides/{made['id']}",
+        timestamp(datetime.now(UTC) + timedelta(days=80)),
+    )
+    renewed = api.client.patch(
+        address, json={"expires": later, "reason": "still", "version": 1}
+    ).json()
     assert (renewed["expires_at"], renewed["reason"], renewed["version"]) == (later, "still", 2)
     assert api.client.patch(address, json={"reason": "still"}).json()["version"] == 2
     for body, status, field in (
@@ -155,7 +194,9 @@ def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     for name in ("nothing", "01900000-0000-7000-8000-000000000000"):
         for method in ("GET", "DELETE", "PATCH"):
             body = {"json": {"owner": "x"}} if method == "PATCH" else {}
-            assert api.client.request(method, f"/api/v1/overrides/{name}", **body).status_code == 404
+            assert (
+                api.client.request(method, f"/api/v1/overrides/{name}", **body).status_code == 404
+            )
 
 
 def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
@@ -166,13 +207,22 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
     assert add(api, classes=["sad"])[:2] == (422, "classes.0")
     assert add(api, reason="  ")[:2] == (422, "reason")
     assert add(api, expires=None)[:2] == (422, "expires")
-    for never in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):  # beyond any clock in UTC
+    for never in (
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00+23:59",
+    ):  # beyond any clock in UTC
         assert add(api, expires=never)[:2] == (422, "expires")
     status, field, limit = add(api, expires="2099-01-01T00:00:00Z")
-    assert (status, field, limit[:40]) == (422, "expires", "90 days from now (GONOGO_OVERRIDE_DAYS):")
+    assert (status, field, limit[:40]) == (
+        422,
+        "expires",
+        "90 days from now (GONOGO_OVERRIDE_DAYS):",
+    )
     assert api.get("/overrides?state=active")["items"] == []
     key = {"Idempotency-Key": "once"}
-    first, again = (api.client.post("/api/v1/overrides", json=BODY, headers=key).json() for _ in range(2))
+    first, again = (
+        api.client.post("/api/v1/overrides", json=BODY, headers=key).json() for _ in range(2)
+    )
     assert first == again
 
 
@@ -189,14 +239,28 @@ def test_the_command_adds_lists_and_ends(
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         assert gonogo("compare", BASE, HEAD)[0] == 1
         _, said = gonogo(
-            "override", "add", "--name", "layernorm_bw *", "--build", HEAD, "--days", "2", "--reason", "[b]known[/b]", "--json"
+            "override",
+            "add",
+            "--name",
+            "layernorm_bw *",
+            "--build",
+            HEAD,
+            "--days",
+            "2",
+            "--reason",
+            "[b]known[/b]",
+            "--json",
         )
         made = json.loads(said)
         assert (made["owner"], made["reason"], made["builds"]) == ("local", "[b]known[/b]", [HEAD])
         code, said = gonogo("compare", BASE, HEAD)
         assert (code, "SUPPRESSED" in said, "by local: [b]known[/b]" in said) == (0, True, True)
         code, said = gonogo("override", "list")
-        assert (made["id"] in said, f"layernorm_bw *, on {HEAD}" in said, "[b]known[/b]" in said) == (True, True, True)
+        assert (
+            made["id"] in said,
+            f"layernorm_bw *, on {HEAD}" in said,
+            "[b]known[/b]" in said,
+        ) == (True, True, True)
         assert "ended" in gonogo("override", "end", made["id"])[1]
         assert json.loads(gonogo("override", "list", "--json")[1]) == []
         assert gonogo("compare", BASE, HEAD)[0] == 1

@@ -35,7 +35,12 @@ def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
     with engines.reading(engine) as session:
         view = views.job(session, job.id, None, utcnow())
     assert view is not None
-    assert [(seed.seed, seed.verdict) for seed in view.worst] == [(3, "crash"), (2, "fail"), (1, "pass_by_tolerance"), (0, "pass")]
+    assert [(seed.seed, seed.verdict) for seed in view.worst] == [
+        (3, "crash"),
+        (2, "fail"),
+        (1, "pass_by_tolerance"),
+        (0, "pass"),
+    ]
     assert view.worst[2].outputs[0].output == "dx"
     assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
     assert view.worst[0].message == "signal 11"

@@ -1,4 +1,5 @@
-"""Anybody's pytest with the plug-in: seeds, hollow passes in the summary, strict mode, the SQLite file, a server, pytest-xdist."""
+"""Anybody's pytest with the plug-in: seeds, hollow passes in the summary, strict mode, the SQLite
+file, a server, pytest-xdist."""
 
 from __future__ import annotations
 
@@ -59,17 +60,26 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1):
         raw = generate(TEST, seed)
         given = quantise(TEST, raw)
-        inputs = {name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()}
+        inputs = {
+            name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()
+        }
         right = reference(TEST, given)["dx"].reshape(TEST.shape)
         s1 = given["rstd"][:, None] * (given["dy"] * given["gamma"]).mean(axis=1, keepdims=True)
-        for build, dx in (("correct", right), ("double-subtract", right - s1.reshape(*TEST.shape[:-1], 1))):
+        for build, dx in (
+            ("correct", right),
+            ("double-subtract", right - s1.reshape(*TEST.shape[:-1], 1)),
+        ):
             expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
-            np.savez(folder / f"{build}-{seed}.npz", **inputs, dx=round_to(dx, "bf16"), expected=expected)
+            np.savez(
+                folder / f"{build}-{seed}.npz", **inputs, dx=round_to(dx, "bf16"), expected=expected
+            )
     return folder
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[httpx.Client]:
+def service(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[httpx.Client]:
     """A server on a port of its own."""
     file = copyfile(sqlite_template, tmp_path_factory.mktemp("server") / "gonogo.sqlite")
     with on_port(f"sqlite:///{file}") as (client, _):
@@ -82,14 +92,19 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
     return in_this_process(monkeypatch)
 
 
-def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path, run: Pytest) -> None:
+def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
+    project: Path, run: Pytest
+) -> None:
     said = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
     assert said[0].split()[0] == ".H.H.F.."
     summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
     assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
-    assert summary[2].startswith("  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong")
+    assert summary[2].startswith(
+        "  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong"
+    )
     assert (
-        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used" in said
+        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used"
+        in said
     )
     red = "unjudged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own rounding, and the error 500 times the tolerance"
     assert red in said
@@ -97,9 +112,13 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path,
     assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
-        hollow = file.execute("SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND output = 'dx'").fetchall()
+        hollow = file.execute(
+            "SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND output = 'dx'"
+        ).fetchall()
         (header,) = file.execute("SELECT header FROM runs").fetchone()
-        told = [json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")]
+        told = [
+            json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")
+        ]
     file.close()
     assert not list(project.glob(f"{PREFIX}*")), "it is in the file"
     assert tests == [
@@ -112,34 +131,63 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(project: Path,
         ("test_kernel.py::test_plain", None, "passed"),
         ("test_kernel.py::test_own_seeds[3]", 3, "passed"),
     ]
-    assert [(verdict, within, ratio > 10) for verdict, within, ratio in hollow] == [("pass_by_tolerance", 1, True)] * 2
+    assert [(verdict, within, ratio > 10) for verdict, within, ratio in hollow] == [
+        ("pass_by_tolerance", 1, True)
+    ] * 2
     assert told[4]["measurements"] == {"seed": 5.0}
     assert json.loads(header)["build"] == "b1"
     # the file's lines are those that a server imports
     report = lines.parse("\n".join([header, *map(json.dumps, told)]).encode())
-    assert [case.comparisons[0].test is not None for case in report.cases[:5]] == [True, True, True, True, False]
+    assert [case.comparisons[0].test is not None for case in report.cases[:5]] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
-def test_strict_and_parallel_the_server_judges_the_same(project: Path, service: httpx.Client) -> None:
-    options = ["-p", "xdist.plugin", "-n1", f"--gonogo={service.base_url}", "--gonogo-strict", "--gonogo-seeds=1", "--gonogo-seed-start=1"]
+def test_strict_and_parallel_the_server_judges_the_same(
+    project: Path, service: httpx.Client
+) -> None:
+    options = [
+        "-p",
+        "xdist.plugin",
+        "-n1",
+        f"--gonogo={service.base_url}",
+        "--gonogo-strict",
+        "--gonogo-seeds=1",
+        "--gonogo-seed-start=1",
+    ]
     said = in_a_process(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
     assert said[-1].startswith("2 failed, 4 passed"), said
     assert "HOLLOW test_kernel.py::test_backward[double-subtract] seed 1" in said
     (told,) = [line for line in said if line.startswith("numbers: ")]
     job = service.get(f"/api/v1/jobs/{told.split()[1].rpartition('/')[2]}").json()
-    assert (job["kind"], job["state"], job["verdict"], job["labels"]) == ("import", "finished", "pass_by_tolerance", {"branch": "main"})
+    assert (job["kind"], job["state"], job["verdict"], job["labels"]) == (
+        "import",
+        "finished",
+        "pass_by_tolerance",
+        {"branch": "main"},
+    )
     assert job["test"]["selection"]["suite"] == "nightly"
     results = service.get(f"/api/v1/jobs/{job['id']}/results").json()["items"]
     outputs = {name: each for row in results for name, each in row["outputs"].items()}
     hollow = outputs["test_kernel.py::test_backward[double-subtract]"]
-    assert (hollow["outcome"], hollow["verdict"], hollow["worker"][:2]) == ("passed", "pass_by_tolerance", "gw"), "red for strictness only"
+    assert (hollow["outcome"], hollow["verdict"], hollow["worker"][:2]) == (
+        "passed",
+        "pass_by_tolerance",
+        "gw",
+    ), "red for strictness only"
     assert outputs["test_kernel.py::test_backward[double-subtract]/dx"]["budget_ratio"] > 10
     assert outputs["test_kernel.py::test_backward[correct]"]["verdict"] == "pass"
     assert outputs["test_kernel.py::test_loose"]["verdict"] == "unjudged"
     assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6
 
 
-def test_the_example_of_the_documentation_says_what_stands_there(tmp_path: Path, run: Pytest) -> None:
+def test_the_example_of_the_documentation_says_what_stands_there(
+    tmp_path: Path, run: Pytest
+) -> None:
     text = (ROOT / "docs/pytest.md").read_text()
     (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
     shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
@@ -167,7 +215,9 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
     assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
     (again,) = catch_up(tmp_path)
     assert not again[0]
-    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], "where everything may be kept"
+    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], (
+        "where everything may be kept"
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
 
 
@@ -178,14 +228,22 @@ def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> No
         server.send(f"{service.base_url}/elsewhere", new_id(), b"{}", [])
 
 
-def test_a_large_run_is_several_imports(service: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_run_is_several_imports(
+    service: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "MOST_BYTES", 200)
     line = json.dumps({"name": "t.py::test_%d", "outcome": "passed"})
     run, header = new_id(), b'{"format": "gonogo", "version": 1, "suite": "large"}'
-    answers = server.send(str(service.base_url), run, header, [(line % number).encode() for number in range(9)])
+    answers = server.send(
+        str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
+    )
     assert [each["tests"] for each in answers] == [3, 3, 3]
-    again = server.send(str(service.base_url), run, header, [(line % number).encode() for number in range(9)])
-    assert [each["id"] for each in again] == [each["id"] for each in answers], "sent twice, stored once"
+    again = server.send(
+        str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
+    )
+    assert [each["id"] for each in again] == [each["id"] for each in answers], (
+        "sent twice, stored once"
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,17 +255,29 @@ def test_a_large_run_is_several_imports(service: httpx.Client, monkeypatch: pyte
             {"repository": "org/name", "sha": "a" * 40, "pull_request": None},
         ),
         (
-            {"GITHUB_SHA": "a" * 40, "GITHUB_REPOSITORY": "org/name", "GITHUB_EVENT_PATH": "event.json"},
+            {
+                "GITHUB_SHA": "a" * 40,
+                "GITHUB_REPOSITORY": "org/name",
+                "GITHUB_EVENT_PATH": "event.json",
+            },
             {"repository": "org/name", "sha": "b" * 40, "pull_request": 7},
         ),
         (
-            {"CI_COMMIT_SHA": "c" * 40, "CI_PROJECT_PATH": "group/name", "CI_MERGE_REQUEST_IID": "3"},
+            {
+                "CI_COMMIT_SHA": "c" * 40,
+                "CI_PROJECT_PATH": "group/name",
+                "CI_MERGE_REQUEST_IID": "3",
+            },
             {"repository": "group/name", "sha": "c" * 40, "pull_request": 3},
         ),
         ({"CI_COMMIT_SHA": "../x", "CI_PROJECT_PATH": "group/name"}, None),
     ],
 )
-def test_the_commit_is_what_the_ci_says(variables: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_what_the_ci_says(
+    variables: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}}))
+    (tmp_path / "event.json").write_text(
+        json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}})
+    )
     assert surroundings.commit_of(variables) == commit

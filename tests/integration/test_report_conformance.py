@@ -1,4 +1,5 @@
-"""The conformance suite of reporters: passed by gtest and pytest, and failed by one that breaks each promise."""
+"""The conformance suite of reporters: passed by gtest and pytest, and failed by one that breaks
+each promise."""
 
 from __future__ import annotations
 
@@ -35,14 +36,26 @@ NAMES = tuple(suite(lambda: None, narrow="", nothing=""))  # type: ignore[arg-ty
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gtest_conforms(name: str, gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gtest_conforms(
+    name: str, gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(CHILD)
     from gtest_executor import GtestExecutor
 
-    table = {"name": "b", "command": [str(gtest_programs["behaviours"])], "options": {}, "suites": {"plain": {"filter": "Plain.*"}}}
+    table = {
+        "name": "b",
+        "command": [str(gtest_programs["behaviours"])],
+        "options": {},
+        "suites": {"plain": {"filter": "Plain.*"}},
+    }
     monkeypatch.setenv("GONOGO_BUILD", json.dumps(table))
     monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", "30")
-    suite(lambda: GtestExecutor("b"), narrow="Plain.P*", nothing="Plain.Nothing*", whole={"suite": "plain"})[name]()
+    suite(
+        lambda: GtestExecutor("b"),
+        narrow="Plain.P*",
+        nothing="Plain.Nothing*",
+        whole={"suite": "plain"},
+    )[name]()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,7 +63,12 @@ def test_pytest_conforms(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     project = Project(tmp_path, monkeypatch)
     project.write(test_some=TESTS)
-    suite(lambda: project.executor({"all": {}}), narrow="passes", nothing="nothing_4711", whole={"suite": "all"})[name]()
+    suite(
+        lambda: project.executor({"all": {}}),
+        narrow="passes",
+        nothing="nothing_4711",
+        whole={"suite": "all"},
+    )[name]()
 
 
 class Rude:
@@ -58,7 +76,9 @@ class Rude:
 
     calls = 0
 
-    def report(self, selection: Mapping[str, Any], *, iteration: int, seed: int | None) -> list[dict[str, Any]]:
+    def report(
+        self, selection: Mapping[str, Any], *, iteration: int, seed: int | None
+    ) -> list[dict[str, Any]]:
         """A test of another name each time, and a process that stays."""
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Rude.calls += 1

@@ -1,4 +1,5 @@
-"""Roll-ups: kept at ingest, equal to a rebuild and to a plain count of the rows, on both databases, also while several write at once."""
+"""Roll-ups: kept at ingest, equal to a rebuild and to a plain count of the rows, on both databases,
+also while several write at once."""
 
 from __future__ import annotations
 
@@ -55,11 +56,18 @@ def stored(engine: Engine) -> dict[str, dict[str, Any]]:
     """Every roll-up as it is stored, and how far each job is."""
     with engines.reading(engine) as session:
         rows = session.execute(select(*DayRollupRow.__table__.columns)).mappings()
-        found = {str(row["key"]): {name: value for name, value in row.items() if name != "key"} for row in rows}
-        own = select(JobTallyRow.job_id, JobTallyRow.output, JobTallyRow.shadow, *Tally.of(JobTallyRow))
+        found = {
+            str(row["key"]): {name: value for name, value in row.items() if name != "key"}
+            for row in rows
+        }
+        own = select(
+            JobTallyRow.job_id, JobTallyRow.output, JobTallyRow.shadow, *Tally.of(JobTallyRow)
+        )
         for job, output, shadow, *sums in session.execute(own):
             found[f"{job} {output}"] = {"shadow": shadow, "sums": sums}
-        for job, upto, shadow in session.execute(select(RolledRow.job_id, RolledRow.upto, RolledRow.shadow)):
+        for job, upto, shadow in session.execute(
+            select(RolledRow.job_id, RolledRow.upto, RolledRow.shadow)
+        ):
             found[job] = {"upto": upto, "shadow": shadow}
         return found
 
@@ -71,7 +79,10 @@ def read(engine: Engine, **how: Any) -> list[Rollup]:
 
 def wild(seed: int, device: str = "emulator:0", repeat: int = 0, **dx: Any) -> dict[str, Any]:
     """A row whose dx says what is given."""
-    row = seeded.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) | {"device": device, "repeat": repeat}
+    row = seeded.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) | {
+        "device": device,
+        "repeat": repeat,
+    }
     row["outputs"]["dx"] |= dx
     return row
 
@@ -83,10 +94,31 @@ def fill(engine: Engine) -> list[dict[str, Any]]:
     third = submit(engine, build="correct")
     compared = submit(engine, build="correct", reference="tt-train-2025")
     batches = [
-        (first, NOON, [wild(0), wild(1, tolerance_ratio=math.inf), wild(2, rms=math.nan), seeded.unwell(3, "hang", "no answer")]),
-        (first, NOON + timedelta(hours=11, minutes=59), [wild(4, "emulator:1", budget_ratio=0.0), wild(4, "emulator:1", repeat=1)]),
-        (first, NOON + timedelta(days=1), [wild(5, tolerance_ratio=None, nonfinite_statistics={"tolerance_ratio": "inf"})]),
-        (first, NOON - timedelta(days=1), [wild(6), wild(7, tolerance_ratio=None)]),  # a clock that went back
+        (
+            first,
+            NOON,
+            [
+                wild(0),
+                wild(1, tolerance_ratio=math.inf),
+                wild(2, rms=math.nan),
+                seeded.unwell(3, "hang", "no answer"),
+            ],
+        ),
+        (
+            first,
+            NOON + timedelta(hours=11, minutes=59),
+            [wild(4, "emulator:1", budget_ratio=0.0), wild(4, "emulator:1", repeat=1)],
+        ),
+        (
+            first,
+            NOON + timedelta(days=1),
+            [wild(5, tolerance_ratio=None, nonfinite_statistics={"tolerance_ratio": "inf"})],
+        ),
+        (
+            first,
+            NOON - timedelta(days=1),
+            [wild(6), wild(7, tolerance_ratio=None)],
+        ),  # a clock that went back
         (second, NOON, [wild(seed) for seed in range(30)]),
         (third, NOON, [seeded.row(seed, wrong=False) for seed in range(8)]),
         (first, NOON, [wild(8, rms=5e-324), seeded.unwell(9, "error", "gone") | {"device": None}]),
@@ -114,9 +146,16 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
     assert whole.outputs["dx"].counts == Counter(each["verdict"] for each in dx)
     ratios = whole.outputs["dx"].sketch("tolerance_ratio")
     assert (ratios.count, ratios.inf, ratios.missing) == (len(dx) - 1, 2, 1)
-    finite = sorted(each["tolerance_ratio"] for each in dx if each["tolerance_ratio"] is not None)[: len(dx) - 3]
-    assert ratios.quantile(0.5) == pytest.approx(finite[(len(dx) - 1 + 1) // 2 - 1], rel=ratios.error)
-    assert (whole.outputs["dx"].sketch("rms").nan, whole.outputs["dx"].sketch("rms").least) == (1, 5e-324)
+    finite = sorted(each["tolerance_ratio"] for each in dx if each["tolerance_ratio"] is not None)[
+        : len(dx) - 3
+    ]
+    assert ratios.quantile(0.5) == pytest.approx(
+        finite[(len(dx) - 1 + 1) // 2 - 1], rel=ratios.error
+    )
+    assert (whole.outputs["dx"].sketch("rms").nan, whole.outputs["dx"].sketch("rms").least) == (
+        1,
+        5e-324,
+    )
     assert whole.outputs["dx"].sketch("budget_ratio").zero == 1
     assert whole.sketch("tolerance_ratio").inf == 2
     assert whole.sketch("duration_ms").missing == 2
@@ -128,7 +167,9 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
     assert stored(engine) == before
 
 
-def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_left_out(engine: Engine) -> None:
+def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_left_out(
+    engine: Engine,
+) -> None:
     fill(engine)
     days = [(each.place["day"], each.seeds) for each in read(engine, by=["day"])]
     assert days == [(date(2026, 2, 28), 2), (date(2026, 3, 1), 46), (date(2026, 3, 2), 1)]
@@ -138,25 +179,52 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
         ({"build": "tt-train-2025", "context": "after softmax"}, 30),
         ({"build": "tt-train-2025", "context": "isolated"}, 11),
     ]
-    devices = {each.place["device"]: each.seeds for each in read(engine, by=["device"], build="tt-train-2025", context=["isolated"])}
+    devices = {
+        each.place["device"]: each.seeds
+        for each in read(engine, by=["device"], build="tt-train-2025", context=["isolated"])
+    }
     assert devices == {"": 1, "emulator:0": 8, "emulator:1": 2}
-    assert sum(each.seeds for each in read(engine, by=AXES)) == sum(each.seeds for each in read(engine)) == 49
-    assert [each.seeds for each in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))] == [46]
+    assert (
+        sum(each.seeds for each in read(engine, by=AXES))
+        == sum(each.seeds for each in read(engine))
+        == 49
+    )
+    assert [
+        each.seeds for each in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))
+    ] == [46]
     assert read(engine, build="nobody's") == []
     (few,), (all_,) = read(engine, numbers=False), read(engine)
-    assert (few.counts, few.rates(), few.duration_ms, few.outputs) == (all_.counts, all_.rates(), all_.duration_ms, {})
+    assert (few.counts, few.rates(), few.duration_ms, few.outputs) == (
+        all_.counts,
+        all_.rates(),
+        all_.duration_ms,
+        {},
+    )
     with pytest.raises(ValueError, match="colour: no axis"):
         read(engine, by=["colour"])
 
     # a job that compares two builds is in none of it, and not in what a test did on its builds
     with engines.reading(engine) as session:
-        newest, oldest = sorted(test_specs.builds_of(session, KEY), key=lambda each: str(each["build"]))
-    assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == ("correct", 1, 8, {"pass": 8})
+        newest, oldest = sorted(
+            test_specs.builds_of(session, KEY), key=lambda each: str(each["build"])
+        )
+    assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == (
+        "correct",
+        1,
+        8,
+        {"pass": 8},
+    )
     assert newest["outputs"]["dx"]["budget_ratio"] < 1.1
-    assert (oldest["build"], oldest["jobs"], oldest["seeds"]) == ("tt-train-2025", 0, 41)  # its jobs still run
+    assert (oldest["build"], oldest["jobs"], oldest["seeds"]) == (
+        "tt-train-2025",
+        0,
+        41,
+    )  # its jobs still run
 
 
-def test_what_an_older_version_stored_is_caught_up_with_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_older_version_stored_is_caught_up_with_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(engine)
     wanted = stored(engine)
     monkeypatch.setattr(rollup_rebuild, "SLICE", 3)
@@ -175,7 +243,9 @@ def test_what_an_older_version_stored_is_caught_up_with_once(engine: Engine, mon
     assert stored(engine) == before
 
 
-def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rollup_rebuild, "SLICE", 7)
     jobs = [submit(engine) for _ in range(3)]
     problems: list[BaseException] = []
@@ -190,7 +260,12 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(engine: En
 
     def ingest(job: str) -> None:
         for start in range(0, 40, 4):
-            store(engine, job, [wild(seed) for seed in range(start, start + 4)], NOON + timedelta(hours=start))
+            store(
+                engine,
+                job,
+                [wild(seed) for seed in range(start, start + 4)],
+                NOON + timedelta(hours=start),
+            )
 
     def mend() -> None:
         for _ in range(2):
@@ -205,7 +280,10 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(engine: En
     assert problems == []
     (whole,) = read(engine)
     assert whole.seeds == 120
-    assert whole.counts == {name: 3 * count for name, count in Counter(wild(seed)["verdict"] for seed in range(40)).items()}
+    assert whole.counts == {
+        name: 3 * count
+        for name, count in Counter(wild(seed)["verdict"] for seed in range(40)).items()
+    }
     before = stored(engine)
     assert not any(each["shadow"] for each in before.values())
     rollup_rebuild.rebuild(engine)
@@ -218,10 +296,16 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
     with engines.session(engine) as session:
         session.execute(update(DayRollupRow).values(seeds=DayRollupRow.seeds + 1))
         key = next(iter(session.scalars(select(DayRollupRow.key))))
-        columns = [column for column in DayRollupRow.__table__.columns if column.name not in ("key", "build", "shadow")]
+        columns = [
+            column
+            for column in DayRollupRow.__table__.columns
+            if column.name not in ("key", "build", "shadow")
+        ]
         row = session.execute(select(*columns).where(DayRollupRow.key == key)).mappings().one()
         session.add(DayRollupRow(**row, key=new_id(), build="never submitted", shadow=False))
-        session.add(DayRollupRow(**row, key=new_id(), build="correct", shadow=True))  # of a rebuild that was killed
+        session.add(
+            DayRollupRow(**row, key=new_id(), build="correct", shadow=True)
+        )  # of a rebuild that was killed
     told: list[rollup_rebuild.Progress] = []
     assert rollup_rebuild.rebuild(engine, tell=told.append).units == 3
     assert stored(engine) == wanted
@@ -240,7 +324,10 @@ def test_the_command_rebuilds_and_says_what_it_did(
     monkeypatch.setenv("GONOGO_DATABASE_URL", sqlite_url)
     load("rollups").main(["rebuild", "--json", "--test", KEY], standalone_mode=False)
     *_, said = capsys.readouterr().out.splitlines()
-    assert {name: value for name, value in json.loads(said).items() if name != "seconds"} == {"units": 2, "seeds": 59}
+    assert {name: value for name, value in json.loads(said).items() if name != "seconds"} == {
+        "units": 2,
+        "seeds": 59,
+    }
     assert stored(made) == wanted
     with pytest.raises(JobError, match="no test v1-nothing"):
         load("rollups").main(["rebuild", "--test", "v1-nothing"], standalone_mode=False)
@@ -258,10 +345,18 @@ def test_a_jobs_own_sums_are_read_only_when_they_are_whole(engine: Engine) -> No
         assert found is not None
         before = reads.outputs(session, job, found)
         assert (found[""].seeds, found[""].empty, found["dx"].seeds) == (3, 1, 2)
-        assert [reads.mark_count(session, job, name, found) for name in ("dx", "", "none")] == [3, 1, 1]
+        assert [reads.mark_count(session, job, name, found) for name in ("dx", "", "none")] == [
+            3,
+            1,
+            1,
+        ]
     with engines.session(engine) as session:
         session.execute(delete(RolledRow))
     with engines.reading(engine) as session:
         assert rollups.of_job(session, job) is None
         assert reads.outputs(session, job, None) == before
-        assert [reads.mark_count(session, job, name, None) for name in ("dx", "", "none")] == [3, 1, 1]
+        assert [reads.mark_count(session, job, name, None) for name in ("dx", "", "none")] == [
+            3,
+            1,
+            1,
+        ]

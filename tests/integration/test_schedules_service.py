@@ -1,4 +1,5 @@
-"""Schedules on both databases: a due time is submitted once, missed ones once together, and what is open, paused or broken."""
+"""Schedules on both databases: a due time is submitted once, missed ones once together, and what is
+open, paused or broken."""
 
 from __future__ import annotations
 
@@ -20,8 +21,15 @@ from gonogo_storage.states import DueOutcome
 from running import until as eventually
 from suite_runs import SUITE, finish
 
-LINE = {"name": "every night", "suite": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
-NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)  # the clocks of the next night skip 02:30: due at 01:00 UTC
+LINE = {
+    "name": "every night",
+    "suite": "nightly",
+    "cron": "30 2 * * *",
+    "timezone": "Europe/Berlin",
+}
+NIGHT = datetime(
+    2026, 3, 28, 12, tzinfo=UTC
+)  # the clocks of the next night skip 02:30: due at 01:00 UTC
 """When the schedule is made, by the clock of these tests."""
 
 
@@ -59,7 +67,9 @@ def lite(sqlite_url: str) -> Iterator[Api]:
 def tick(api: Api, clock: Clock) -> int:
     """One pass of the scheduler; nothing else of the process is asked for."""
     core: Any = SimpleNamespace(
-        settings=api.settings, session=lambda work: _in(engines.session, api, work), reading=lambda work: _in(engines.reading, api, work)
+        settings=api.settings,
+        session=lambda work: _in(engines.session, api, work),
+        reading=lambda work: _in(engines.reading, api, work),
     )
     core.ring = lambda: None
     made: int = scheduler.run_once(core, clock)
@@ -90,7 +100,9 @@ def end(api: Api) -> None:
                     finish(session, member.id)
 
 
-def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(api: Api, clock: Clock) -> None:
+def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(
+    api: Api, clock: Clock
+) -> None:
     schedule = make(api, builds=["correct"], labels={"by": "cron"})
     shown = api.get(f"/schedules/{schedule}")
     assert shown["upcoming"][:2] == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
@@ -99,13 +111,21 @@ def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(api: Api,
     clock.now += timedelta(seconds=2)
     assert [tick(api, clock) for _ in range(3)] == [1, 0, 0]
     (run,) = api.get("/runs", params={"schedule": schedule})["items"]
-    assert (run["due_at"], run["labels"], run["suite"]["version"], run["owner"]) == ("2026-03-29T01:00:00Z", {"by": "cron"}, 1, "local")
+    assert (run["due_at"], run["labels"], run["suite"]["version"], run["owner"]) == (
+        "2026-03-29T01:00:00Z",
+        {"by": "cron"},
+        1,
+        "local",
+    )
     clock.now = datetime(2026, 3, 28, 23, tzinfo=UTC)  # the clock goes back: what was done is done
     assert tick(api, clock) == 0
     end(api)
     clock.now = datetime(2026, 4, 12, 9, tzinfo=UTC)  # nobody was there for two weeks
     assert [tick(api, clock) for _ in range(2)] == [1, 0]
-    assert outcomes(api, schedule) == [("2026-03-30T00:30:00Z", "submitted"), ("2026-03-29T01:00:00Z", "submitted")]
+    assert outcomes(api, schedule) == [
+        ("2026-03-30T00:30:00Z", "submitted"),
+        ("2026-03-29T01:00:00Z", "submitted"),
+    ]
     assert api.get(f"/schedules/{schedule}")["next_at"] == "2026-04-13T00:30:00Z"
 
 
@@ -118,7 +138,9 @@ def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(lite: Api, clock:
     assert [outcome for _, outcome in outcomes(lite, eager)] == ["submitted", "submitted"]
     (skipped, first) = lite.get(f"/schedules/{careful}")["last"]
     assert skipped["reason"] == f"run {first['run']} was still open"
-    assert lite.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202  # whoever asks gets one
+    assert (
+        lite.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202
+    )  # whoever asks gets one
     end(lite)
     clock.now = datetime(2026, 3, 31, 2, tzinfo=UTC)
     tick(lite, clock)
@@ -155,8 +177,14 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     clock.now = datetime(2026, 4, 1, 9, tzinfo=UTC)
     assert tick(lite, clock) == 0
     resumed = lite.client.patch(path, json={"paused": False}).json()
-    assert (resumed["next_at"], resumed["version"]) == ("2026-04-02T00:30:00Z", 2)  # what was missed while paused isn't made up for
-    assert lite.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"] == "2026-04-01T12:00:00Z"
+    assert (resumed["next_at"], resumed["version"]) == (
+        "2026-04-02T00:30:00Z",
+        2,
+    )  # what was missed while paused isn't made up for
+    assert (
+        lite.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"]
+        == "2026-04-01T12:00:00Z"
+    )
     lite.client.delete("/api/v1/suites/nightly")
     clock.now = datetime(2026, 4, 1, 12, tzinfo=UTC)
     assert tick(lite, clock) == 0
@@ -170,8 +198,15 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     assert lite.client.delete(path).json()["next_at"] is None
     assert lite.client.get(path).status_code == 404
     assert lite.get("/schedules")["items"] == []
-    actions = [entry["action"] for entry in lite.get("/audit", params={"subject": schedule})["items"]]
-    assert actions == ["schedule.archived", "schedule.changed", "schedule.changed", "schedule.created"]
+    actions = [
+        entry["action"] for entry in lite.get("/audit", params={"subject": schedule})["items"]
+    ]
+    assert actions == [
+        "schedule.archived",
+        "schedule.changed",
+        "schedule.changed",
+        "schedule.created",
+    ]
 
 
 def test_wrong_schedules_are_refused(sqlite_url: str) -> None:
@@ -188,12 +223,19 @@ def test_wrong_schedules_are_refused(sqlite_url: str) -> None:
             assert (answer.status_code, answer.json()["field"]) == (422, field)
             assert answer.json()["limit"]
         schedule = make(api)
-        assert api.client.patch(f"/api/v1/schedules/{schedule}", json={"cron": "* * *"}).json()["field"] == "cron"
+        assert (
+            api.client.patch(f"/api/v1/schedules/{schedule}", json={"cron": "* * *"}).json()[
+                "field"
+            ]
+            == "cron"
+        )
         assert api.client.patch(f"/api/v1/schedules/{schedule}", json={}).json()["field"] == "body"
         assert api.client.post("/api/v1/schedules/nonsense:run-now").status_code == 404
 
 
-def test_the_background_submits_what_is_due_and_concludes_runs(sqlite_url: str, redis_url: str) -> None:
+def test_the_background_submits_what_is_due_and_concludes_runs(
+    sqlite_url: str, redis_url: str
+) -> None:
     with in_process(sqlite_url, broker_url=redis_url) as api:
         api.client.post("/api/v1/suites", json=SUITE)
         schedule = make(api, cron="0 0 1 1 *")

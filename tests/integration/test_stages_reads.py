@@ -1,4 +1,5 @@
-"""The stages of a job from its iterations' tables, and the regressions against earlier jobs of the same suite and line of builds."""
+"""The stages of a job from its iterations' tables, and the regressions against earlier jobs of the
+same suite and line of builds."""
 
 from __future__ import annotations
 
@@ -24,19 +25,42 @@ def api(sqlite_url: str) -> Iterator[Api]:
         yield running
 
 
-def job_of(session: Session, *iterations: dict[str, str], suite: str = "staged", end: bool = True, **changes: Any) -> str:
+def job_of(
+    session: Session,
+    *iterations: dict[str, str],
+    suite: str = "staged",
+    end: bool = True,
+    **changes: Any,
+) -> str:
     """A job of a staged suite; an iteration is {stage: outcome of its one test}."""
     spec = {"selection": {"suite": suite, **changes.pop("selection", {})}}
-    fields: dict[str, Any] = {"build": "v1", "build_line": "main", "build_sequence": 1, "executor": "pytest", **changes}
+    fields: dict[str, Any] = {
+        "build": "v1",
+        "build_line": "main",
+        "build_sequence": 1,
+        "executor": "pytest",
+        **changes,
+    }
     new = NewJob(
         test_key=key_of(spec), subject_key=key_of(spec), kernel="selection", canonical=spec, elements=0, arch="none", board="host",
         seeds=tuple(range(len(iterations))), request={"test": spec}, **fields,
     )  # fmt: skip
     job = jobs.create(session, new)
-    rows = [{"seed": seed, "repeat": 0, "verdict": "unjudged", "outputs": {}} for seed in range(len(iterations))]
+    rows = [
+        {"seed": seed, "repeat": 0, "verdict": "unjudged", "outputs": {}}
+        for seed in range(len(iterations))
+    ]
     seeded.report(session, job.id, rows)
-    tables = [table({"stage": name, "name": "test", "outcome": outcome} for name, outcome in each.items()).to_json() for each in iterations]
-    sent = [{"kind": stages.KIND, "seed": seed, "repeat": 0, "content": each} for seed, each in enumerate(tables)]
+    tables = [
+        table(
+            {"stage": name, "name": "test", "outcome": outcome} for name, outcome in each.items()
+        ).to_json()
+        for each in iterations
+    ]
+    sent = [
+        {"kind": stages.KIND, "seed": seed, "repeat": 0, "content": each}
+        for seed, each in enumerate(tables)
+    ]
     artifacts.add(session, job.id, new_id(), sent, now=utcnow())
     session.flush()
     if end:
@@ -58,7 +82,10 @@ def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(a
     with api.context.session() as session:
         job_id = job_of(session, GOOD, BAD, GOOD)
     said = api.get(f"/jobs/{job_id}/diagnosis")
-    assert [(each["name"], each["status"], each["iterations_passed"]) for each in said["stages"]["stages"]] == [
+    assert [
+        (each["name"], each["status"], each["iterations_passed"])
+        for each in said["stages"]["stages"]
+    ] == [
         ("api", "passed", 3),
         ("kernels", "failed", 2),
     ]
@@ -84,7 +111,12 @@ def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(ap
         job_id = job_of(session, BAD, build="v3", build_sequence=3)
     said = api.get(f"/jobs/{job_id}/diagnosis")
     assert said["stages"]["regressions"] == [
-        {"stage": "kernels", "status": "failed", "reason": "no test passed, first test: failed", "since": "v1"}
+        {
+            "stage": "kernels",
+            "status": "failed",
+            "reason": "no test passed, first test: failed",
+            "since": "v1",
+        }
     ]
     assert said["words"].endswith("'kernels' passed on v1 and no longer does.")
 
@@ -98,16 +130,22 @@ def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -
         job_of(session, GOOD, end=False)  # not finished: nothing is known yet
         job_id = job_of(session, BAD)
         assert lost(session, job_id) == []
-        job_of(session, {"kernels": "passed"}, selection={"stages": ["kernels"]})  # later: nothing changes
+        job_of(
+            session, {"kernels": "passed"}, selection={"stages": ["kernels"]}
+        )  # later: nothing changes
         assert lost(session, job_id) == []
         assert lost(session, job_of(session, BAD)) == [("kernels", "v1")]
-        assert lost(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]})) == []  # kernels wasn't asked for
+        assert (
+            lost(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]})) == []
+        )  # kernels wasn't asked for
 
 
 def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
     with api.context.session() as session:
         job_id = job_of(session, GOOD, end=False)
-        items = [{"kind": "diagnosis", "seed": 0, "repeat": 0, "content": seeded.diagnosis(tiles=2)}]
+        items = [
+            {"kind": "diagnosis", "seed": 0, "repeat": 0, "content": seeded.diagnosis(tiles=2)}
+        ]
         artifacts.add(session, job_id, new_id(), items, now=utcnow())
         found = evidence.diagnosis(session, job_id)
     assert found is not None

@@ -23,7 +23,9 @@ def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> No
     schema.upgrade(engine)
     assert schema.state(engine) is SchemaState.head
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "include_name": _ours})
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "include_name": _ours}
+        )
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()
 
@@ -72,7 +74,9 @@ def test_seed_results_are_partitioned_by_month_on_postgres(postgres_url: str) ->
         assert made == ["seed_results_2031_11", "seed_results_2031_12", "seed_results_2032_01"]
     with session(engine) as current:
         job = jobs.create(current, new_job(1))
-        results.add(current, job.id, job.id, [{"seed": 0, "repeat": 0, "verdict": "hang"}], arrival=0)
+        results.add(
+            current, job.id, job.id, [{"seed": 0, "repeat": 0, "verdict": "hang"}], arrival=0
+        )
         current.flush()
         home = current.scalar(text("SELECT tableoid::regclass::text FROM seed_results"))
     assert home == f"seed_results_{datetime.now(UTC):%Y_%m}"
@@ -84,7 +88,10 @@ def test_seed_results_are_partitioned_by_month_on_postgres(postgres_url: str) ->
 def test_sqlite_is_set_up_for_several_processes(sqlite_url: str) -> None:
     engine = make_engine(sqlite_url)
     with engine.connect() as connection:
-        values = {name: connection.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "busy_timeout", "foreign_keys")}
+        values = {
+            name: connection.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "busy_timeout", "foreign_keys")
+        }
     assert values == {"journal_mode": "wal", "busy_timeout": 30000, "foreign_keys": 1}
     engine.dispose()
 

@@ -1,4 +1,5 @@
-"""Suites and runs over HTTP on both databases: stored or refused as a whole, one verdict, one letter; the pages; the command."""
+"""Suites and runs over HTTP on both databases: stored or refused as a whole, one verdict, one
+letter; the pages; the command."""
 
 from __future__ import annotations
 
@@ -60,13 +61,20 @@ def submit(api: Api, **body: Any) -> str:
 
 def letters(api: Api) -> list[dict[str, Any]]:
     with api.context.reading() as session:
-        return [row.payload for row in session.scalars(select(OutboxRow).where(OutboxRow.topic == "run.finished"))]
+        return [
+            row.payload
+            for row in session.scalars(select(OutboxRow).where(OutboxRow.topic == "run.finished"))
+        ]
 
 
 def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
     first = fresh.client.post("/api/v1/suites", json=SUITE)
     assert (first.status_code, first.json()["version"]) == (201, 1)
-    assert [(test["name"], test["seeds"]) for test in first.json()["tests"]] == [("small", 2), ("grid 32x64", 1), ("grid 33x64", 1)]
+    assert [(test["name"], test["seeds"]) for test in first.json()["tests"]] == [
+        ("small", 2),
+        ("grid 32x64", 1),
+        ("grid 33x64", 1),
+    ]
     again = fresh.client.post("/api/v1/suites", json=SUITE)
     assert (again.status_code, again.json()["version"]) == (200, 1)
     other = fresh.client.post("/api/v1/suites", json=changed(description="more")).json()
@@ -81,28 +89,44 @@ def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
     assert [each["name"] for each in fresh.get("/suites?archived=true")["items"]] == ["nightly"]
     refused = fresh.client.post("/api/v1/runs", json={"suite": "nightly"})
     assert (refused.status_code, refused.json()["field"]) == (422, "suite")
-    assert fresh.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3  # it comes back
+    assert (
+        fresh.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3
+    )  # it comes back
     actions = [entry["action"] for entry in fresh.get("/audit?subject=nightly")["items"]]
     assert actions == ["suite.stored", "suite.archived", "suite.stored", "suite.stored"]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"entries": [*SUITE["entries"], {"name": "x", "test": {"shape": [0]}}]}, "entries.2.test.shape.0"),
+    (
+        {"entries": [*SUITE["entries"], {"name": "x", "test": {"shape": [0]}}]},
+        "entries.2.test.shape.0",
+    ),
     ({"entries": [{"test": {"shape": [50000, 5000]}}]}, "entries.0.test.shape"),
-    ({"entries": [{"name": "a", "matrix": {"shape": [[1, 2], [3, 0]]}}]}, "entries.0.matrix.shape.1.1"),
+    (
+        {"entries": [{"name": "a", "matrix": {"shape": [[1, 2], [3, 0]]}}]},
+        "entries.0.matrix.shape.1.1",
+    ),
     ({"entries": [{"test": {"shape": [1, 2]}, "build": "correct"}]}, "entries.0.build"),
     ({"entries": [{"test": {"shape": [1, 2]}, "seeds": {"count": 0}}]}, "entries.0.seeds.count"),
     ({"defaults": {"seeds": {"count": 1}}}, "entries.0.test.kernel"),
-    ({"defaults": {"test": SUITE["defaults"]["test"]}, "entries": [{"test": {"shape": [1, 2]}}]}, "entries.0.seeds"),
+    (
+        {"defaults": {"test": SUITE["defaults"]["test"]}, "entries": [{"test": {"shape": [1, 2]}}]},
+        "entries.0.seeds",
+    ),
     ({"entries": []}, "entries"),
     ({"name": "no good"}, "name"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "field"), WRONG)
-def test_a_wrong_suite_is_refused_by_the_place_of_the_field(lite: Api, changes: dict[str, Any], field: str) -> None:
+def test_a_wrong_suite_is_refused_by_the_place_of_the_field(
+    lite: Api, changes: dict[str, Any], field: str
+) -> None:
     before = lite.rows()
-    for path, body, prefix in (("suites", changed(**changes), ""), ("runs", {"suite": changed(**changes)}, "suite.")):
+    for path, body, prefix in (
+        ("suites", changed(**changes), ""),
+        ("runs", {"suite": changed(**changes)}, "suite."),
+    ):
         answer = lite.client.post(f"/api/v1/{path}", json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, prefix + field)
     assert lite.rows() == before
@@ -110,7 +134,9 @@ def test_a_wrong_suite_is_refused_by_the_place_of_the_field(lite: Api, changes: 
 
 def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
     before = fresh.rows()
-    answer = fresh.client.post("/api/v1/runs", json={"suite": SUITE, "builds": ["correct", "no-such"]})
+    answer = fresh.client.post(
+        "/api/v1/runs", json={"suite": SUITE, "builds": ["correct", "no-such"]}
+    )
     assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
     answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=["no-such"])})
     assert (answer.status_code, answer.json()["field"]) == (422, "suite.builds.0")
@@ -118,7 +144,10 @@ def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
     assert (answer.status_code, answer.json()["field"]) == (422, "builds")
     assert fresh.rows() == before
     header = {"Idempotency-Key": "one"}
-    bodies = [fresh.client.post("/api/v1/runs", json={"suite": SUITE}, headers=header).json() for _ in range(2)]
+    bodies = [
+        fresh.client.post("/api/v1/runs", json={"suite": SUITE}, headers=header).json()
+        for _ in range(2)
+    ]
     assert bodies[0] == bodies[1]
     assert (fresh.rows()["runs"], fresh.rows()["jobs"]) == (1, 3)
 
@@ -128,7 +157,11 @@ def test_the_verdict_of_a_run_is_its_worst_job_and_is_told_once(api: Api) -> Non
     run_id = submit(api, builds=["correct", "tt-train-2025"], labels={"night": "1"}, commit=commit)
     run = api.get(f"/runs/{run_id}")
     named = [(test["name"], test["build"]) for test in run["tests"]]
-    assert named[:3] == [("small", "correct"), ("small", "tt-train-2025"), ("grid 32x64", "correct")]
+    assert named[:3] == [
+        ("small", "correct"),
+        ("small", "tt-train-2025"),
+        ("grid 32x64", "correct"),
+    ]
     assert (run["state"], run["verdict"], run["seeds"]["total"]) == ("running", None, 8)
     assert run["jobs"] == {"total": 6, "ended": 0, "verdicts": {}}
     job = api.get(f"/jobs/{run['tests'][0]['id']}")
@@ -162,21 +195,40 @@ def test_a_cancelled_run_is_never_green(api: Api) -> None:
     with api.context.session() as session:
         finish(session, first)
     answer = api.client.post(f"/api/v1/runs/{run_id}:cancel")
-    assert (answer.status_code, answer.json()["state"], answer.json()["verdict"]) == (202, "cancelled", None)
-    assert api.client.post(f"/api/v1/runs/{run_id}:cancel").json()["version"] == answer.json()["version"]
-    assert [test["state"] for test in api.get(f"/runs/{run_id}")["tests"]] == ["finished", "cancelled", "cancelled"]
+    assert (answer.status_code, answer.json()["state"], answer.json()["verdict"]) == (
+        202,
+        "cancelled",
+        None,
+    )
+    assert (
+        api.client.post(f"/api/v1/runs/{run_id}:cancel").json()["version"]
+        == answer.json()["version"]
+    )
+    assert [test["state"] for test in api.get(f"/runs/{run_id}")["tests"]] == [
+        "finished",
+        "cancelled",
+        "cancelled",
+    ]
     assert letters(api) == [{"run": run_id, "version": answer.json()["version"]}]
-    assert [entry["subject"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [run_id]
+    assert [entry["subject"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [
+        run_id
+    ]
 
 
 def test_pages_and_their_twins_show_runs(lite: Api) -> None:
     run_id = submit(lite, suite=changed(name="paged"), labels={"night": "<b>"})
     with lite.context.session() as session:
-        for job_id in session.scalars(select(RunJobRow.job_id).where(RunJobRow.run_id == run_id)).all():
+        for job_id in session.scalars(
+            select(RunJobRow.job_id).where(RunJobRow.run_id == run_id)
+        ).all():
             finish(session, job_id, wrong=True)
         conclude(session)
     twin = lite.client.get(f"/runs/{run_id}.json").json()
-    assert (twin["verdict"], len(twin["tests"]), twin["run"]["jobs_ended"]) == ("pass_by_tolerance", 3, 3)
+    assert (twin["verdict"], len(twin["tests"]), twin["run"]["jobs_ended"]) == (
+        "pass_by_tolerance",
+        3,
+        3,
+    )
     page = lite.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
     assert "pass by tolerance" in page
     assert all(test["url"] in page for test in twin["tests"])
@@ -200,8 +252,11 @@ def test_the_examples_are_suites_that_run(lite: Api) -> None:
     assert lite.client.post("/api/v1/runs", json=written).status_code == 202
 
 
-def test_many_tests_one_command_one_verdict(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gonogo submit suite.yaml --watch`, while the jobs end; then `gonogo rejudge` of what they left."""
+def test_many_tests_one_command_one_verdict(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gonogo submit suite.yaml --watch`, while the jobs end; then `gonogo rejudge` of what they
+    left."""
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump({**SUITE, "labels": {"night": "1"}}))
     with on_port(sqlite_url) as (client, context):
@@ -223,14 +278,47 @@ def test_many_tests_one_command_one_verdict(sqlite_url: str, tmp_path: Path, mon
         run = json.loads(good.stdout)
         assert (run["verdict"], run["labels"], run["jobs"]["total"]) == ("pass", {"night": "1"}, 3)
         assert run["url"] == f"{str(client.base_url).rstrip('/')}/runs/{run['id']}"
-        bad = runner.invoke(app, ["submit", str(file), "--build", "tt-train-2025", "--build", "correct", "--label", "night=2", "--watch"])
+        bad = runner.invoke(
+            app,
+            [
+                "submit",
+                str(file),
+                "--build",
+                "tt-train-2025",
+                "--build",
+                "correct",
+                "--label",
+                "night=2",
+                "--watch",
+            ],
+        )
         assert bad.exit_code == 1, bad.output
         assert "verdict: pass_by_tolerance" in bad.stdout
         assert "grid 33x64" in bad.stdout
-        assert runner.invoke(app, ["submit", str(file), "--build", "tt-train-2025", "--watch", "--fail-on", "fail"]).exit_code == 0
-        again = runner.invoke(app, ["rejudge", "--test", run["tests"][0]["test_key"], "--rtol", "1e-3", "--atol", "0.5", "--json"])
+        assert (
+            runner.invoke(
+                app,
+                ["submit", str(file), "--build", "tt-train-2025", "--watch", "--fail-on", "fail"],
+            ).exit_code
+            == 0
+        )
+        again = runner.invoke(
+            app,
+            [
+                "rejudge",
+                "--test",
+                run["tests"][0]["test_key"],
+                "--rtol",
+                "1e-3",
+                "--atol",
+                "0.5",
+                "--json",
+            ],
+        )
         assert again.exit_code == 0, again.output
-        builds = {each["build"]: (each["old"], each["new"]) for each in json.loads(again.stdout)["builds"]}
+        builds = {
+            each["build"]: (each["old"], each["new"]) for each in json.loads(again.stdout)["builds"]
+        }
         wrong = {"pass_by_tolerance": 4}
         assert builds == {"correct": ({"pass": 4}, {"pass": 4}), "tt-train-2025": (wrong, wrong)}
         file.write_text("name: x\nentries: [{test: {shape: [0]}, when: 2026-01-01}]")

@@ -1,4 +1,5 @@
-"""The supervisor of `gonogo up`: restarts what dies, gives up on what can't live, leaves nothing behind. Real processes."""
+"""The supervisor of `gonogo up`: restarts what dies, gives up on what can't live, leaves nothing
+behind. Real processes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_removed(tmp_path: Path) -> None:
+def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_removed(
+    tmp_path: Path,
+) -> None:
     child = shell("one", f"cd {tmp_path}; sleep 100 & echo $! >> kids; wait", tmp_path)
     supervisor = Supervisor([child], ["one"])
     supervisor.start("one")
@@ -48,10 +51,14 @@ def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_remove
     assert not psutil.pid_exists(old) or psutil.Process(old).status() == psutil.STATUS_ZOMBIE
     assert psutil.pid_exists(new)
     supervisor.stop()
-    until(lambda: not psutil.pid_exists(new) or psutil.Process(new).status() == psutil.STATUS_ZOMBIE)
+    until(
+        lambda: not psutil.pid_exists(new) or psutil.Process(new).status() == psutil.STATUS_ZOMBIE
+    )
 
 
-def test_it_gives_up_on_a_child_that_ends_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_up_on_a_child_that_ends_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gonogo_cli.supervisor.FIRST_DELAY_S", 0.001)
     supervisor = Supervisor([shell("bad", "echo the reason; exit 4", tmp_path)], ["bad"])
     supervisor.start("bad")
@@ -90,7 +97,9 @@ def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
     child.kill()
 
 
-def test_a_large_log_is_begun_anew_and_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_log_is_begun_anew_and_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gonogo_cli.supervisor.KEPT_LOG_BYTES", 10)
     child = shell("one", "echo new", tmp_path)
     child.log.write_text("old " * 10)

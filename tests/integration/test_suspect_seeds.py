@@ -1,4 +1,5 @@
-"""Suspect seeds in the database alone: what they add to their job, and what all seeds say together. On both databases."""
+"""Suspect seeds in the database alone: what they add to their job, and what all seeds say together.
+On both databases."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ RANGE = {"seeds": {"start": 0, "count": 4}}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
     """A migrated database."""
     yield from rolled.migrated(request, tmp_path_factory)
 
@@ -33,7 +36,8 @@ def current(engine: Engine) -> Iterator[Session]:
 
 
 def seed(number: int, row_z: float, verdict: str | None = None) -> dict[str, Any]:
-    """A row whose dx has that direction, explained or suspect as the policy says (up to 4, up to 20)."""
+    """A row whose dx has that direction, explained or suspect as the policy says (up to 4, up to
+    20)."""
     explanation = "explained" if row_z <= 4 else "suspect"
     said = verdict or ("pass" if row_z <= 4 else "suspect")
     statistics = {"budget_ratio": 0.9, "chi": 1.0, "count": 4096}
@@ -49,9 +53,16 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
         (item,) = attempts.unpublished(current, "epoch")
         attempts.published(current, [item.attempt], "epoch", now=NOW)
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
-        attempts.finished(current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW)  # overtakes its rows
+        attempts.finished(
+            current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW
+        )  # overtakes its rows
         for _ in range(2):
-            attempts.store(current, item.attempt, {"batch": 0, "rows": [make(number) for number, _ in item.work]}, now=NOW)
+            attempts.store(
+                current,
+                item.attempt,
+                {"batch": 0, "rows": [make(number) for number, _ in item.work]},
+                now=NOW,
+            )
         found = jobs.get(current, job.id)
         assert found is not None
         if found.state.final:
@@ -63,13 +74,28 @@ def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) 
     assert (job.state, job.verdict, job.counts) == ("finished", "pass", {"pass": 11, "suspect": 1})
     assert (job.total, job.done, job.chunks) == (12, 12, 3)
     assert job.suspects is not None
-    assert (job.suspects["seeds"], job.suspects["added"], job.suspects["rounds"]) == ([3], list(range(4, 12)), 1)
-    assert job.suspects["words"] == "seed 3 is suspect; 8 seeds were added: rounding explains them together: it was chance"
+    assert (job.suspects["seeds"], job.suspects["added"], job.suspects["rounds"]) == (
+        [3],
+        list(range(4, 12)),
+        1,
+    )
+    assert (
+        job.suspects["words"]
+        == "seed 3 is suspect; 8 seeds were added: rounding explains them together: it was chance"
+    )
     assert list(job.suspects["pooled"]) == ["dx"]  # dgamma was never suspect
-    assert job.suspects["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(((36 + 11) / 12) ** 0.5)
-    (told,) = [each["data"] for each in events.after(current, job.id, 0) if "reason" in each["data"]]
+    assert job.suspects["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(
+        ((36 + 11) / 12) ** 0.5
+    )
+    (told,) = [
+        each["data"] for each in events.after(current, job.id, 0) if "reason" in each["data"]
+    ]
     assert (told["state"], told["reason"]) == ("running", "8 seeds added: seed 3 is suspect")
-    assert [each["data"]["total"] for each in events.after(current, job.id, 0) if each["type"] == "progress"] == [4, 12, 12, 12]
+    assert [
+        each["data"]["total"]
+        for each in events.after(current, job.id, 0)
+        if each["type"] == "progress"
+    ] == [4, 12, 12, 12]
     assert flags.list_(current, job=job.id).items == ()
     again = jobs.resubmit(current, job.id, owner="me")
     assert again is not None
@@ -80,7 +106,11 @@ def test_what_stays_at_the_edge_adds_eight_twice_and_raises_no_flag(current: Ses
     job = run(current, lambda number: seed(number, 6.0))
     assert (job.verdict, job.counts, job.total) == ("suspect", {"suspect": 20}, 20)
     assert job.suspects is not None
-    assert (job.suspects["rounds"], job.suspects["explanation"], len(job.suspects["added"])) == (2, "suspect", 16)
+    assert (job.suspects["rounds"], job.suspects["explanation"], len(job.suspects["added"])) == (
+        2,
+        "suspect",
+        16,
+    )
     assert job.suspects["seeds"] == list(range(8))
     assert job.suspects["words"].startswith(
         "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are suspect; 16 seeds were added: together they are still"
@@ -90,11 +120,18 @@ def test_what_stays_at_the_edge_adds_eight_twice_and_raises_no_flag(current: Ses
 
 def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
     wrong = row(6, 0, "pass_by_tolerance", "unexplained")
-    job = run(current, lambda number: wrong if number == 6 else seed(number, 6.0 if number == 0 else 1.0))
+    job = run(
+        current, lambda number: wrong if number == 6 else seed(number, 6.0 if number == 0 else 1.0)
+    )
     assert (job.verdict, job.total) == ("pass_by_tolerance", 12)
     assert job.suspects is not None
-    assert job.suspects["words"] == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
-    assert [flag["kind"] for flag in flags.list_(current, job=job.id).items] == ["passes_by_tolerance"]
+    assert (
+        job.suspects["words"]
+        == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
+    )
+    assert [flag["kind"] for flag in flags.list_(current, job=job.id).items] == [
+        "passes_by_tolerance"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +158,11 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
     if kind is not None:
         evidence = found[0]["evidence"]
         assert evidence["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(row_z)
-        assert (evidence["output"], evidence["seeds"], evidence["suspects"]["added"]) == ("dx", 12, list(range(4, 12)))
+        assert (evidence["output"], evidence["seeds"], evidence["suspects"]["added"]) == (
+            "dx",
+            12,
+            list(range(4, 12)),
+        )
         assert "--seed-start 0" in evidence["check"]
 
 
@@ -139,13 +180,21 @@ def test_who_gets_more_seeds(current: Session, changes: dict[str, Any]) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 1 else 1.0), **changes)
     if "stop_on_finding" in changes:
         assert job.stop is not None
-        assert (job.verdict, job.total, job.stop["decision"], job.stop["seeds_run"]) == ("pass", 12, "undecided", 4)
+        assert (job.verdict, job.total, job.stop["decision"], job.stop["seeds_run"]) == (
+            "pass",
+            12,
+            "undecided",
+            4,
+        )
     else:
         assert (job.verdict, job.total, job.suspects) == ("suspect", 4, None)
 
 
 def test_seeds_without_numbers_end_it(current: Session) -> None:
-    job = run(current, lambda number: empty_row(number, "hang", "no answer") if number > 3 else seed(number, 6.0))
+    job = run(
+        current,
+        lambda number: empty_row(number, "hang", "no answer") if number > 3 else seed(number, 6.0),
+    )
     assert (job.verdict, job.total) == ("hang", 12)
     assert job.suspects is not None
     assert (job.suspects["rounds"], job.suspects["explanation"]) == (1, "suspect")

@@ -1,4 +1,5 @@
-"""The torch executor in a real interpreter with torch: it conforms, right kernels pass, and what torch can't do is said."""
+"""The torch executor in a real interpreter with torch: it conforms, right kernels pass, and what
+torch can't do is said."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ NUMERICS: dict[str, dict[str, Any]] = {
     "bf16 with fp32 parameters": {"input": {"gamma": "fp32", "beta": "fp32"}},
 }
 SHAPES = ((64, 128), (2, 5, 33), (7,))
-REGIMES: dict[str, dict[str, Any]] = {"uniform": {}, "offset": {"regime": "offset", "offset": 10}, "ramp": {"regime": "ramp"}}
+REGIMES: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "offset": {"regime": "offset", "offset": 10},
+    "ramp": {"regime": "ramp"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +57,38 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
 
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
-    meaning = meanings.meaning(registry.find("torch", ""), build, meanings.read(builds_file(folder, **tables)))
+    meaning = meanings.meaning(
+        registry.find("torch", ""), build, meanings.read(builds_file(folder, **tables))
+    )
     return LocalRunner(meaning, build, deadline_s=100, isolated=True)
 
 
-def spec(kernel: str, shape: tuple[int, ...], numerics: dict[str, Any], inputs: dict[str, Any] | None = None) -> TestSpec:
+def spec(
+    kernel: str,
+    shape: tuple[int, ...],
+    numerics: dict[str, Any],
+    inputs: dict[str, Any] | None = None,
+) -> TestSpec:
     if kernel == "layernorm_fw":
         numerics = {name: value for name, value in numerics.items() if name != "statistics"}
     elif isinstance(numerics.get("input"), dict):
         numerics = {**numerics, "input": dict.fromkeys(("gamma", "mean", "rstd"), "fp32")}
-    return TestSpec.parse({"kernel": kernel, "shape": list(shape), "numerics": numerics, "inputs": inputs or {}})
+    return TestSpec.parse(
+        {"kernel": kernel, "shape": list(shape), "numerics": numerics, "inputs": inputs or {}}
+    )
 
 
 def judged(runner: LocalRunner, test: TestSpec, seed: int = 0) -> SeedJudgement:
     raw = generate(test, seed)
     given = quantise(test, raw)
-    return judge(test, raw, given, runner.run(test, given, seed=seed), profile=runner.profile, produced=runner.produced)
+    return judge(
+        test,
+        raw,
+        given,
+        runner.run(test, given, seed=seed),
+        profile=runner.profile,
+        produced=runner.produced,
+    )
 
 
 CONFORMANCE = """
@@ -81,13 +102,22 @@ for build in {builds}:
 
 
 def test_eager_and_decomposed_builds_conform() -> None:
-    said = run_in_torch(CONFORMANCE.format(builds=(*EAGER, "torch-eager-linear"), shapes=((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,))))
+    said = run_in_torch(
+        CONFORMANCE.format(
+            builds=(*EAGER, "torch-eager-linear"),
+            shapes=((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,)),
+        )
+    )
     assert said.count("the same inputs give the same bits") == 5 * 9
 
 
 def test_compiled_builds_conform() -> None:
-    said = run_in_torch(CONFORMANCE.format(builds=("torch-compiled",), shapes=((1, 1, 32, 64), (2, 3, 40))))
-    said += run_in_torch(CONFORMANCE.format(builds=("torch-compiled-group-norm",), shapes=((2, 3, 40),)))
+    said = run_in_torch(
+        CONFORMANCE.format(builds=("torch-compiled",), shapes=((1, 1, 32, 64), (2, 3, 40)))
+    )
+    said += run_in_torch(
+        CONFORMANCE.format(builds=("torch-compiled-group-norm",), shapes=((2, 3, 40),))
+    )
     assert said.count("it is a LayerNorm") == 5 + 3
 
 
@@ -95,14 +125,23 @@ def test_compiled_builds_conform() -> None:
 def test_right_kernels_pass_and_are_explained(runners: dict[str, LocalRunner], build: str) -> None:
     for kernel in ("layernorm_fw", "layernorm_bw"):
         for name, numerics in NUMERICS.items():
-            if "parameters" in name and "group" in build and kernel == "layernorm_bw" and "eager" in build:
+            if (
+                "parameters" in name
+                and "group" in build
+                and kernel == "layernorm_bw"
+                and "eager" in build
+            ):
                 continue  # ATen's CPU group norm takes its backward's parameters in x's format only
             for shape in SHAPES:
                 for regime, inputs in REGIMES.items():
                     test = spec(kernel, shape, numerics, inputs)
                     found = judged(runners[build], test)
-                    said = {output: each.explanation.value for output, each in found.outputs.items()}
-                    assert found.verdict == "pass", f"{build} {kernel} {name} {shape} {regime}: {found.verdict} {said}"
+                    said = {
+                        output: each.explanation.value for output, each in found.outputs.items()
+                    }
+                    assert found.verdict == "pass", (
+                        f"{build} {kernel} {name} {shape} {regime}: {found.verdict} {said}"
+                    )
 
 
 NORMS: tuple[dict[str, Any], ...] = (
@@ -116,10 +155,15 @@ NORMS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("build", ["torch-eager", "torch-decomposed"])
-def test_rms_norm_and_group_norm_pass_and_are_explained(runners: dict[str, LocalRunner], build: str) -> None:
+def test_rms_norm_and_group_norm_pass_and_are_explained(
+    runners: dict[str, LocalRunner], build: str
+) -> None:
     for name, norm in itertools.product(("bf16", "fp32", "fp16"), NORMS):
         for regime, inputs in REGIMES.items():
-            found = judged(runners[build], TestSpec.parse({**norm, "numerics": NUMERICS[name], "inputs": inputs}))
+            found = judged(
+                runners[build],
+                TestSpec.parse({**norm, "numerics": NUMERICS[name], "inputs": inputs}),
+            )
             assert found.verdict == "pass", f"{build} {name} {norm} {regime}: {found.to_json()}"
     with pytest.raises(KernelError, match="is a LayerNorm in another way"):
         judged(runners["torch-eager-linear"], TestSpec.parse(NORMS[0]))
@@ -148,12 +192,18 @@ print((y == torch.nn.functional.rms_norm(torch.tensor(x), (5,), torch.tensor(gam
 
 
 def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunner]) -> None:
-    for kernel, name in (("layernorm_fw", "bf16"), ("layernorm_bw", "bf16"), ("layernorm_bw", "fp32 own")):
+    for kernel, name in (
+        ("layernorm_fw", "bf16"),
+        ("layernorm_bw", "bf16"),
+        ("layernorm_bw", "fp32 own"),
+    ):
         found = judged(runners["torch-compiled"], spec(kernel, (64, 128), NUMERICS[name]))
         assert found.verdict == "pass"
 
 
-def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(runners: dict[str, LocalRunner]) -> None:
+def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(
+    runners: dict[str, LocalRunner],
+) -> None:
     test = spec("layernorm_bw", (512, 64), {})
     raw = generate(test, 0)
     given = quantise(test, raw)
@@ -161,10 +211,16 @@ def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(runners: d
     assert judge(test, raw, given, outputs, profile="torch-eager").explanation == "explained"
     by_other = judge(test, raw, given, outputs, profile="torch")
     assert by_other.outputs["dx"].explanation == "explained"
-    assert by_other.outputs["dgamma"].explanation == by_other.outputs["dbeta"].explanation == "unexplained"
+    assert (
+        by_other.outputs["dgamma"].explanation
+        == by_other.outputs["dbeta"].explanation
+        == "unexplained"
+    )
 
 
-def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out(tmp_path: Path) -> None:
+def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out(
+    tmp_path: Path,
+) -> None:
     narrow = 'profile = "torch"\noptions = { variant = "decomposed", narrow = true }'
     test = spec("layernorm_bw", (40, 1000), {})  # rstd / 1024 would be exact
     with runner("as-it-is", tmp_path, **{"as-it-is": narrow}) as narrowed:
@@ -175,14 +231,25 @@ def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out
 
 
 def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner]) -> None:
-    """3-numerics: fp32 means differ in 76% of rows by up to 4.7e-8; few bf16 outputs round differently; a linear makes .125 of that."""
+    """3-numerics: fp32 means differ in 76% of rows by up to 4.7e-8; few bf16 outputs round
+    differently; a linear makes .125 of that."""
     rows = 2048
-    fp32 = difference(runners, "torch-eager", "torch-decomposed", spec("layernorm_fw", (rows, 128), NUMERICS["fp32"], {"regime": "normal"}))
+    fp32 = difference(
+        runners,
+        "torch-eager",
+        "torch-decomposed",
+        spec("layernorm_fw", (rows, 128), NUMERICS["fp32"], {"regime": "normal"}),
+    )
     assert 0.6 < fp32["mean"]["mismatch_fraction"] < 0.9
     assert 2e-8 < fp32["mean"]["max_abs"] < 1.2e-7
     assert 1e-8 < fp32["rstd"]["max_abs"] < 1e-6
     assert {each["explanation"] for each in fp32.values()} == {"explained"}
-    bf16 = difference(runners, "torch-eager-linear", "torch-decomposed-linear", spec("layernorm_fw", (rows, 128), {}, {"regime": "normal"}))
+    bf16 = difference(
+        runners,
+        "torch-eager-linear",
+        "torch-decomposed-linear",
+        spec("layernorm_fw", (rows, 128), {}, {"regime": "normal"}),
+    )
     assert 0 < bf16["y"]["mismatch_fraction"] < 1e-3
     assert bf16["y"]["max_abs"] <= 2.0**-6
     assert bf16["linear"]["max_abs"] in (0.0625, 0.125, 0.25)
@@ -190,13 +257,17 @@ def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner])
     assert bf16["linear"]["explanation"] == "unjudged"
 
 
-def difference(runners: dict[str, LocalRunner], build: str, other: str, test: TestSpec) -> dict[str, Any]:
+def difference(
+    runners: dict[str, LocalRunner], build: str, other: str, test: TestSpec
+) -> dict[str, Any]:
     raw = generate(test, 0)
     given = quantise(test, raw)
     ours, theirs = (runners[name].run(test, given) for name in (build, other))
     mine, yours = (runners[name] for name in (build, other))
     alone = judge(test, raw, given, ours, profile=mine.profile, produced=mine.produced)
-    found = compare(test, alone, raw, given, ours, theirs, Reference(other, yours.profile, yours.produced))
+    found = compare(
+        test, alone, raw, given, ours, theirs, Reference(other, yours.profile, yours.produced)
+    )
     assert found.verdict == "pass"
     return {name: output.statistics["reference"] for name, output in found.outputs.items()}
 
@@ -205,15 +276,23 @@ def difference(runners: dict[str, LocalRunner], build: str, other: str, test: Te
     ("numerics", "said"),
     [
         ({"input": "bfp8_b"}, "numerics.input: torch has no bfp8_b"),
-        ({"output": "fp32"}, "numerics.output: torch gives its result in the format of x, bf16, not in fp32"),
+        (
+            {"output": "fp32"},
+            "numerics.output: torch gives its result in the format of x, bf16, not in fp32",
+        ),
         ({"accumulate": "bf16"}, "numerics.accumulate: torch has fp32 only"),
         ({"fidelity": "lofi"}, "numerics.fidelity"),
         ({"input": {"dy": "fp32"}}, "numerics.input: torch takes dy in the format of x"),
     ],
 )
-def test_what_torch_cannot_do_is_an_error_that_says_so(runners: dict[str, LocalRunner], numerics: dict[str, Any], said: str) -> None:
+def test_what_torch_cannot_do_is_an_error_that_says_so(
+    runners: dict[str, LocalRunner], numerics: dict[str, Any], said: str
+) -> None:
     with pytest.raises(KernelError, match=said):
-        judged(runners["torch-eager"], TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64], "numerics": numerics}))
+        judged(
+            runners["torch-eager"],
+            TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64], "numerics": numerics}),
+        )
 
 
 @pytest.mark.parametrize(
@@ -223,10 +302,18 @@ def test_what_torch_cannot_do_is_an_error_that_says_so(runners: dict[str, LocalR
         ("mine", {"mine": 'options = { variant = "lazy" }'}, "option variant is 'lazy'"),
         ("mine", {"mine": 'options = { variant = "eager", speed = 2 }'}, "unknown option 'speed'"),
         ("mine", {"mine": 'options = { variant = "eager", threads = 0 }'}, "option threads is 0"),
-        ("mine", {"mine": 'options = { variant = "compiled" }\nenvironment = { CXX = "no-such-compiler" }'}, "needs a C\\+\\+ compiler"),
+        (
+            "mine",
+            {
+                "mine": 'options = { variant = "compiled" }\nenvironment = { CXX = "no-such-compiler" }'
+            },
+            "needs a C\\+\\+ compiler",
+        ),
     ],
 )
-def test_a_build_that_cannot_be_is_refused_when_it_is_opened(tmp_path: Path, build: str, table: dict[str, str], said: str) -> None:
+def test_a_build_that_cannot_be_is_refused_when_it_is_opened(
+    tmp_path: Path, build: str, table: dict[str, str], said: str
+) -> None:
     with pytest.raises((FieldError, KernelError), match=said):
         runner(build, tmp_path, **table)
 
@@ -241,7 +328,9 @@ def test_a_gpu_build_without_a_gpu_says_so(tmp_path: Path) -> None:
 def test_every_known_name_is_one_that_the_executor_knows() -> None:
     code = f"from torch_executor import Setup\nfor name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
     said = run_in_torch(code).split()
-    assert dict(zip(said[::2], said[1::2], strict=True)) == {name: "group" if "group" in name else "layer" for name in torch_builds()}
+    assert dict(zip(said[::2], said[1::2], strict=True)) == {
+        name: "group" if "group" in name else "layer" for name in torch_builds()
+    }
 
 
 def test_an_interpreter_without_torch_is_told_which_line_to_write(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The trends that the background keeps: the same as computed ones, and never those of other jobs than there are."""
+"""The trends that the background keeps: the same as computed ones, and never those of other jobs
+than there are."""
 
 from __future__ import annotations
 
@@ -30,7 +31,14 @@ def here(url: str) -> Iterator[World]:
         yield made
 
 
-def night(here: World, number: int, test: dict[str, Any] = seeded.NIGHTLY, *, assess: bool = True, wrong: bool = False) -> None:
+def night(
+    here: World,
+    number: int,
+    test: dict[str, Any] = seeded.NIGHTLY,
+    *,
+    assess: bool = True,
+    wrong: bool = False,
+) -> None:
     rows = [row(seed, wrong=wrong, bits=str(number)) for seed in range(8)]
     here.job(rows, test=test, build=f"n{number}", sequence=number, assess=assess)
 
@@ -64,7 +72,9 @@ def computed(here: World, test: dict[str, Any], over: Over) -> dict[str, Any]:
     return found
 
 
-def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_come_since(here: World, url: str) -> None:
+def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_come_since(
+    here: World, url: str
+) -> None:
     test = seeded.NIGHTLY
     for number in range(5):
         night(here, number, wrong=number >= 3)
@@ -72,8 +82,12 @@ def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_com
         kept = stored(here, test, over=over)
         assert kept is not None
         assert kept == computed(here, test, over)
-        assert [step["change"] for step in kept["steps"]] == (["right", "right", "broken", "still_wrong"] if over == "builds" else [])
-    assert [(each["at"], each["between"]) for each in told(here, test)["numbers"]["dx"]["changes"]] == [("n3", ["n3", "n3"])]
+        assert [step["change"] for step in kept["steps"]] == (
+            ["right", "right", "broken", "still_wrong"] if over == "builds" else []
+        )
+    assert [
+        (each["at"], each["between"]) for each in told(here, test)["numbers"]["dx"]["changes"]
+    ] == [("n3", ["n3", "n3"])]
     other = told(here, test, metric="chi")
     assert (other["metric"], other["steps"]) == ("chi", told(here, test)["steps"])
     assert other["numbers"] != told(here, test)["numbers"]
@@ -89,13 +103,21 @@ def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_com
     with in_process(url) as api:  # the API and the page's twin say the same
         answer, page = _both(api, variant(test).test_key)
     assert {name: answer[name] for name in kept} == kept
-    assert [(step["before"], step["after"]) for step in reversed(page["steps"])] == [(s["before"], s["after"]) for s in kept["steps"]]
+    assert [(step["before"], step["after"]) for step in reversed(page["steps"])] == [
+        (s["before"], s["after"]) for s in kept["steps"]
+    ]
     assert [each["at"] for each in answer["numbers"]["dx"]["changes"]] == ["n3", "n5"]
     assert len([each for each in page["changes"] if each["words"].startswith("dx: ")]) == 2
 
     with engines.session(here.engine) as session:  # seeds that come after a job was over
-        newest = select(func.max(JobRow.build_sequence)).where(JobRow.test_key == variant(test).test_key).scalar_subquery()
-        session.execute(update(JobRow).where(JobRow.build_sequence == newest).values(done=JobRow.done + 1))
+        newest = (
+            select(func.max(JobRow.build_sequence))
+            .where(JobRow.test_key == variant(test).test_key)
+            .scalar_subquery()
+        )
+        session.execute(
+            update(JobRow).where(JobRow.build_sequence == newest).values(done=JobRow.done + 1)
+        )
     assert stored(here, test) is None
 
 
@@ -117,10 +139,15 @@ def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) 
     assert both is not None
     assert [len(each["points"]) for each in (alone, both)] == [1, 2]
     assert both == computed(here, tight, "builds")
-    assert [point["failures"]["runs"] for point in both["points"]] == [8, 0]  # its rates are its own
+    assert [point["failures"]["runs"] for point in both["points"]] == [
+        8,
+        0,
+    ]  # its rates are its own
 
 
-def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_once(here: World) -> None:
+def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_once(
+    here: World,
+) -> None:
     shape = {"shape": [1, 1, 32, 160]}
     tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
     for test in (tight, loose):
@@ -147,7 +174,9 @@ def test_trends_of_another_form_are_made_anew(here: World) -> None:
     assert stored(here, test) is not None
 
 
-def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unexplained_seeds(here: World) -> None:
+def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unexplained_seeds(
+    here: World,
+) -> None:
     """Of explained seeds the stored statistics aren't read: what they would say decides nothing."""
     test = spec_of(0.52)
     for number, wrong in enumerate((5, 8)):

@@ -1,4 +1,5 @@
-"""Which variants tests have run as: read for a whole page at once, from variant to variant, on SQLite and PostgreSQL."""
+"""Which variants tests have run as: read for a whole page at once, from variant to variant, on
+SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,12 +19,16 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
     with engines.session(engine) as session:
         for sequence in (1, 2, 3):
             for line, board in (("main", "n150"), ("main", "n300"), ("release", "n150")):
-                last = nights.submit(session, [0], build=f"b{sequence}", sequence=sequence, line=line, board=board)
+                last = nights.submit(
+                    session, [0], build=f"b{sequence}", sequence=sequence, line=line, board=board
+                )
         other = nights.submit(session, [0], build="b1", sequence=1, test=OTHER)
         gauge = nights.submit(session, [0], build="b1", sequence=1, test=OTHER, line="gauged")
         session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
         found = variants.variants_of_all(session, [last.test_key, other.test_key, "v1-nobody"])
-        assert {key: [(each.build_line, each.board) for each in those] for key, those in found.items()} == {
+        assert {
+            key: [(each.build_line, each.board) for each in those] for key, those in found.items()
+        } == {
             last.test_key: [("main", "n150"), ("main", "n300"), ("release", "n150")],
             other.test_key: [("main", "n150")],
         }

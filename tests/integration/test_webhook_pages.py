@@ -1,4 +1,5 @@
-"""The pages of webhooks: who is told what, every message with its tries, sending one again; for administrators only."""
+"""The pages of webhooks: who is told what, every message with its tries, sending one again; for
+administrators only."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
 
 def told(api: Api, state: DeliveryState = DeliveryState.failed, **changes: Any) -> tuple[str, str]:
     """A subscription with one message that was tried once; their ids."""
-    fields = {"kind": "standard", "target": "https://ci.example/hook?key=1", "events": ["job.finished"], "description": HOSTILE}
+    fields = {
+        "kind": "standard",
+        "target": "https://ci.example/hook?key=1",
+        "events": ["job.finished"],
+        "description": HOSTILE,
+    }
     with api.context.session() as session:
         hook = webhooks.create(session, **{**fields, **changes}, secret=None, actor="test")
         payload = {"type": "job.finished", "data": {"words": HOSTILE}}
@@ -42,14 +48,21 @@ def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
     made = api.visitor(ELSEWHERE)
     token = api.token(*scopes)["Authorization"].removeprefix("Bearer ")
     assert made.post("/login", data={"token": token}).status_code == 303
-    return made, {"X-CSRF-Token": made.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]}
+    return made, {
+        "X-CSRF-Token": made.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]
+    }
 
 
 def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> None:
     hook, message = told(api)
     admin, csrf = browser(api, "admin")
     listed = admin.get("/webhooks.json").json()["items"][0]
-    assert (listed["id"], listed["target"], listed["waiting"], listed["last"]["state"]) == (hook, "https://ci.example/hook", 0, "failed")
+    assert (listed["id"], listed["target"], listed["waiting"], listed["last"]["state"]) == (
+        hook,
+        "https://ci.example/hook",
+        0,
+        "failed",
+    )
     paths = ("/webhooks", listed["url"], listed["url"] + "?state=failed", listed["last"]["url"])
     for path in paths:
         page = admin.get(path)
@@ -63,16 +76,29 @@ def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> 
     assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
     assert admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"] == []
     whole = admin.get(f"/webhooks/{hook}/deliveries/{message}.json").json()
-    assert (whole["delivery"]["state"], whole["webhook"]["waiting"], whole["tries"][0]["status"]) == ("waiting", 1, 500)
+    assert (
+        whole["delivery"]["state"],
+        whole["webhook"]["waiting"],
+        whole["tries"][0]["status"],
+    ) == ("waiting", 1, 500)
     assert "try now" in admin.get(f"/webhooks/{hook}/deliveries/{message}").text
     sent = admin.post(listed["test"], json={}, headers=csrf).json()
-    assert admin.get(f"/webhooks/{hook}/deliveries/{sent['id']}.json").json()["delivery"]["type"] == "webhook.test"
+    assert (
+        admin.get(f"/webhooks/{hook}/deliveries/{sent['id']}.json").json()["delivery"]["type"]
+        == "webhook.test"
+    )
 
 
-def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_nothing(api: Api) -> None:
-    hook, message = told(api, kind="slack", target="https://hooks.slack.example/services/T0/B0/secret")
+def test_an_address_that_is_a_secret_is_not_shown_and_a_disabled_one_is_told_nothing(
+    api: Api,
+) -> None:
+    hook, message = told(
+        api, kind="slack", target="https://hooks.slack.example/services/T0/B0/secret"
+    )
     with api.context.session() as session:
-        webhooks.change(session, hook, {"state": "disabled", "reason": "the receiver answered 410: it is gone"})
+        webhooks.change(
+            session, hook, {"state": "disabled", "reason": "the receiver answered 410: it is gone"}
+        )
     admin, _ = browser(api, "admin")
     for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
         page = admin.get(path).text
@@ -91,7 +117,13 @@ def test_pages_of_webhooks_are_closed_to_others_and_say_what_is_not_there(api: A
             assert answer.status_code == 403
             assert "ci.example" not in answer.text
     admin, _ = browser(api, "admin")
-    for path, status in ((f"/webhooks/{new_id()}", 404), ("/webhooks/x", 404), (f"/webhooks/{hook}/deliveries/{new_id()}", 404)):
+    for path, status in (
+        (f"/webhooks/{new_id()}", 404),
+        ("/webhooks/x", 404),
+        (f"/webhooks/{hook}/deliveries/{new_id()}", 404),
+    ):
         assert admin.get(path).status_code == admin.get(path + ".json").status_code == status
     assert admin.get("/webhooks?cursor=x").status_code == 400
-    assert admin.get("/webhooks.json?cursor=x").headers["content-type"] == "application/problem+json"
+    assert (
+        admin.get("/webhooks.json?cursor=x").headers["content-type"] == "application/problem+json"
+    )

@@ -1,4 +1,5 @@
-"""Webhooks from the API to a real receiver: exactly what was due, signed, logged, and tried again as the contract says."""
+"""Webhooks from the API to a real receiver: exactly what was due, signed, logged, and tried again
+as the contract says."""
 
 from __future__ import annotations
 
@@ -49,9 +50,16 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def core(api: Api) -> Iterator[Core]:
     """The background's parts, on the API's database."""
-    changes = {"broker_url": NOWHERE, "worker_key": SecretStr(KEY), "secret_key": SecretStr(SECRET), "webhook_private": ("127.0.0.0/8",)}
+    changes = {
+        "broker_url": NOWHERE,
+        "worker_key": SecretStr(KEY),
+        "secret_key": SecretStr(SECRET),
+        "webhook_private": ("127.0.0.0/8",),
+    }
     made = open_core(api.settings.model_copy(update=changes), threading.Event())
-    delivery.HANDLERS.update({"job.finished": lambda core, letter: outbound.fan_out(core, "job.finished", letter)})
+    delivery.HANDLERS.update(
+        {"job.finished": lambda core, letter: outbound.fan_out(core, "job.finished", letter)}
+    )
     yield made
     delivery.HANDLERS.clear()
     made.close()
@@ -66,7 +74,9 @@ def sender(core: Core) -> Sender:
 
 
 def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
-    answer = api.client.post("/api/v1/webhooks", json={"url": url, "events": ["job.finished"], **changes})
+    answer = api.client.post(
+        "/api/v1/webhooks", json={"url": url, "events": ["job.finished"], **changes}
+    )
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
 
@@ -81,14 +91,18 @@ def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
     return list(api.get(f"/webhooks/{webhook['id']}/deliveries")["items"])
 
 
-def test_a_job_that_ends_is_told_once_signed_and_logged(api: Api, core: Core, sender: Sender, receiver: Receiver) -> None:
+def test_a_job_that_ends_is_told_once_signed_and_logged(
+    api: Api, core: Core, sender: Sender, receiver: Receiver
+) -> None:
     webhook = subscribe(api, receiver.url)
     subscribe(api, receiver.url, events=["flag.resolved"])
     with api.context.session() as session:
         job = finished(session).id
     delivery.run_once(core)
     for _ in range(2):  # handled again, as after a crash: no second message
-        outbound.fan_out(core, "job.finished", {"job": job, "version": api.get(f"/jobs/{job}")["version"]})
+        outbound.fan_out(
+            core, "job.finished", {"job": job, "version": api.get(f"/jobs/{job}")["version"]}
+        )
     send(sender)
     send(sender)
     (got,) = receiver.got
@@ -107,7 +121,9 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(api: Api, core: Core, se
 
 
 @LITE
-def test_a_day_of_failures_loses_nothing_and_then_gives_up(api: Api, sender: Sender, receiver: Receiver) -> None:
+def test_a_day_of_failures_loses_nothing_and_then_gives_up(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [Reply(500)] * 10
     with time_machine.travel(utcnow(), tick=False) as clock:
@@ -134,7 +150,11 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(api: Api, sender: Sen
 @LITE
 def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
-    receiver.replies = [Reply(302, {"location": "http://127.0.0.1:1/"}), Reply(429, {"retry-after": "3600"}), Reply(410)]
+    receiver.replies = [
+        Reply(302, {"location": "http://127.0.0.1:1/"}),
+        Reply(429, {"retry-after": "3600"}),
+        Reply(410),
+    ]
     with time_machine.travel(utcnow(), tick=False) as clock:
         api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
         send(sender)
@@ -143,21 +163,28 @@ def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -
         clock.shift(timedelta(seconds=3500))
         send(sender)
         assert len(receiver.got) == 2  # Retry-After is later than the schedule
-        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")  # due before the first comes again
+        api.client.post(
+            f"/api/v1/webhooks/{webhook['id']}:test"
+        )  # due before the first comes again
         clock.shift(timedelta(seconds=110))
         send(sender)
         second, first = deliveries(api, webhook)
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{first['id']}")["log"]
     assert [each["status"] for each in log] == [302, 429]
     assert "not followed" in log[0]["error"]
-    assert (second["state"], first["state"]) == ("failed", "cancelled")  # 410 ends the subscription and what waits for it
+    assert (second["state"], first["state"]) == (
+        "failed",
+        "cancelled",
+    )  # 410 ends the subscription and what waits for it
     gone = api.get(f"/webhooks/{webhook['id']}")
     assert (gone["state"], gone["reason"]) == ("disabled", "the receiver answered 410: it is gone")
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
 
 
 @LITE
-def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(api: Api, sender: Sender, receiver: Receiver) -> None:
+def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
     slow, dead = Receiver(), Receiver()
     dead.close()
     gate = threading.Event()
@@ -172,15 +199,23 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(api: Api, s
     sender.run_once()  # the slow one is not asked twice at the same time
     gate.set()
     sender.join(10)
-    assert [deliveries(api, each)[0]["state"] for each in hooks] == ["delivered", "waiting", "delivered"]
+    assert [deliveries(api, each)[0]["state"] for each in hooks] == [
+        "delivered",
+        "waiting",
+        "delivered",
+    ]
     assert len(slow.got) == 1
-    log = api.get(f"/webhooks/{hooks[1]['id']}/deliveries/{deliveries(api, hooks[1])[0]['id']}")["log"]
+    log = api.get(f"/webhooks/{hooks[1]['id']}/deliveries/{deliveries(api, hooks[1])[0]['id']}")[
+        "log"
+    ]
     assert log[0]["status"] is None
     assert "ConnectError" in log[0]["error"]
     slow.close()
 
 
-def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbound, "ANSWER_S", 0.1)
     monkeypatch.setattr(outbound, "CONNECT_S", 0.1)
     gate = threading.Event()
@@ -188,24 +223,39 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(r
     local = addresses.networks(["127.0.0.0/8"])
     with pytest.raises(TimeoutError, match="no answer within"):
         outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
-    taken = outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)  # its status says all there is to know
+    taken = outbound.post(
+        receiver.url, b"{}", {}, local, addresses.resolve
+    )  # its status says all there is to know
     assert (taken.status, taken.error) == (200, None)
     gate.set()
 
 
 @LITE
-def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(api: Api, sender: Sender, receiver: Receiver) -> None:
+def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
     gate = threading.Event()
     receiver.replies = [Reply(200, gate=gate)]
     busy, other = subscribe(api, receiver.url), subscribe(api, receiver.url)
     with api.context.session() as session:
         for number in range(201):
-            stored.add(session, [busy["id"]], f"e{number}", "webhook.test", {"type": "webhook.test", "data": {}})
-        stored.add(session, [other["id"]], "e", "webhook.test", {"type": "webhook.test", "data": {}})
+            stored.add(
+                session,
+                [busy["id"]],
+                f"e{number}",
+                "webhook.test",
+                {"type": "webhook.test", "data": {}},
+            )
+        stored.add(
+            session, [other["id"]], "e", "webhook.test", {"type": "webhook.test", "data": {}}
+        )
     sender.run_once()
     until(lambda: receiver.got, what="the first of a thousand")
     sender.run_once()
-    until(lambda: deliveries(api, other)[0]["state"] == "delivered", what="the other receiver's message")
+    until(
+        lambda: deliveries(api, other)[0]["state"] == "delivered",
+        what="the other receiver's message",
+    )
     assert len(receiver.got) == 2
     sender.core.stop.set()
     gate.set()
@@ -213,19 +263,27 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(api: Api, 
 
 
 @LITE
-def test_private_addresses_need_a_word_of_the_settings(api: Api, core: Core, receiver: Receiver) -> None:
+def test_private_addresses_need_a_word_of_the_settings(
+    api: Api, core: Core, receiver: Receiver
+) -> None:
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-    made = outbound.make(replace(core, settings=core.settings.model_copy(update={"webhook_private": ()})))
+    made = outbound.make(
+        replace(core, settings=core.settings.model_copy(update={"webhook_private": ()}))
+    )
     assert made is not None
     send(made)
     assert receiver.got == []
-    log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")["log"]
+    log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
+        "log"
+    ]
     assert "no public address" in log[0]["error"]
 
 
 @LITE
-def test_both_secrets_sign_for_a_day_after_a_rotation(api: Api, sender: Sender, receiver: Receiver) -> None:
+def test_both_secrets_sign_for_a_day_after_a_rotation(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
     webhook = subscribe(api, receiver.url)
     new = api.client.post(f"/api/v1/webhooks/{webhook['id']}:rotate").json()
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
@@ -239,13 +297,25 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(api: Api, sender: Sender, 
 
 
 def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> None:
-    data = {"device": "n150", "health": "bad", "reason": "<!channel> & more\r\nBcc: me", "url": "https://g.example/?a=1"}
+    data = {
+        "device": "n150",
+        "health": "bad",
+        "reason": "<!channel> & more\r\nBcc: me",
+        "url": "https://g.example/?a=1",
+    }
     message = {"type": "device.health_changed", "data": data}
     assert "&lt;!channel&gt; &amp; more" in messages.for_slack(message)
     assert "<" not in messages.for_slack(message)
     server = MailServer()
-    settings = make_settings("sqlite://", smtp_url=SecretStr(server.url), mail_from="gonogo@lab.example")
-    mail.send(settings, "me@lab.example", messages.sentence(message), Delivery("d1", "w1", message["type"], message, 0))
+    settings = make_settings(
+        "sqlite://", smtp_url=SecretStr(server.url), mail_from="gonogo@lab.example"
+    )
+    mail.send(
+        settings,
+        "me@lab.example",
+        messages.sentence(message),
+        Delivery("d1", "w1", message["type"], message, 0),
+    )
     server.close()
     (sent,) = server.got
     head = sent.partition("\r\n\r\n")[0]
@@ -254,7 +324,9 @@ def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> N
 
 
 @LITE
-def test_slack_gets_a_line_of_text(api: Api, core: Core, sender: Sender, receiver: Receiver) -> None:
+def test_slack_gets_a_line_of_text(
+    api: Api, core: Core, sender: Sender, receiver: Receiver
+) -> None:
     made = subscribe(api, receiver.url, kind="slack")
     assert made["secret"] is None
     with api.context.session() as session:
@@ -274,7 +346,10 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
         subscribe(api, "me@lab.example", kind="email")
         with api.context.session() as session:
             job = finished(session).id
-        core = open_core(api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}), threading.Event())
+        core = open_core(
+            api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}),
+            threading.Event(),
+        )
         outbound.fan_out(core, "job.finished", {"job": job, "version": 1})
         sender = outbound.make(core)
         assert sender is not None
@@ -288,36 +363,60 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
 
 def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
     with in_process(migrated_sqlite_url) as api:
-        suite = {"name": "nightly", "entries": [{"name": "tiny", "test": JOB["test"], "seeds": {"start": 0, "count": 1}}]}
+        suite = {
+            "name": "nightly",
+            "entries": [{"name": "tiny", "test": JOB["test"], "seeds": {"start": 0, "count": 1}}],
+        }
         run = api.client.post("/api/v1/runs", json={"suite": suite, "builds": ["tt-train-2025"]})
         assert run.status_code == 202, run.text
         with api.context.session() as session:
             finished(session)
             (flag,) = flags.list_(session).items
             of_flag = {"flag": flag["id"]}
-            letters = {"run.finished": {"run": run.json()["id"]}, "flag.opened": of_flag, "flag.resolved": of_flag}
+            letters = {
+                "run.finished": {"run": run.json()["id"]},
+                "flag.opened": of_flag,
+                "flag.resolved": of_flag,
+            }
             for type_, letter in letters.items():
                 message = messages.payload(session, type_, letter, "https://gonogo.example/")
                 assert message["data"]["version"] >= 1
                 assert message["data"]["id"] in message["data"]["url"]
                 assert messages.sentence(message).endswith(message["data"]["url"])
-            assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {"job": flag["id"]}  # gone since
+            assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
+                "job": flag["id"]
+            }  # gone since
             of_run = messages.payload(session, "run.finished", letters["run.finished"], None)
-            assert messages.sentence(of_run) == f"suite nightly on tt-train-2025: running /runs/{run.json()['id']}"
+            assert (
+                messages.sentence(of_run)
+                == f"suite nightly on tt-train-2025: running /runs/{run.json()['id']}"
+            )
 
 
 def test_subscriptions_are_changed_listed_and_deleted(api: Api, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url, description="ours")
     path = f"/api/v1/webhooks/{webhook['id']}"
     assert webhook["secret"] not in api.client.get(path).text
-    assert api.client.patch(path, json={"state": "disabled"}).json()["reason"] == "disabled by local"
+    assert (
+        api.client.patch(path, json={"state": "disabled"}).json()["reason"] == "disabled by local"
+    )
     changed = api.client.patch(path, json={"state": "active", "events": ["*"]}).json()
-    assert (changed["state"], changed["reason"], changed["events"], changed["version"]) == ("active", None, ["*"], 3)
+    assert (changed["state"], changed["reason"], changed["events"], changed["version"]) == (
+        "active",
+        None,
+        ["*"],
+        3,
+    )
     assert [each["id"] for each in api.get("/webhooks")["items"]] == [webhook["id"]]
     assert api.client.delete(path).status_code == 200
     assert api.client.get(path).status_code == 404
     actions = [each["action"] for each in api.get("/audit")["items"]]
-    assert actions[:4] == ["webhook.deleted", "webhook.changed", "webhook.changed", "webhook.created"]
+    assert actions[:4] == [
+        "webhook.deleted",
+        "webhook.changed",
+        "webhook.changed",
+        "webhook.created",
+    ]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -325,7 +424,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"url": "https://example.org/", "events": []}, "events"),
     ({"url": "https://example.org/", "events": ["job.started"]}, "events.0"),
     ({"url": "https://example.org/", "events": ["*"], "secret": "short"}, "secret"),
-    ({"url": "https://example.org/", "events": ["*"], "kind": "slack", "secret": "whsec_" + "A" * 40}, "secret"),
+    (
+        {
+            "url": "https://example.org/",
+            "events": ["*"],
+            "kind": "slack",
+            "secret": "whsec_" + "A" * 40,
+        },
+        "secret",
+    ),
     ({"url": "nobody", "events": ["*"], "kind": "email"}, "url"),
     ({"url": "me@example.org", "events": ["*"], "kind": "email"}, "kind"),
     ({"events": ["*"]}, "url"),

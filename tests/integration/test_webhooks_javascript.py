@@ -25,18 +25,29 @@ def line(secret: str, got: Got, **changes: Any) -> str:
     return json.dumps({"secret": secret, "headers": {**got.headers, **changes}, "body": body})
 
 
-def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_was_changed(migrated_sqlite_url: str, tmp_path: Path) -> None:
+def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_was_changed(
+    migrated_sqlite_url: str, tmp_path: Path
+) -> None:
     try:
         programs = nodes.install(tmp_path)
     except Missing as problem:
         pytest.skip(str(problem))
     receiver = Receiver()
     with in_process(migrated_sqlite_url) as api:
-        made = api.client.post("/api/v1/webhooks", json={"url": receiver.url, "events": ["*"]}).json()
+        made = api.client.post(
+            "/api/v1/webhooks", json={"url": receiver.url, "events": ["*"]}
+        ).json()
         new = api.client.post(f"/api/v1/webhooks/{made['id']}:rotate").json()
         assert api.client.post(f"/api/v1/webhooks/{made['id']}:test").status_code == 202
-        keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY), "secret_key": SecretStr(SECRET)}
-        core = open_core(api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}), threading.Event())
+        keys = {
+            "broker_url": "redis://127.0.0.1:1/0",
+            "worker_key": SecretStr(KEY),
+            "secret_key": SecretStr(SECRET),
+        }
+        core = open_core(
+            api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}),
+            threading.Event(),
+        )
         sender = outbound.make(core)
         assert sender is not None
         sender.run_once()

@@ -1,4 +1,5 @@
-"""A worker and its device: hangs that need a reset, devices that vanish, drains and re-tests, with real processes and a real Redis."""
+"""A worker and its device: hangs that need a reset, devices that vanish, drains and re-tests, with
+real processes and a real Redis."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Lab:
         return self.place.start("troublesome", **(usual | environment))
 
     def command(self, program: str) -> str:
-        """A command of the settings that runs this Python program with the device's name and the wedge's file as arguments."""
+        """A command of the settings that runs this Python program with the device's name and the
+        wedge's file as arguments."""
         file = self.folder / f"command-{len(list(self.folder.glob('command-*')))}.py"
         file.write_text(program)
         return f"{sys.executable} {file} {{name}} {self.wedged}"
@@ -110,14 +112,23 @@ def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> Non
     answer = lab.place.run("wedges", 1, seed_deadline_s=0.8)
     assert answer.verdicts == {0: "hang"}
     (told,) = lab.place.healths
-    assert [(step["rung"], step["outcome"].split(" ", 1)[1][:24]) for step in told["evidence"]["steps"][1:]] == [
+    assert [
+        (step["rung"], step["outcome"].split(" ", 1)[1][:24])
+        for step in told["evidence"]["steps"][1:]
+    ] == [
         ("reset_device", "did not end within 0.5 s"),
         ("reload_driver", "ended with status 4"),
         ("reset_host", "canary passed"),
     ]
     assert told["evidence"]["steps"][2]["output"] == "no such device\n"
-    stalled = [process for process in psutil.process_iter(["cmdline"]) if any("command-" in word for word in process.info["cmdline"] or [])]
-    assert not [process for process in stalled if str(lab.folder) in " ".join(process.info["cmdline"])]
+    stalled = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any("command-" in word for word in process.info["cmdline"] or [])
+    ]
+    assert not [
+        process for process in stalled if str(lab.folder) in " ".join(process.info["cmdline"])
+    ]
 
 
 def test_a_device_that_stays_wedged_is_bad_takes_no_work_and_tests_itself_again(lab: Lab) -> None:
@@ -254,14 +265,22 @@ def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
         ("stubborn-hang", "hang", "no answer within"),
     ],
 )
-def test_bad_luck_leaves_a_log_no_process_and_a_good_device(lab: Lab, build: str, verdict: str, said: str) -> None:
+def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
+    lab: Lab, build: str, verdict: str, said: str
+) -> None:
     worker = lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
     began = psutil.Process(worker.pid).create_time()
-    answer = lab.place.run(f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0)
+    answer = lab.place.run(
+        f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0
+    )
     assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict, 3: verdict}, lab.place.log()
     assert said in next(row["message"] for row in answer.rows if row["seed"] == 2)
     if build == "pipe-holder":
-        logs = [artifact["content"]["text"] for artifact in answer.artifacts if artifact["kind"] == "log"]
+        logs = [
+            artifact["content"]["text"]
+            for artifact in answer.artifacts
+            if artifact["kind"] == "log"
+        ]
         assert "about to leave a child behind" in logs[0]
     assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
     assert lab.place.beat(lambda body: body["attempt"] is None)["devices"][0]["health"] == "good"
@@ -270,7 +289,8 @@ def test_bad_luck_leaves_a_log_no_process_and_a_good_device(lab: Lab, build: str
     while litter := [
         process
         for process in psutil.process_iter(["cmdline", "create_time"])
-        if process.info["create_time"] >= began and "while True: time.sleep(1)" in " ".join(process.info["cmdline"] or [])
+        if process.info["create_time"] >= began
+        and "while True: time.sleep(1)" in " ".join(process.info["cmdline"] or [])
     ]:
         assert time.monotonic() < deadline, litter
         time.sleep(0.05)
@@ -298,13 +318,28 @@ def test_a_worker_on_a_chip_announces_it_and_stores_its_telemetry(lab: Lab, tmp_
     smi.chmod(0o755)
     board = {"bus_id": "0000:01:00.0", "board_type": "n300 L", "board_id": "010001451170801d"}
     telemetry = {"asic_temperature": "42.4", "aiclk": "1000", "power": "31.0"}
-    chip = {"board_info": board, "telemetry": telemetry, "firmwares": {"fw_bundle_version": "18.3.0.0"}}
-    (tmp_path / "snapshot.json").write_text(json.dumps({"host_info": {"Driver": "TT-KMD 2.0.0"}, "device_info": [chip]}))
+    chip = {
+        "board_info": board,
+        "telemetry": telemetry,
+        "firmwares": {"fw_bundle_version": "18.3.0.0"},
+    }
+    (tmp_path / "snapshot.json").write_text(
+        json.dumps({"host_info": {"Driver": "TT-KMD 2.0.0"}, "device_info": [chip]})
+    )
     place = lab.place
-    place.start("troublesome", "010001451170801d", GONOGO_TT_SMI=str(smi), SNAPSHOT=str(tmp_path / "snapshot.json"))
+    place.start(
+        "troublesome",
+        "010001451170801d",
+        GONOGO_TT_SMI=str(smi),
+        SNAPSHOT=str(tmp_path / "snapshot.json"),
+    )
     beat = place.beat(lambda body: bool(body["devices"]))
     (device,) = beat["devices"]
-    assert (device["device"], device["board"], device["driver"]) == (f"{host_name()}/wormhole:0", "n300", "TT-KMD 2.0.0")
+    assert (device["device"], device["board"], device["driver"]) == (
+        f"{host_name()}/wormhole:0",
+        "n300",
+        "TT-KMD 2.0.0",
+    )
     assert beat["queues"] == ["troublesome.wormhole.n300"]
     deadline = time.monotonic() + 60
     while True:  # telemetry comes beside the work: a later attempt has it
@@ -315,5 +350,10 @@ def test_a_worker_on_a_chip_announces_it_and_stores_its_telemetry(lab: Lab, tmp_
         if answer.finished["telemetry"]:
             break
     told = answer.finished["telemetry"]
-    assert (told["temperature_c"], told["clock_mhz"], told["power_w"], told["firmware"]) == (42.4, 1000.0, 31.0, "18.3.0.0")
+    assert (told["temperature_c"], told["clock_mhz"], told["power_w"], told["firmware"]) == (
+        42.4,
+        1000.0,
+        31.0,
+        "18.3.0.0",
+    )
     assert answer.rows[0]["device"] == f"{host_name()}/wormhole:0"

@@ -15,8 +15,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Workplace]:
-    """One worker for the whole module: that a bad kernel does not spoil the next chunk is part of what is tested."""
+def place(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+) -> Iterator[Workplace]:
+    """One worker for the whole module: that a bad kernel does not spoil the next chunk is part of
+    what is tested."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/5", tmp_path_factory.mktemp("worker"))
     place.start()
     yield place
@@ -24,7 +27,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 
 
 def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: Workplace) -> None:
-    answer = place.run("tt-train-2025", 5, executor="emulator", test={**TINY, "shape": [1, 64, 1, 416]})
+    answer = place.run(
+        "tt-train-2025", 5, executor="emulator", test={**TINY, "shape": [1, 64, 1, 416]}
+    )
     assert set(answer.verdicts.values()) == {"pass_by_tolerance"}
     assert answer.work == [[seed, 0] for seed in range(5)]
     assert answer.finished is not None
@@ -32,7 +37,11 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     assert sorted(answer.finished["sent"]) == answer.work
     assert answer.finished["batches"] == answer.batches
     by_position = sorted(answer.rows, key=lambda row: row["position"])
-    assert [row["position"] for row in by_position] == [row["seed"] for row in by_position] == list(range(5))
+    assert (
+        [row["position"] for row in by_position]
+        == [row["seed"] for row in by_position]
+        == list(range(5))
+    )
     assert len({row["host_run"] for row in answer.rows}) == 1
     assert {row["profile"] for row in answer.rows} == {"tt-train"}
     assert set(answer.rows[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
@@ -43,16 +52,29 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     for seed in seeds:
         mine = [artifact for artifact in answer.artifacts if artifact["seed"] == seed]
         assert [artifact["kind"] for artifact in mine].count("diagnosis") == 1
-        assert {artifact["output"] for artifact in mine if artifact["kind"] == "error_map"} == {"dx", "dgamma", "dbeta"}
-        assert "dx" in {artifact["output"] for artifact in mine if artifact["kind"] == "coefficients"}
-        assert "s1" in next(artifact for artifact in mine if artifact["kind"] == "diagnosis")["content"]["words"]
+        assert {artifact["output"] for artifact in mine if artifact["kind"] == "error_map"} == {
+            "dx",
+            "dgamma",
+            "dbeta",
+        }
+        assert "dx" in {
+            artifact["output"] for artifact in mine if artifact["kind"] == "coefficients"
+        }
+        assert (
+            "s1"
+            in next(artifact for artifact in mine if artifact["kind"] == "diagnosis")["content"][
+                "words"
+            ]
+        )
 
 
 def test_started_comes_first_and_heartbeats_say_what_is_served(place: Workplace) -> None:
     attempt = place.publish("slow", 12)
     started = place.beat(lambda body: body["attempt"] == attempt, task=queue.STARTED)
     assert started["device"].endswith("/troublesome:0")
-    busy = place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")  # `starting` may be said before
+    busy = place.beat(
+        lambda body: body["attempt"] == attempt and body["stage"] == "running"
+    )  # `starting` may be said before
     assert busy["seed"] in range(12)
     assert busy["queues"] == ["emulator.wormhole.n150", "troublesome.wormhole.n150"]
     answer = place.wait(attempt)
@@ -82,11 +104,15 @@ def test_started_comes_first_and_heartbeats_say_what_is_served(place: Workplace)
         ("daemon", "pass", False),
     ],
 )
-def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(place: Workplace, build: str, verdict: str, fresh: bool) -> None:
+def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
+    place: Workplace, build: str, verdict: str, fresh: bool
+) -> None:
     answer = place.run(f"{build}-sometimes", 4, seed_deadline_s=0.8)
     # The plug-in misbehaves where the first x of the seed is positive: seeds 2 and 3
     bad = {2, 3}
-    assert answer.verdicts == {seed: verdict if seed in bad else "pass" for seed in range(4)}, place.log()
+    assert answer.verdicts == {seed: verdict if seed in bad else "pass" for seed in range(4)}, (
+        place.log()
+    )
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
     assert sorted(answer.finished["sent"]) == answer.work == [[seed, 0] for seed in range(4)]
@@ -97,7 +123,11 @@ def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(place: Workplace, build:
             assert row["explanation"] == "unjudged"
             assert row["message"]
     if build == "crash":
-        logs = [artifact["content"]["text"] for artifact in answer.artifacts if artifact["kind"] == "log"]
+        logs = [
+            artifact["content"]["text"]
+            for artifact in answer.artifacts
+            if artifact["kind"] == "log"
+        ]
         assert "about to crash" in logs[0]
     # Nothing but the spare child lives on
     worker = place.workers[0]
@@ -116,12 +146,20 @@ def test_each_chunk_has_a_fresh_child(place: Workplace) -> None:
 
 
 def test_a_context_runs_its_tests_first_in_every_child(place: Workplace) -> None:
-    context = {"name": "after-two", "before": [{"kernel": "layernorm_fw", "shape": [4, 64]}, {"kernel": "layernorm_bw", "shape": [2, 32]}]}
+    context = {
+        "name": "after-two",
+        "before": [
+            {"kernel": "layernorm_fw", "shape": [4, 64]},
+            {"kernel": "layernorm_bw", "shape": [2, 32]},
+        ],
+    }
     answer = place.run("fine", 3, context=context)
     assert sorted(row["position"] for row in answer.rows) == [2, 3, 4]
     # stale-register is right when first in its child and wrong behind another run
     alone = place.run("stale-register", 1, executor="emulator")
-    grouped = place.run("stale-register", 1, executor="emulator", context={"name": "grouped", "before": [TINY]})
+    grouped = place.run(
+        "stale-register", 1, executor="emulator", context={"name": "grouped", "before": [TINY]}
+    )
     assert alone.rows[0]["outputs"]["dx"]["digest"] != grouped.rows[0]["outputs"]["dx"]["digest"]
 
 

@@ -1,4 +1,5 @@
-"""Workers and bad luck: killed, told to stop, without a broker, with a full memory: no process is left and no result is lost."""
+"""Workers and bad luck: killed, told to stop, without a broker, with a full memory: no process is
+left and no result is lost."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace)
     place.publish("stubborn-hang", 1, seed_deadline_s=600)
     place.beat(lambda body: body["stage"] == "running")
     deadline = time.monotonic() + 20
-    while len(children := place.children(worker)) < 2:  # the hanging kernel has started a process of its own
+    while (
+        len(children := place.children(worker)) < 2
+    ):  # the hanging kernel has started a process of its own
         assert time.monotonic() < deadline
         time.sleep(0.05)
     worker.kill()
@@ -71,7 +74,9 @@ def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace)
     assert place.run("fine", 3).verdicts == dict.fromkeys(range(3), "pass")
 
 
-def test_results_survive_a_broker_that_goes_away(private_redis: RedisServer, tmp_path: Path) -> None:
+def test_results_survive_a_broker_that_goes_away(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
     place = Workplace(private_redis.url, tmp_path)
     try:
         place.start("troublesome")
@@ -91,7 +96,9 @@ def test_results_survive_a_broker_that_goes_away(private_redis: RedisServer, tmp
         place.close()
 
 
-def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(private_redis: RedisServer, tmp_path: Path) -> None:
+def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
     place = Workplace(private_redis.url, tmp_path)
     try:
         worker = place.start("troublesome")
@@ -109,7 +116,9 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(private_redis: R
         assert answer.finished is not None
         assert answer.finished["outcome"] == "handed_back"
         assert sorted(answer.finished["sent"]) == answer.work
-        deadline = time.monotonic() + 5  # a file goes when its message has gone, which we may have read before
+        deadline = (
+            time.monotonic() + 5
+        )  # a file goes when its message has gone, which we may have read before
         while any(path.exists() for path in kept):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -117,7 +126,9 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(private_redis: R
         place.close()
 
 
-def test_the_postman_keeps_the_order_through_memory_and_disk(private_redis: RedisServer, tmp_path: Path) -> None:
+def test_the_postman_keeps_the_order_through_memory_and_disk(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
     app = queue.make_app(private_redis.url)
     private_redis.stop()
     postman = Postman(app, KEY, tmp_path / "spool", memory_bytes=2_000)
@@ -145,11 +156,15 @@ def test_the_postman_keeps_the_order_through_memory_and_disk(private_redis: Redi
     app.close()
 
 
-def test_a_damaged_file_in_the_spool_does_not_stop_the_others(redis_url: str, tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
+    redis_url: str, tmp_path: Path
+) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()
     (spool / "0-damaged.json").write_text("{")
-    (spool / "1-good.json").write_text(json.dumps(["background", queue.RESULTS, *queue.seal(KEY, queue.RESULTS, {"number": 1})]))
+    (spool / "1-good.json").write_text(
+        json.dumps(["background", queue.RESULTS, *queue.seal(KEY, queue.RESULTS, {"number": 1})])
+    )
     app = queue.make_app(redis_url)
     postman = Postman(app, KEY, spool)
     assert postman.flush(10)
@@ -189,7 +204,8 @@ def test_a_held_device_is_waited_for_and_a_goodbye_leaves_no_trace(tmp_path: Pat
 
 
 def test_what_a_dead_worker_left_on_the_device_is_killed(tmp_path: Path) -> None:
-    """A child that outlives its worker keeps the lock (it has the descriptor) until the next worker ends it."""
+    """A child that outlives its worker keeps the lock (it has the descriptor) until the next worker
+    ends it."""
     program = f"""
 import os, subprocess, sys, threading
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -206,11 +222,17 @@ os.kill(os.getpid(), 9)
     child = psutil.Process(int(out))
     assert child.is_running()
     deadline = time.monotonic() + 10
-    held = locks.acquire(tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event())
+    held = locks.acquire(
+        tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
+    )
     assert held.left_over
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     held.close()
 
 
 def test_the_canary_of_the_emulator_sings() -> None:
-    assert set(canary(Meaning(emulator(), profile="tt-train"), "correct")) == {"dx", "dgamma", "dbeta"}
+    assert set(canary(Meaning(emulator(), profile="tt-train"), "correct")) == {
+        "dx",
+        "dgamma",
+        "dbeta",
+    }

@@ -1,4 +1,5 @@
-"""A real worker runs pytest suites: rows with every test, arrays judged in full, tables of stages; nothing outlives it."""
+"""A real worker runs pytest suites: rows with every test, arrays judged in full, tables of stages;
+nothing outlives it."""
 
 from __future__ import annotations
 
@@ -63,13 +64,24 @@ SLOW = """
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with tests, arrays of a right and of a wrong kernel beside them, and its builds file."""
+    """A repository with tests, arrays of a right and of a wrong kernel beside them, and its builds
+    file."""
     root = tmp_path_factory.mktemp("project")
     given = quantise(TEST, generate(TEST, 0))
     for build in ("correct", "double-subtract"):
         tensors = {**given, "dx": tensix.run(TEST, given, build)["dx"]}
-        np.savez(root / f"{build}.npz", **{name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in tensors.items()})
-    for name, text in (("test_numbers", NUMBERS), ("test_slow", SLOW), ("test_api", "def test_api(): pass\n")):
+        np.savez(
+            root / f"{build}.npz",
+            **{
+                name: np.asarray(array).reshape(TEST.shape_of(name))
+                for name, array in tensors.items()
+            },
+        )
+    for name, text in (
+        ("test_numbers", NUMBERS),
+        ("test_slow", SLOW),
+        ("test_api", "def test_api(): pass\n"),
+    ):
         (root / f"{name}.py").write_text(dedent(text))
     (root / "builds.toml").write_text(BUILDS.format(root=root))
     return root
@@ -85,7 +97,9 @@ def place(tmp_path: Path, redis_server: RedisServer, project: Path) -> Iterator[
 
 def run(place: Workplace, iterations: int, **selection: Any) -> Answer:
     """Run iterations of a suite; what the worker sent."""
-    return place.run("ops", iterations, executor="pytest", test={"selection": selection}, seed_deadline_s=60)
+    return place.run(
+        "ops", iterations, executor="pytest", test={"selection": selection}, seed_deadline_s=60
+    )
 
 
 def test_green_red_and_arrays_are_judged_each_as_what_it_is(place: Workplace) -> None:
@@ -131,16 +145,23 @@ def test_every_iteration_of_a_staged_suite_has_its_table(place: Workplace) -> No
         ("kernels", "hung"),
         ("launch", "blocked"),
     ]
-    assert table.stages[1].reason == "1 of 4 tests failed, first test_numbers.py::test_red: assert 0; missing: stubs.log"
+    assert (
+        table.stages[1].reason
+        == "1 of 4 tests failed, first test_numbers.py::test_red: assert 0; missing: stubs.log"
+    )
     assert "it hung at test_slow.py:6 in test_stuck" in table.stages[2].reason
     assert table.blocker is table.stages[2]
-    assert answer.rows[0]["outputs"]["test_slow.py::test_first"]["outcome"] == "passed"  # what finished before the hang is kept
+    assert (
+        answer.rows[0]["outputs"]["test_slow.py::test_first"]["outcome"] == "passed"
+    )  # what finished before the hang is kept
 
 
 def test_the_tests_of_a_killed_worker_die_with_it(place: Workplace, project: Path) -> None:
     stuck = project / "stuck"
     stuck.unlink(missing_ok=True)
-    place.publish("ops", 1, executor="pytest", test={"selection": {"suite": "slow"}}, seed_deadline_s=600)
+    place.publish(
+        "ops", 1, executor="pytest", test={"selection": {"suite": "slow"}}, seed_deadline_s=600
+    )
     pid = 0
     for _ in range(600):
         if stuck.exists() and (text := stuck.read_text()):

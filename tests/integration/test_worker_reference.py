@@ -1,4 +1,5 @@
-"""A chunk with a reference build on a real worker: both builds run, and what the reference does wrong is never the kernel's."""
+"""A chunk with a reference build on a real worker: both builds run, and what the reference does
+wrong is never the kernel's."""
 
 from __future__ import annotations
 
@@ -17,8 +18,12 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Workplace]:
-    place = Workplace(redis_server.url.removesuffix("/0") + "/6", tmp_path_factory.mktemp("references"))
+def place(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+) -> Iterator[Workplace]:
+    place = Workplace(
+        redis_server.url.removesuffix("/0") + "/6", tmp_path_factory.mktemp("references")
+    )
     place.start()
     yield place
     place.close()
@@ -29,7 +34,13 @@ def against(place: Workplace, build: str, reference: str, seeds: int = 4, **opti
 
 
 def test_two_builds_of_the_emulator_are_compared_seed_by_seed(place: Workplace) -> None:
-    answer = against(place, "tt-train-2025", "correct", executor="emulator", test={**TINY, "shape": [1, 64, 1, 416]})
+    answer = against(
+        place,
+        "tt-train-2025",
+        "correct",
+        executor="emulator",
+        test={**TINY, "shape": [1, 64, 1, 416]},
+    )
     assert set(answer.verdicts.values()) == {"pass_by_tolerance"}
     for row in answer.rows:
         dx = row["outputs"]["dx"]["reference"]
@@ -46,7 +57,11 @@ def test_two_builds_of_the_emulator_are_compared_seed_by_seed(place: Workplace) 
 def test_a_build_is_like_itself(place: Workplace) -> None:
     answer = against(place, "fine", "fine", repeats=1)
     assert set(answer.verdicts.values()) == {"pass"}
-    assert all(output["reference"]["mismatch_fraction"] == 0 for row in answer.rows for output in row["outputs"].values())
+    assert all(
+        output["reference"]["mismatch_fraction"] == 0
+        for row in answer.rows
+        for output in row["outputs"].values()
+    )
     assert not any(row.get("message") for row in answer.rows)
 
 
@@ -59,7 +74,9 @@ def test_a_build_is_like_itself(place: Workplace) -> None:
         ("missing-sometimes", "missing"),
     ],
 )
-def test_what_the_reference_does_wrong_is_an_error_that_names_it(place: Workplace, reference: str, said: str) -> None:
+def test_what_the_reference_does_wrong_is_an_error_that_names_it(
+    place: Workplace, reference: str, said: str
+) -> None:
     answer = against(place, "fine", reference, 6, seed_deadline_s=2)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
@@ -117,8 +134,14 @@ def test_torch_builds_are_compared_on_a_worker(tmp_path: Path, redis_server: Red
     place = Workplace(redis_server.url.removesuffix("/0") + "/7", tmp_path)
     try:
         place.start("torch", GONOGO_BUILDS=file)
-        test = {"kernel": "layernorm_fw", "shape": [4, 256, 128], "tolerance": {"rtol": 1.6e-2, "atol": 1e-5}}
-        answer = against(place, "torch-eager-linear", "torch-decomposed-linear", 3, executor="torch", test=test)
+        test = {
+            "kernel": "layernorm_fw",
+            "shape": [4, 256, 128],
+            "tolerance": {"rtol": 1.6e-2, "atol": 1e-5},
+        }
+        answer = against(
+            place, "torch-eager-linear", "torch-decomposed-linear", 3, executor="torch", test=test
+        )
         assert set(answer.verdicts.values()) == {"pass"}
         for row in answer.rows:
             assert row["profile"] == "torch-eager"

@@ -1,4 +1,5 @@
-"""Selections in a worker process: a plug-in that reports, well and badly; a bad one costs only the iterations that it is bad on."""
+"""Selections in a worker process: a plug-in that reports, well and badly; a bad one costs only the
+iterations that it is bad on."""
 
 from __future__ import annotations
 
@@ -20,9 +21,13 @@ options = { watcher_environment = { REPORT_WATCHER = "{folder}" } }
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Workplace]:
+def place(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer
+) -> Iterator[Workplace]:
     """One worker for the whole module."""
-    place = Workplace(redis_server.url.removesuffix("/0") + "/6", tmp_path_factory.mktemp("reports"))
+    place = Workplace(
+        redis_server.url.removesuffix("/0") + "/6", tmp_path_factory.mktemp("reports")
+    )
     (place.folder / "builds.toml").write_text(BUILDS)
     place.start(
         "reporting,troublesome",
@@ -36,7 +41,13 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 def run(place: Workplace, words: str, iterations: int = 3, **changes: Any) -> Answer:
     """Run some iterations with a filter."""
     selection = {"filter": words, **changes.pop("selection", {})}
-    return place.run(changes.pop("build", "main"), iterations, executor="reporting", test={"selection": selection}, **changes)
+    return place.run(
+        changes.pop("build", "main"),
+        iterations,
+        executor="reporting",
+        test={"selection": selection},
+        **changes,
+    )
 
 
 def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
@@ -48,7 +59,11 @@ def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
         assert row["outputs"]["A.B"]["seed"] is None
         assert row["outputs"]["A.B"]["deadline"] == "20.0"
         assert row["duration_ms"] >= 0
-    assert [row["position"] for row in sorted(answer.rows, key=lambda row: row["seed"])] == [0, 1, 2]
+    assert [row["position"] for row in sorted(answer.rows, key=lambda row: row["seed"])] == [
+        0,
+        1,
+        2,
+    ]
     assert len({row["host_run"] for row in answer.rows}) == 1
 
 
@@ -71,7 +86,9 @@ def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
         ("nothing", "absent", False, "no test was selected"),
     ],
 )
-def test_a_bad_executor_costs_only_its_iteration(place: Workplace, words: str, verdict: str, fresh: bool, said: str) -> None:
+def test_a_bad_executor_costs_only_its_iteration(
+    place: Workplace, words: str, verdict: str, fresh: bool, said: str
+) -> None:
     answer = run(place, f"{words}-sometimes", seed_deadline_s=1.0)
     assert answer.verdicts == {0: "unjudged", 1: verdict, 2: "unjudged"}, place.log()
     assert answer.finished is not None
@@ -84,7 +101,10 @@ def test_a_bad_executor_costs_only_its_iteration(place: Workplace, words: str, v
 
 @pytest.mark.parametrize(
     ("words", "tests", "said"),
-    [("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"), ("hang", {}, "no answer within 1 s")],
+    [
+        ("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"),
+        ("hang", {}, "no answer within 1 s"),
+    ],
 )
 def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
     place: Workplace, words: str, tests: dict[str, str], said: str
@@ -94,17 +114,32 @@ def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
     row = next(row for row in answer.rows if row["seed"] == 1)
     assert {name: each["outcome"] for name, each in row["outputs"].items()} == tests
     assert row["message"].startswith(said)
-    assert "under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp" in row["message"]
+    assert (
+        "under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp" in row["message"]
+    )
     (watched,) = [artifact for artifact in answer.artifacts if artifact["kind"] == "watcher"]
-    assert (watched["seed"], watched["content"]["outcome"], watched["content"]["role"]) == (1, "hang", "compute")
+    assert (watched["seed"], watched["content"]["outcome"], watched["content"]["role"]) == (
+        1,
+        "hang",
+        "compute",
+    )
 
 
-def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_the_log(place: Workplace) -> None:
+def test_a_test_that_was_lost_gets_the_next_iteration_a_fresh_child_and_keeps_the_log(
+    place: Workplace,
+) -> None:
     answer = run(place, "lost", 2)
     assert set(answer.verdicts.values()) == {"crash"}
-    assert {name: each["verdict"] for name, each in answer.rows[0]["outputs"].items()} == {"A.B": "unjudged", "A.C": "crash"}
+    assert {name: each["verdict"] for name, each in answer.rows[0]["outputs"].items()} == {
+        "A.B": "unjudged",
+        "A.C": "crash",
+    }
     assert len({row["host_run"] for row in answer.rows}) == 2
-    assert any("iteration 0 of lost" in artifact["content"]["text"] for artifact in answer.artifacts if artifact["kind"] == "log")
+    assert any(
+        "iteration 0 of lost" in artifact["content"]["text"]
+        for artifact in answer.artifacts
+        if artifact["kind"] == "log"
+    )
 
 
 def test_a_file_that_is_no_array_is_told_and_not_shown(place: Workplace) -> None:
@@ -140,7 +175,13 @@ def test_a_refused_build_is_an_error_of_every_iteration(place: Workplace) -> Non
 def test_a_cancelled_attempt_stops_at_once(place: Workplace) -> None:
     from gonogo_workers import queue
 
-    attempt = place.publish("main", 200, executor="reporting", test={"selection": {"filter": "hang"}}, seed_deadline_s=600)
+    attempt = place.publish(
+        "main",
+        200,
+        executor="reporting",
+        test={"selection": {"filter": "hang"}},
+        seed_deadline_s=600,
+    )
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
     place.redis.set(queue.cancel_key(attempt), "1", ex=60)
     answer = place.wait(attempt, seconds=15)

@@ -40,13 +40,29 @@ class Reporting:
             return [{"outcome": "passed"}]
         if words == "nothing":
             return []
-        told = {"name": "A.B", "outcome": "passed", "seed": seed, "deadline": os.environ["GONOGO_PER_SEED_DEADLINE_S"]}
+        told = {
+            "name": "A.B",
+            "outcome": "passed",
+            "seed": seed,
+            "deadline": os.environ["GONOGO_PER_SEED_DEADLINE_S"],
+        }
         if words == "lost":
             return [told, {"name": "A.C", "outcome": "crash", "message": "the device is gone"}]
         if words == "hung":
             return [told, {"name": "A.C", "outcome": "hang", "message": "no answer within 1 s"}]
         if words == "stolen":
-            return [{**told, "dumps": [{"kernel": "layernorm_fw", "fields": {"shape": [4]}, "tensors": {"x": "/etc/passwd"}}]}]
+            return [
+                {
+                    **told,
+                    "dumps": [
+                        {
+                            "kernel": "layernorm_fw",
+                            "fields": {"shape": [4]},
+                            "tensors": {"x": "/etc/passwd"},
+                        }
+                    ],
+                }
+            ]
         if words == "many":
             return [{**told, "name": f"A.{number}"} for number in range(3000)]
         if words == "folder":

@@ -1,6 +1,8 @@
-"""A plug-in executor whose builds misbehave in every way that the kernel host must survive (used by the integration tests).
+"""A plug-in executor whose builds misbehave in every way that the kernel host must survive (used by
+the integration tests).
 
-The build's name says what goes wrong; with "-sometimes" after it only on seeds whose first x is positive.
+The build's name says what goes wrong; with "-sometimes" after it only on seeds whose first x is
+positive.
 """
 
 from __future__ import annotations
@@ -34,9 +36,15 @@ def reference(test: dict, inputs: dict) -> dict:
         mean, rstd = x.mean(-1), 1 / np.sqrt(x.var(-1) + epsilon)
     xhat = (x - mean[..., None]) * rstd[..., None]
     p = dy * gamma
-    dx = rstd[..., None] * (p - p.mean(-1, keepdims=True) - xhat * (p * xhat).mean(-1, keepdims=True))
+    dx = rstd[..., None] * (
+        p - p.mean(-1, keepdims=True) - xhat * (p * xhat).mean(-1, keepdims=True)
+    )
     rows = tuple(range(x.ndim - 1))
-    return {"dx": dx.astype(np.float32), "dgamma": (dy * xhat).sum(rows).astype(np.float32), "dbeta": dy.sum(rows).astype(np.float32)}
+    return {
+        "dx": dx.astype(np.float32),
+        "dgamma": (dy * xhat).sum(rows).astype(np.float32),
+        "dbeta": dy.sum(rows).astype(np.float32),
+    }
 
 
 class Troublesome:
@@ -46,7 +54,11 @@ class Troublesome:
         if os.environ.get("TROUBLE_GONE") and pathlib.Path(os.environ["TROUBLE_GONE"]).exists():
             raise OSError("no such device")
         trouble = build.removesuffix("-sometimes")
-        if trouble.startswith("_") or trouble == "run" or not hasattr(self, trouble.replace("-", "_")):
+        if (
+            trouble.startswith("_")
+            or trouble == "run"
+            or not hasattr(self, trouble.replace("-", "_"))
+        ):
             raise KeyError(f"unknown build {build!r}")
         self.always = trouble == build
         self.act = getattr(self, trouble.replace("-", "_"))
@@ -59,7 +71,8 @@ class Troublesome:
         return outputs
 
     def hold_the_gil(self, outputs: dict, inputs: dict) -> dict:
-        """Native code that waits for ever and lets no other Python thread run, as a driver whose device has gone."""
+        """Native code that waits for ever and lets no other Python thread run, as a driver whose
+        device has gone."""
         ctypes.PyDLL(None).pause()
         return outputs
 
@@ -78,16 +91,20 @@ class Troublesome:
 
     def daemon(self, outputs: dict, inputs: dict) -> dict:
         """Leaves a process in a session of its own, and returns as if nothing were."""
-        subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True
+        )
         return outputs
 
     def wedges(self, outputs: dict, inputs: dict) -> dict:
-        """Hangs, and leaves the device in a state that only a reset ends: TROUBLE_WEDGED names the file that stands for it."""
+        """Hangs, and leaves the device in a state that only a reset ends: TROUBLE_WEDGED names the
+        file that stands for it."""
         pathlib.Path(os.environ["TROUBLE_WEDGED"]).write_text("wedged")
         return self.hang(outputs, inputs)
 
     def watched(self, outputs: dict, inputs: dict) -> dict:
-        """Hangs; under a watcher (TROUBLE_WATCHER names its folder) it leaves the log that tt-metal's would."""
+        """Hangs; under a watcher (TROUBLE_WATCHER names its folder) it leaves the log that
+        tt-metal's would."""
         folder = os.environ.get("TROUBLE_WATCHER")
         if folder:
             home = pathlib.Path(folder) / "generated" / "watcher"
@@ -100,7 +117,8 @@ class Troublesome:
         return self.hang(outputs, inputs)
 
     def right(self, outputs: dict, inputs: dict) -> dict:
-        """The canary's build: right unless the device is wedged or gone; with TROUBLE_BITS the last bit of each dx is another one."""
+        """The canary's build: right unless the device is wedged or gone; with TROUBLE_BITS the last
+        bit of each dx is another one."""
         if "TROUBLE_WEDGED" in os.environ and pathlib.Path(os.environ["TROUBLE_WEDGED"]).exists():
             raise RuntimeError("the device does not answer")
         if "TROUBLE_BITS" in os.environ:
@@ -114,13 +132,17 @@ class Troublesome:
             kept.append(bytearray(16 * 2**20))
 
     def pipe_holder(self, outputs: dict, inputs: dict) -> dict:
-        """Leaves a child that holds stdout and stderr open, in a session of its own, and crashes."""
-        subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True)
+        """Leaves a child that holds stdout and stderr open, in a session of its own, and
+        crashes."""
+        subprocess.Popen(
+            [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"], start_new_session=True
+        )
         os.write(2, b"about to leave a child behind\n")
         os._exit(3)
 
     def simulator(self, outputs: dict, inputs: dict) -> dict:
-        """Starts a server as the simulator does (detached, by a process that ends), and is killed while it runs."""
+        """Starts a server as the simulator does (detached, by a process that ends), and is killed
+        while it runs."""
         server = "import time\nwhile True: time.sleep(1)"
         starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {server!r}, 'framework.sim'], start_new_session=True)"
         subprocess.run([sys.executable, "-c", starter], check=True)

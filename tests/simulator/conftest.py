@@ -1,4 +1,5 @@
-"""Every test here needs the simulated Wormhole: skipped with the reason where there is none, failed where GONOGO_REQUIRE names it."""
+"""Every test here needs the simulated Wormhole: skipped with the reason where there is none, failed
+where GONOGO_REQUIRE names it."""
 
 from __future__ import annotations
 

@@ -18,9 +18,26 @@ SUITES = (
 )
 
 
-@pytest.mark.parametrize(("build", "kernel", "produced", "shapes"), SUITES, ids=lambda value: value if isinstance(value, str) else "")
-def test_it_conforms(child: Child, build: str, kernel: str, produced: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> None:
-    suite = checks(child.executor, build, kernels=[kernel], shapes=shapes, produced=produced, own_statistics=False)
+@pytest.mark.parametrize(
+    ("build", "kernel", "produced", "shapes"),
+    SUITES,
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_it_conforms(
+    child: Child,
+    build: str,
+    kernel: str,
+    produced: tuple[str, ...],
+    shapes: tuple[tuple[int, ...], ...],
+) -> None:
+    suite = checks(
+        child.executor,
+        build,
+        kernels=[kernel],
+        shapes=shapes,
+        produced=produced,
+        own_statistics=False,
+    )
     broken = []
     for check in suite:
         try:

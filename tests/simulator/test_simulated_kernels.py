@@ -1,4 +1,5 @@
-"""Right ttnn kernels are explained by their own budget, in every numerics that runs; what isn't offered is an error that says why."""
+"""Right ttnn kernels are explained by their own budget, in every numerics that runs; what isn't
+offered is an error that says why."""
 
 from __future__ import annotations
 
@@ -19,15 +20,28 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 FP32 = {"input": "fp32", "output": "fp32"}
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50]}),
-    ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": {"accumulate": "bf16"}}),
+    (
+        "ttnn",
+        {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": {"accumulate": "bf16"}},
+    ),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": {"fidelity": "lofi"}}),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": FP32}),
-    ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": {**FP32, "accumulate": "bf16"}}),
+    (
+        "ttnn",
+        {
+            "kernel": "layernorm_fw",
+            "shape": [1, 1, 33, 50],
+            "numerics": {**FP32, "accumulate": "bf16"},
+        },
+    ),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64], "program": "legacy"}),
     ("ttnn-legacy", {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 64], "memory": {"sharded": [2, 2]}}),
     ("ttnn", {"kernel": "layernorm_bw", "shape": [1, 1, 33, 50]}),
-    ("ttnn", {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "numerics": {"accumulate": "bf16"}}),
+    (
+        "ttnn",
+        {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "numerics": {"accumulate": "bf16"}},
+    ),
     ("ttnn", {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "numerics": {"fidelity": "lofi"}}),
     ("ttnn-generic-bw", {"kernel": "layernorm_bw", "shape": [1, 1, 64, 96]}),
     ("ttnn-generic-bw", {"kernel": "layernorm_bw", "shape": [3, 70, 50]}),
@@ -35,7 +49,9 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("build", "fields"), RIGHT, ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values()))
+    ("build", "fields"),
+    RIGHT,
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
 )
 def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str, Any]) -> None:
     test = TestSpec.parse(fields)
@@ -44,7 +60,9 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
     outputs = child.run(build, test, shaped_inputs(test, given))
     known = own_builds("ttnn")[build]
     judged = judge(test, raw, given, outputs, profile=known.profile, produced=known.outputs)
-    assert judged.explanation is Explanation.explained, {name: output.to_json() for name, output in judged.outputs.items()}
+    assert judged.explanation is Explanation.explained, {
+        name: output.to_json() for name, output in judged.outputs.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -66,7 +84,9 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
         ("ttnn-generic-bw", {"kernel": "layernorm_bw", "shape": [1, 1, 32, 32000]}, "the most is"),
     ],
 )  # fmt: skip
-def test_what_is_not_offered_is_refused_with_the_reason(child: Child, build: str, fields: dict[str, Any], words: str) -> None:
+def test_what_is_not_offered_is_refused_with_the_reason(
+    child: Child, build: str, fields: dict[str, Any], words: str
+) -> None:
     test = TestSpec.parse({"shape": [1, 1, 32, 64]} | fields)
     given = quantise(test, generate(test, 0))
     with pytest.raises(KernelError, match=words):

@@ -1,4 +1,5 @@
-"""What the simulator is known to get wrong does go wrong there, with the verdict that is registered: a limit that has gone fails here."""
+"""What the simulator is known to get wrong does go wrong there, with the verdict that is
+registered: a limit that has gone fails here."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ from simulated import Child, servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-FORWARD: dict[str, Any] = {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-2, "atol": 5e-2}}
+FORWARD: dict[str, Any] = {
+    "kernel": "layernorm_fw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-2, "atol": 5e-2},
+}
 MEETING: dict[str, tuple[str, dict[str, Any]]] = {
     "welford": ("ttnn-welford", {}),
     "moreh-statistics": ("ttnn-moreh", {}),
@@ -44,7 +49,9 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
         outputs = child.run(build, test, shaped_inputs(test, given), DEADLINE_S)
         assert servers(child.host.host_run), "without a server nothing below says anything"
         build_known = own_builds("ttnn")[build]
-        verdict = judge(test, raw, given, outputs, profile=build_known.profile, produced=build_known.outputs).verdict.value
+        verdict = judge(
+            test, raw, given, outputs, profile=build_known.profile, produced=build_known.outputs
+        ).verdict.value
     except ExecutorFailure as problem:
         verdict = problem.verdict
     finally:
@@ -57,7 +64,12 @@ def check(builds: Path, *words: str) -> dict[str, Any]:
     """The JSON of one `gonogo check` on the simulator."""
     command = gonogo("check", "--executor", "ttnn", *words, "--json")
     done = subprocess.run(
-        command, env=clean_environment(GONOGO_BUILDS=str(builds)), capture_output=True, text=True, timeout=280, check=False
+        command,
+        env=clean_environment(GONOGO_BUILDS=str(builds)),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode in {0, 1}, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
@@ -73,6 +85,20 @@ def test_check_passes_without_a_build_being_named(builds: Path) -> None:
 
 
 def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
-    found = check(builds, "--kernel", "layernorm_fw", "--shape", "1,1,32,64", "--build", "ttnn-moreh", "--rtol", "1e-2", "--atol", "5e-2")
+    found = check(
+        builds,
+        "--kernel",
+        "layernorm_fw",
+        "--shape",
+        "1,1,32,64",
+        "--build",
+        "ttnn-moreh",
+        "--rtol",
+        "1e-2",
+        "--atol",
+        "5e-2",
+    )
     assert found["verdict"] == "fail"
-    assert found["known_limits"] == [limit.words for limit in LIMITS if limit.name == "moreh-statistics"]
+    assert found["known_limits"] == [
+        limit.words for limit in LIMITS if limit.name == "moreh-statistics"
+    ]

@@ -1,4 +1,5 @@
-"""Real ttnn kernels on the simulated Wormhole through the whole service: HTTP, a worker, stored seeds, verdicts, flags, diagnoses."""
+"""Real ttnn kernels on the simulated Wormhole through the whole service: HTTP, a worker, stored
+seeds, verdicts, flags, diagnoses."""
 
 from __future__ import annotations
 
@@ -24,10 +25,14 @@ LOOSE = {"rtol": 1e-3, "atol": 0.5}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, builds: Path) -> Iterator[Service]:
+def place(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, builds: Path
+) -> Iterator[Service]:
     """One service with one ttnn worker, on a device of its own."""
     folder = tmp_path_factory.mktemp("simulated")
-    service = Service(folder, f"sqlite:///{folder / 'gonogo.sqlite'}", redis_server.url, GONOGO_BUILDS=str(builds))
+    service = Service(
+        folder, f"sqlite:///{folder / 'gonogo.sqlite'}", redis_server.url, GONOGO_BUILDS=str(builds)
+    )
     service.workers.clear()
     try:
         service.add_worker("ttnn")
@@ -47,7 +52,11 @@ def finished(
         job = submit(client, seeds, build=build, test=test, target=TARGET)
         ended = client.wait(job, patience_s=WAIT_S)
         assert ended["state"] == "finished", f"{ended}\n{place.logs()}"
-        return ended, every_seed_once(client, job, range(seeds)), client.call("GET", f"/jobs/{job}/diagnosis")
+        return (
+            ended,
+            every_seed_once(client, job, range(seeds)),
+            client.call("GET", f"/jobs/{job}/diagnosis"),
+        )
 
 
 def test_a_right_forward_passes_and_every_seed_is_stored(place: Service) -> None:
@@ -60,7 +69,8 @@ def test_a_right_forward_passes_and_every_seed_is_stored(place: Service) -> None
 
 
 def test_a_fault_planted_in_a_real_kernel_is_flagged_and_named(place: Service) -> None:
-    """The founding story, on the founding hardware's own toolchain: green at atol 0.5, and s1 subtracted twice."""
+    """The founding story, on the founding hardware's own toolchain: green at atol 0.5, and s1
+    subtracted twice."""
     test = {"kernel": "layernorm_bw", "shape": [1, 1, 64, 96], "tolerance": LOOSE}
     ended, items, _ = finished(place, "ttnn-generic-bw", test)
     assert ended["verdict"] == "pass", items
@@ -69,7 +79,9 @@ def test_a_fault_planted_in_a_real_kernel_is_flagged_and_named(place: Service) -
     assert "s1 is subtracted twice" in diagnosis["words"]
     with place.client() as client:
         flags = client.call("GET", "/flags", kind="passes_by_tolerance", state="open")["items"]
-    assert [flag["build"] for flag in flags if flag["build"].startswith("ttnn-generic")] == ["ttnn-generic-bw-double-subtract"]
+    assert [flag["build"] for flag in flags if flag["build"].startswith("ttnn-generic")] == [
+        "ttnn-generic-bw-double-subtract"
+    ]
     assert "s1 is subtracted twice" in str(flags)
 
 
@@ -77,20 +89,33 @@ def test_moreh_s_wrong_mean_and_rstd_fail_and_are_told(place: Service) -> None:
     test = {"kernel": "layernorm_fw", "shape": [1, 1, 64, 96], "tolerance": UPSTREAM}
     ended, (item,), diagnosis = finished(place, "ttnn-moreh", test)
     assert ended["verdict"] == "fail"
-    assert {name: output["verdict"] for name, output in item["outputs"].items()} == {"y": "pass", "mean": "fail", "rstd": "fail"}
+    assert {name: output["verdict"] for name, output in item["outputs"].items()} == {
+        "y": "pass",
+        "mean": "fail",
+        "rstd": "fail",
+    }
     assert "mean is missing" in diagnosis["words"]
     assert "rows 1 and 33 of 64" in diagnosis["words"], "the only rows that are right"
 
 
 def test_welford_fails_with_a_diagnosis(place: Service) -> None:
-    test = {"kernel": "layernorm_fw", "shape": [1, 1, 64, 96], "program": "welford", "tolerance": UPSTREAM}
+    test = {
+        "kernel": "layernorm_fw",
+        "shape": [1, 1, 64, 96],
+        "program": "welford",
+        "tolerance": UPSTREAM,
+    }
     ended, _, diagnosis = finished(place, "ttnn", test)
     assert ended["verdict"] == "fail"
     assert diagnosis["words"]
 
 
 def test_what_the_build_does_not_offer_is_an_error_with_the_reason(place: Service) -> None:
-    test = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "numerics": {"input": "fp32", "output": "fp32"}}
+    test = {
+        "kernel": "layernorm_bw",
+        "shape": [1, 1, 32, 64],
+        "numerics": {"input": "fp32", "output": "fp32"},
+    }
     ended, (item,), _ = finished(place, "ttnn", test)
     assert ended["verdict"] == "error"
     assert "takes bf16 only" in item["message"]
@@ -98,7 +123,13 @@ def test_what_the_build_does_not_offer_is_an_error_with_the_reason(place: Servic
 
 def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Service) -> None:
     with place.client() as client:
-        job = submit(client, 8, build="ttnn", test={"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}, target=TARGET)
+        job = submit(
+            client,
+            8,
+            build="ttnn",
+            test={"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]},
+            target=TARGET,
+        )
         left = until(lambda: _ours(place), WAIT_S, "the simulator's server")
         place.workers[0].kill()
         place.add_worker("ttnn")
@@ -109,4 +140,8 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
 
 
 def _ours(place: Service) -> list[psutil.Process]:
-    return [process for process in servers() if process.environ().get("GONOGO_VAR_DIR") == str(place.folder / "var")]
+    return [
+        process
+        for process in servers()
+        if process.environ().get("GONOGO_VAR_DIR") == str(place.folder / "var")
+    ]

@@ -1,4 +1,5 @@
-"""Tensors of the real ttnn in `gonogo.compare`: their values and formats, on the host and on the (simulated) device."""
+"""Tensors of the real ttnn in `gonogo.compare`: their values and formats, on the host and on the
+(simulated) device."""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
 
 def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
     meaning = meanings.meaning(registry.ttnn(), "ttnn", meanings.read(str(builds)))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+    }
     told = {**environment, **meaning.environment, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([meaning.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [meaning.executor.python, "-c", CODE], env=told, capture_output=True, text=True, timeout=100
+    )
     assert [line for line in done.stdout.splitlines() if line.startswith("told")] == [
         "told DataType.BFLOAT16 bf16 2640 True True",
         "told DataType.FLOAT32 fp32 2640 True True",

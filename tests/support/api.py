@@ -28,7 +28,11 @@ with warnings.catch_warnings():
 
 SECRET = "a secret for tests, long enough for the settings"
 JOB: dict[str, Any] = {
-    "test": {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}},
+    "test": {
+        "kernel": "layernorm_bw",
+        "shape": [1, 1, 32, 64],
+        "tolerance": {"rtol": 1e-3, "atol": 0.5},
+    },
     "build": "tt-train-2025",
     "seeds": {"start": 0, "count": 4},
 }
@@ -59,21 +63,38 @@ class Api:
     def token(self, *scopes: str, name: str = "test") -> dict[str, str]:
         """The header of a new token."""
         with self.context.session() as session:
-            return {"Authorization": "Bearer " + issue_token(session, name, scopes, keys=self.context.keys)}
+            return {
+                "Authorization": "Bearer "
+                + issue_token(session, name, scopes, keys=self.context.keys)
+            }
 
     def rows(self) -> dict[str, int]:
         """How many rows each table has."""
         with self.context.reading() as session:
-            return {name: session.scalar(select(func.count()).select_from(table)) or 0 for name, table in Base.metadata.tables.items()}
+            return {
+                name: session.scalar(select(func.count()).select_from(table)) or 0
+                for name, table in Base.metadata.tables.items()
+            }
 
-    def visitor(self, address: tuple[str, int] = ELSEWHERE, base_url: str = "http://localhost") -> TestClient:
+    def visitor(
+        self, address: tuple[str, int] = ELSEWHERE, base_url: str = "http://localhost"
+    ) -> TestClient:
         """A client with no cookies, at another address."""
-        return TestClient(self.client.app, base_url=base_url, client=address, follow_redirects=False)
+        return TestClient(
+            self.client.app, base_url=base_url, client=address, follow_redirects=False
+        )
 
 
 def make_settings(database_url: str, **changes: Any) -> Settings:
     """Settings of an embedded service unless told otherwise."""
-    return Settings(**{"database_url": database_url, "embedded": True, "secret_key": SecretStr(SECRET), **changes})
+    return Settings(
+        **{
+            "database_url": database_url,
+            "embedded": True,
+            "secret_key": SecretStr(SECRET),
+            **changes,
+        }
+    )
 
 
 @contextmanager
@@ -83,17 +104,25 @@ def in_process(database_url: str, **changes: Any) -> Iterator[Api]:
     app = create_app(settings)
     context: Context = app.state.context
     schema.upgrade(context.engine)
-    with TestClient(app, base_url="http://localhost", client=LOCAL, follow_redirects=False) as client:
+    with TestClient(
+        app, base_url="http://localhost", client=LOCAL, follow_redirects=False
+    ) as client:
         yield Api(client, context, settings)
 
 
 @contextmanager
-def on_port(database_url: str, *, port: int = 0, **changes: Any) -> Iterator[tuple[httpx.Client, Context]]:
+def on_port(
+    database_url: str, *, port: int = 0, **changes: Any
+) -> Iterator[tuple[httpx.Client, Context]]:
     """The app behind a real uvicorn on a port of its own, or on this one."""
     app = create_app(make_settings(database_url, **changes))
     context: Context = app.state.context
     schema.upgrade(context.engine)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5
+        )
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

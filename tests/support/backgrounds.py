@@ -1,4 +1,5 @@
-"""`gonogo background` in a thread of the test's process, and what a test of it does and looks at."""
+"""`gonogo background` in a thread of the test's process, and what a test of it does and looks
+at."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def numbers(engine: Engine, job_id: str) -> list[int]:
         return [item["seed"] for item in results.stream(current, job_id)]
 
 
-def until(engine: Engine, job_id: str, true: Callable[[Job], object], timeout_s: float = 20.0) -> Job:
+def until(
+    engine: Engine, job_id: str, true: Callable[[Job], object], timeout_s: float = 20.0
+) -> Job:
     """Look at the job until something is true of it."""
     deadline = time.monotonic() + timeout_s
     while True:

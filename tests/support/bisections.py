@@ -1,4 +1,5 @@
-"""A bisection stepped by hand: the role's own step, and a device that answers each probe at once."""
+"""A bisection stepped by hand: the role's own step, and a device that answers each probe at
+once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ Answer = Callable[[int, int], Mapping[str, Any] | None]
 def serve(session: Session, count: int, queue: str = "emulator.wormhole.n150") -> None:
     """So many idle workers of a queue are alive."""
     for number in range(count):
-        workers.heard(session, f"lab/{number}/1", queues=[queue], device=f"lab/{number}", host="lab", attempt=None, now=utcnow())
+        workers.heard(
+            session,
+            f"lab/{number}/1",
+            queues=[queue],
+            device=f"lab/{number}",
+            host="lab",
+            attempt=None,
+            now=utcnow(),
+        )
 
 
 def answer(session: Session, bisection_id: str, rows: Answer) -> int:
@@ -46,7 +55,9 @@ def answer(session: Session, bisection_id: str, rows: Answer) -> int:
 def step(api: Api, bisection_id: str, *, later_s: float = 0.0) -> bool:
     """One step of the role, in a transaction of its own."""
     with api.context.session() as session:
-        return bisecting.step(session, bisection_id, api.settings, utcnow() + timedelta(seconds=later_s))
+        return bisecting.step(
+            session, bisection_id, api.settings, utcnow() + timedelta(seconds=later_s)
+        )
 
 
 def run(api: Api, bisection_id: str, rows: Answer, *, most: int = 400) -> dict[str, Any]:
@@ -63,4 +74,6 @@ def run(api: Api, bisection_id: str, rows: Answer, *, most: int = 400) -> dict[s
 
 def jobs_in_flight(session: Session) -> int:
     """Jobs that have not ended."""
-    return len(list(session.scalars(select(JobRow.id).where(JobRow.state.in_(("queued", "running"))))))
+    return len(
+        list(session.scalars(select(JobRow.id).where(JobRow.state.in_(("queued", "running")))))
+    )

@@ -1,4 +1,5 @@
-"""A worker process with a real Redis, seen from the service's side: publish chunks, read what comes back."""
+"""A worker process with a real Redis, seen from the service's side: publish chunks, read what comes
+back."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ from gonogo_workers import queue
 
 ROOT = Path(__file__).parents[2]
 KEY = "worker-key-of-the-tests-" + "k" * 20
-TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+TINY: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 PROGRAM = "import sys; from gonogo_workers.worker import main; sys.exit(main(*sys.argv[1:]))"
 
 
@@ -63,16 +68,22 @@ class Workplace:
         self.healths: list[dict[str, Any]] = []
         self.routine: list[dict[str, Any]] = []
 
-    def start(self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str
+    ) -> subprocess.Popen[bytes]:
         """A worker process; returns once its first heartbeat is here."""
         worker = self.start_unheard(executors, device, **environment)
         self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
         return worker
 
-    def start_unheard(self, executors: str, device: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    def start_unheard(
+        self, executors: str, device: str | None = None, **environment: str
+    ) -> subprocess.Popen[bytes]:
         """A worker process whose heartbeats somebody else takes from the queue."""
         arguments = [executors, *([] if device is None else [device])]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+        } | {
             "GONOGO_BROKER_URL": self.url,
             "GONOGO_WORKER_KEY": KEY,
             "GONOGO_VAR_DIR": str(self.folder),
@@ -82,7 +93,13 @@ class Workplace:
             **environment,
         }
         with (self.folder / "worker.log").open("ab") as log:
-            worker = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env=env, stdout=log, stderr=log, start_new_session=True)
+            worker = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *arguments],
+                env=env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.workers.append(worker)
         return worker
 
@@ -112,7 +129,9 @@ class Workplace:
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
-        queue.send(self.app, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body)
+        queue.send(
+            self.app, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body
+        )
         return attempt
 
     def run(self, build: str, seeds: int, **options: Any) -> Answer:
@@ -123,8 +142,14 @@ class Workplace:
         """What has come of an attempt so far."""
         return self.answers.setdefault(attempt, Answer(attempt))
 
-    def wait(self, attempt: str, until: Callable[[Answer], bool] = Answer.has_finished, seconds: float = 60) -> Answer:
-        """Read results until the condition holds; AssertionError after `seconds`, with the worker's log."""
+    def wait(
+        self,
+        attempt: str,
+        until: Callable[[Answer], bool] = Answer.has_finished,
+        seconds: float = 60,
+    ) -> Answer:
+        """Read results until the condition holds; AssertionError after `seconds`, with the worker's
+        log."""
         deadline = time.monotonic() + seconds
         answer = self.answer(attempt)
         while not until(answer):
@@ -148,7 +173,9 @@ class Workplace:
                 other.finished = body
         return answer
 
-    def heard(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60) -> dict[str, Any]:
+    def heard(
+        self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60
+    ) -> dict[str, Any]:
         """The first word on a device's health that is wanted, heard before or to come."""
         deadline = time.monotonic() + seconds
         while True:
@@ -161,7 +188,12 @@ class Workplace:
                 (self.routine if got[1].get("routine") else self.healths).append(got[1])
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 
-    def beat(self, wanted: Callable[[dict[str, Any]], bool], task: str = queue.HEARTBEAT, seconds: float = 60) -> dict[str, Any]:
+    def beat(
+        self,
+        wanted: Callable[[dict[str, Any]], bool],
+        task: str = queue.HEARTBEAT,
+        seconds: float = 60,
+    ) -> dict[str, Any]:
         """The next message of this kind on the heartbeat queue that is wanted."""
         deadline = time.monotonic() + seconds
         while True:
@@ -189,7 +221,9 @@ class Workplace:
             for worker in self.workers:
                 worker.wait(15)
             psutil.wait_procs(left, timeout=3)
-            assert not [process for process in left if process.is_running()], "a worker left processes behind"
+            assert not [process for process in left if process.is_running()], (
+                "a worker left processes behind"
+            )
         finally:
             for worker in self.workers:
                 worker.kill()

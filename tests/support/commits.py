@@ -1,4 +1,5 @@
-"""Two builds of one line on which every class of a comparison occurs, made through the storage functions that ingest uses."""
+"""Two builds of one line on which every class of a comparison occurs, made through the storage
+functions that ingest uses."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_of(atol: float) -> dict[str, Any]:
     return {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": atol}}
 
 
-HOLLOW, BROKEN, FLAKY, NEW, FIXED, TIGHT, RIGHT, HUNG, OPEN, UNKNOWN, MASKED, GONE = (test_of(0.1 + n / 100) for n in range(12))
+HOLLOW, BROKEN, FLAKY, NEW, FIXED, TIGHT, RIGHT, HUNG, OPEN, UNKNOWN, MASKED, GONE = (
+    test_of(0.1 + n / 100) for n in range(12)
+)
 
 
 How = Mapping[str, Any] | None
@@ -39,26 +42,54 @@ def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tup
         if how is None:
             made.append(None)
         else:
-            made.append(nights.night(session, build, sequence, EIGHT, test=test, diagnosed=how.get("wrong", False), **how))
+            made.append(
+                nights.night(
+                    session,
+                    build,
+                    sequence,
+                    EIGHT,
+                    test=test,
+                    diagnosed=how.get("wrong", False),
+                    **how,
+                )
+            )
     return tuple(made)
 
 
 def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
-    """The flaky test on a build: the seeds `red` are wrong and outside the tolerance, the others right."""
+    """The flaky test on a build: the seeds `red` are wrong and outside the tolerance, the others
+    right."""
     wrong = set(red)
-    return rows_of(session, FLAKY, build, [nights.row(n, wrong=n in wrong, within=n not in wrong, bits=build) for n in EIGHT])
+    return rows_of(
+        session,
+        FLAKY,
+        build,
+        [nights.row(n, wrong=n in wrong, within=n not in wrong, bits=build) for n in EIGHT],
+    )
 
 
 def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
     """A flag opened by a job; its id."""
     assert job is not None
-    place = (job.test_key, job.build_line, job.arch, job.board, job.subject_key, job.kernel, job.build, job.id)
-    found, _ = flags.upsert(session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow())
+    place = (
+        job.test_key,
+        job.build_line,
+        job.arch,
+        job.board,
+        job.subject_key,
+        job.kernel,
+        job.build,
+        job.id,
+    )
+    found, _ = flags.upsert(
+        session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow()
+    )
     return str(found["id"])
 
 
 def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
-    """A job of tests that exist already: each iteration says of each test what it says of itself."""
+    """A job of tests that exist already: each iteration says of each test what it says of
+    itself."""
     key = key_of(SUITE)
     new = NewJob(
         test_key=key, subject_key=key, kernel="selection", canonical=SUITE, elements=0, arch="none", board="host", build=build,
@@ -67,15 +98,35 @@ def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
     job = jobs.create(session, new)
     rows = []
     for seed, told in enumerate(iterations):
-        outputs = {name: {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome} for name, outcome in told.items()}
-        rows.append({"seed": seed, "repeat": 0, "verdict": "unjudged", "explanation": "unjudged", "outputs": outputs})
+        outputs = {
+            name: {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+            for name, outcome in told.items()
+        }
+        rows.append(
+            {
+                "seed": seed,
+                "repeat": 0,
+                "verdict": "unjudged",
+                "explanation": "unjudged",
+                "outputs": outputs,
+            }
+        )
     seeded.report(session, job.id, rows)
     seeded.finish(session, job.id)
 
 
-def rows_of(session: Session, test: Mapping[str, Any], build: str, rows: Sequence[dict[str, Any]], *, end: bool = True) -> Job:
+def rows_of(
+    session: Session,
+    test: Mapping[str, Any],
+    build: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    end: bool = True,
+) -> Job:
     """A job with these rows."""
-    job = nights.submit(session, [int(row["seed"]) for row in rows], test=test, build=build, sequence=2)
+    job = nights.submit(
+        session, [int(row["seed"]) for row in rows], test=test, build=build, sequence=2
+    )
     seeded.report(session, job.id, list(rows))
     if end:
         seeded.finish(session, job.id)
@@ -87,7 +138,10 @@ def history(session: Session) -> dict[str, Job | None]:
     red: Iterable[int] = EIGHT
     right: dict[str, Any] = {}
     hollow, wrong = {"wrong": True}, {"wrong": True, "red": red}
-    made = {"hollow": both(session, HOLLOW, right, hollow)[1], "new": both(session, NEW, right, wrong)[1]}
+    made = {
+        "hollow": both(session, HOLLOW, right, hollow)[1],
+        "new": both(session, NEW, right, wrong)[1],
+    }
     both(session, BROKEN, wrong, wrong)
     flag(session, flicker(session, BASE, []), FlagKind.flaky)
     flicker(session, HEAD, [1, 2])
@@ -101,7 +155,21 @@ def history(session: Session) -> dict[str, Job | None]:
     hung = [nights.row(seed, wrong=False, within=True, bits=HEAD) for seed in range(7)]
     rows_of(session, HUNG, HEAD, [*hung, seeded.unwell(7, "hang", "no answer for 60 s")])
     both(session, OPEN, right, None)
-    made["open"] = rows_of(session, OPEN, HEAD, [nights.row(0, wrong=False, within=True, bits=HEAD)], end=False)
+    made["open"] = rows_of(
+        session, OPEN, HEAD, [nights.row(0, wrong=False, within=True, bits=HEAD)], end=False
+    )
     suite(session, BASE, {"Ops.Fine": "passed", "Ops.Breaks": "passed", "Ops.Old": "failed"})
-    suite(session, HEAD, *[{"Ops.Fine": "passed", "Ops.Breaks": "failed", "Ops.Old": "failed", "Ops.Added": "failed"}] * 2)
+    suite(
+        session,
+        HEAD,
+        *[
+            {
+                "Ops.Fine": "passed",
+                "Ops.Breaks": "failed",
+                "Ops.Old": "failed",
+                "Ops.Added": "failed",
+            }
+        ]
+        * 2,
+    )
     return made

@@ -1,4 +1,5 @@
-"""PostgreSQL databases for tests, made once and used again: a new one is hundreds of files, more work than what most tests do with it."""
+"""PostgreSQL databases for tests, made once and used again: a new one is hundreds of files, more
+work than what most tests do with it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname =
 
 def of(admin: str, name: str) -> str:
     """SQLAlchemy URL of a database of the server that `admin` names."""
-    return make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+    return (
+        make_url(admin)
+        .set(drivername="postgresql+psycopg", database=name)
+        .render_as_string(hide_password=False)
+    )
 
 
 @contextmanager
@@ -39,7 +44,8 @@ def fresh(admin: str, template: str = "template1") -> Iterator[tuple[str, str]]:
 
 
 class Pool:
-    """Copies of a template. One that a test gives back is emptied and renamed for the next; one whose schema it changed is dropped."""
+    """Copies of a template. One that a test gives back is emptied and renamed for the next; one
+    whose schema it changed is dropped."""
 
     def __init__(self, admin: str, template: str) -> None:
         self.admin, self.template = admin, template
@@ -50,7 +56,8 @@ class Pool:
 
     @contextmanager
     def one(self) -> Iterator[str]:
-        """URL of a database as the template is, under a name that no earlier test knew: what one has left running can't reach it."""
+        """URL of a database as the template is, under a name that no earlier test knew: what one
+        has left running can't reach it."""
         name = f"gonogo_test_{uuid.uuid4().hex}"
         if self.free:
             administer(self.admin, f"ALTER DATABASE {self.free.pop()} RENAME TO {name}")
@@ -73,12 +80,15 @@ class Pool:
         self.free.clear()
 
     def _emptied(self, url: str) -> bool:
-        """Take away every row that the template hasn't, and every other connection; whether it is now as the template is."""
+        """Take away every row that the template hasn't, and every other connection; whether it is
+        now as the template is."""
         with _connected(url) as connection:
             connection.execute(OTHERS)
             if connection.execute(SCHEMA).fetchall() != self.schema:
                 return False
-            connection.execute("SET session_replication_role = replica")  # no foreign keys: all tables are emptied
+            connection.execute(
+                "SET session_replication_role = replica"
+            )  # no foreign keys: all tables are emptied
             for name in _filled(connection):
                 if name not in self.kept:
                     connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(name)))
@@ -92,8 +102,17 @@ def _connected(url: str) -> psycopg.Connection[Any]:
 def _filled(connection: psycopg.Connection[Any]) -> list[str]:
     """The tables that have rows."""
     names = [name for (name,) in connection.execute(TABLES).fetchall()]
-    each = [sql.SQL("(SELECT {} WHERE EXISTS (SELECT FROM {}))").format(sql.Literal(name), sql.Identifier(name)) for name in names]
-    return [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(each)).fetchall()] if each else []
+    each = [
+        sql.SQL("(SELECT {} WHERE EXISTS (SELECT FROM {}))").format(
+            sql.Literal(name), sql.Identifier(name)
+        )
+        for name in names
+    ]
+    return (
+        [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(each)).fetchall()]
+        if each
+        else []
+    )
 
 
 def _rows(connection: psycopg.Connection[Any], name: str) -> list[Any]:

@@ -1,7 +1,8 @@
-"""A device worker in the test's own process: it runs what waits on the emulator, each chunk as a child process would.
+"""A device worker in the test's own process: it runs what waits on the emulator, each chunk as a
+child process would.
 
-The message, the kernel, the judgement, the rows and what ingest does with them are the real ones; only the processes and the broker between
-them are left out, which takes seconds a chunk.
+The message, the kernel, the judgement, the rows and what ingest does with them are the real ones;
+only the processes and the broker between them are left out, which takes seconds a chunk.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ DEVICE = "lab-1/emulator:0"
 
 def core_of(context: Context) -> Core:
     """What the background's roles need, on the database of an app; the broker is never asked."""
-    settings = context.settings.model_copy(update={"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr("k" * 40)})
+    settings = context.settings.model_copy(
+        update={"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr("k" * 40)}
+    )
     return replace(open_core(settings, threading.Event()), engine=context.engine)
 
 
@@ -44,7 +47,10 @@ def work_off(core: Core) -> int:
         core.session(lambda session, ids=chosen: chunks.dispatch(session, ids, now=utcnow()))
         for item in core.reading(lambda session: attempts.unpublished(session, "this life")):
             body = json.loads(json.dumps(dispatcher.message(core, item)))
-            _run(core, Chunk.parse(body, max_elements=core.settings.max_elements, seed_deadline_s=60.0))
+            _run(
+                core,
+                Chunk.parse(body, max_elements=core.settings.max_elements, seed_deadline_s=60.0),
+            )
             done += 1
     while Assessor(core).run_once():
         pass
@@ -52,9 +58,14 @@ def work_off(core: Core) -> int:
 
 
 def _run(core: Core, chunk: Chunk) -> None:
-    """One chunk in one "child": the context's tests first, then the seeds. The emulator's register is clear at position 0."""
+    """One chunk in one "child": the context's tests first, then the seeds. The emulator's register
+    is clear at position 0."""
     assert isinstance(chunk.test, TestSpec)
-    core.session(lambda session: attempts.started(session, chunk.attempt, {"device": DEVICE, "worker": "w", "host": "lab-1"}, now=utcnow()))
+    core.session(
+        lambda session: attempts.started(
+            session, chunk.attempt, {"device": DEVICE, "worker": "w", "host": "lab-1"}, now=utcnow()
+        )
+    )
     host_run, position, found = new_id(), 0, []
     for test in chunk.before:
         _kernel(test, chunk, chunk.work[0][0], position)
@@ -62,10 +73,16 @@ def _run(core: Core, chunk: Chunk) -> None:
     for seed, repeat in chunk.work:
         raw, given, outputs = _kernel(chunk.test, chunk, seed, position)
         judgement = judge(chunk.test, raw, given, outputs, profile="tt-train")
-        found.append(rows.judged((seed, repeat), rows.Place(DEVICE, host_run, position), 1.0, judgement))
+        found.append(
+            rows.judged((seed, repeat), rows.Place(DEVICE, host_run, position), 1.0, judgement)
+        )
         position += 1
     sent = {"outcome": "done", "sent": [list(each) for each in chunk.work], "batches": 1}
-    core.session(lambda session: attempts.store(session, chunk.attempt, {"rows": found, "batch": 0}, now=utcnow()))
+    core.session(
+        lambda session: attempts.store(
+            session, chunk.attempt, {"rows": found, "batch": 0}, now=utcnow()
+        )
+    )
     core.session(lambda session: attempts.finished(session, chunk.attempt, sent, now=utcnow()))
 
 

@@ -1,4 +1,5 @@
-"""A month in the life of one device, made through the storage functions that ingest and the reaper use, with clocks of their own."""
+"""A month in the life of one device, made through the storage functions that ingest and the reaper
+use, with clocks of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +33,14 @@ def heard(session: Session, now: datetime) -> None:
 
 def attempt(device: str, began: datetime, ended: datetime, **changes: Any) -> AttemptRow:
     """An attempt that is over, not stored: what `periods.ran` reads of it."""
-    row = AttemptRow(id=new_id(), device=device, state=AttemptState.done, started_at=began, heard_at=ended, finished_at=ended)
+    row = AttemptRow(
+        id=new_id(),
+        device=device,
+        state=AttemptState.done,
+        started_at=began,
+        heard_at=ended,
+        finished_at=ended,
+    )
     for name, value in changes.items():
         setattr(row, name, value)
     return row
@@ -41,13 +49,27 @@ def attempt(device: str, began: datetime, ended: datetime, **changes: Any) -> At
 def sing(session: Session, bits: str, now: datetime) -> None:
     """A canary that passed with these bits."""
     evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dx": bits}}
-    body = {"device": DEVICE, "health": "good", "reason": "the canary passed", "evidence": evidence, "worker": "w", "routine": True}
+    body = {
+        "device": DEVICE,
+        "health": "good",
+        "reason": "the canary passed",
+        "evidence": evidence,
+        "worker": "w",
+        "routine": True,
+    }
     goldens.report(session, {**body, "at": now.timestamp()}, now=now)
 
 
-def month(session: Session, now: datetime, *, days: int = 20, working: Callable[[int], bool] = lambda hour: True) -> None:
-    """From `days` before `now` on: work, telemetry and a canary in every hour that `working` says; on the fifth day before now an outage,
-    the day after that bad for an hour (the ladder was climbed), the day after suspect for six."""
+def month(
+    session: Session,
+    now: datetime,
+    *,
+    days: int = 20,
+    working: Callable[[int], bool] = lambda hour: True,
+) -> None:
+    """From `days` before `now` on: work, telemetry and a canary in every hour that `working` says;
+    on the fifth day before now an outage, the day after that bad for an hour (the ladder was
+    climbed), the day after suspect for six."""
     began = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
     heard(session, began)
     away = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=5)
@@ -55,8 +77,12 @@ def month(session: Session, now: datetime, *, days: int = 20, working: Callable[
         away + timedelta(minutes=1): lambda at: devices.went_offline(session, now=at),
         away + OUTAGE: lambda at: heard(session, at),
         away + timedelta(days=1): lambda at: goldens.report(session, bad(), now=at),
-        away + timedelta(days=1, hours=1): lambda at: goldens.report(session, {**bad(), **well()}, now=at),
-        away + timedelta(days=2): lambda at: devices.suspect(session, DEVICE, "9 of 10 tests fail here only", {}, now=at),
+        away + timedelta(days=1, hours=1): lambda at: goldens.report(
+            session, {**bad(), **well()}, now=at
+        ),
+        away + timedelta(days=2): lambda at: devices.suspect(
+            session, DEVICE, "9 of 10 tests fail here only", {}, now=at
+        ),
         away + timedelta(days=2, hours=6): lambda at: person(session, at),
     }
     for place in range(24 * days):
@@ -66,9 +92,16 @@ def month(session: Session, now: datetime, *, days: int = 20, working: Callable[
                 periods.stored(session, DEVICE, 40, now=hour + timedelta(minutes=10 + size))
             periods.ran(session, attempt(DEVICE, hour, hour + WORK), now=hour + WORK)
             at = hour + timedelta(minutes=20)
-            told = {"temperature_c": 44.0 + place % 24 / 2, "clock_mhz": 1000.0, "power_w": 30.0 + place % 5, "at": at.timestamp()}
+            told = {
+                "temperature_c": 44.0 + place % 24 / 2,
+                "clock_mhz": 1000.0,
+                "power_w": 30.0 + place % 5,
+                "at": at.timestamp(),
+            }
             devices.measured(session, DEVICE, told, now=at)
-            devices.measured(session, DEVICE, {**told, "power_w": told["power_w"] + 6}, now=at)  # an hour has a range
+            devices.measured(
+                session, DEVICE, {**told, "power_w": told["power_w"] + 6}, now=at
+            )  # an hour has a range
             sing(session, "c0ffee", at)
         for at, act in events.items():
             if hour <= at < hour + timedelta(hours=1):
@@ -78,19 +111,34 @@ def month(session: Session, now: datetime, *, days: int = 20, working: Callable[
 
 def bad() -> dict[str, Any]:
     """A worker's word after every rung of the ladder failed."""
-    steps = [{"rung": rung, "outcome": "no answer", "output": ""} for rung in ("as it is", "re-open", "reset_device")]
+    steps = [
+        {"rung": rung, "outcome": "no answer", "output": ""}
+        for rung in ("as it is", "re-open", "reset_device")
+    ]
     evidence = {"steps": steps, "executor": "ttnn", "canary": "ttnn", "digests": {}}
-    return {"device": DEVICE, "health": "bad", "reason": "it hung, and tt-smi -r did not help", "evidence": evidence, "worker": "w"}
+    return {
+        "device": DEVICE,
+        "health": "bad",
+        "reason": "it hung, and tt-smi -r did not help",
+        "evidence": evidence,
+        "worker": "w",
+    }
 
 
 def well() -> dict[str, Any]:
     """What is different once it passes again."""
     steps = [{"rung": "as it is", "outcome": "the canary passed", "output": ""}]
     evidence = {"steps": steps, "executor": "ttnn", "canary": "ttnn", "digests": {"dx": "c0ffee"}}
-    return {"health": "good", "reason": "the canary passed; it was tested because it was bad before", "evidence": evidence}
+    return {
+        "health": "good",
+        "reason": "the canary passed; it was tested because it was bad before",
+        "evidence": evidence,
+    }
 
 
 def person(session: Session, now: datetime) -> None:
     """Someone looked at it."""
     (found,) = [each for each in devices.list_(session, now=now) if each["device"] == DEVICE]
-    devices.patch(session, found["id"], {"health": "good", "reason": "looked at"}, actor="ada", now=now)
+    devices.patch(
+        session, found["id"], {"health": "good", "reason": "looked at"}, actor="ada", now=now
+    )

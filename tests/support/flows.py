@@ -1,4 +1,5 @@
-"""Jobs, rows and a simulated device worker for the tests of storage and of the job flow: those of the benchmark."""
+"""Jobs, rows and a simulated device worker for the tests of storage and of the job flow: those of
+the benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A database with one story for the pictures of the docs: eighteen nights of a suite in which a bug is masked, found and fixed."""
+"""A database with one story for the pictures of the docs: eighteen nights of a suite in which a bug
+is masked, found and fixed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ MISSED = ("double-subtract", "drop-s1", "last-block-only", "tt-train-2025")
 """Wrong kernels that the gauges' tests let pass."""
 NEEDED = 0.02
 """The atol that right kernels of the nightly test may need: their errors here are .0133."""
-# what else runs every night: its shape, its tolerance, from which night on its kernel is wrong, and how many seeds of eight are red
+# what else runs every night: its shape, its tolerance, from which night on its kernel is wrong, and
+# how many seeds of eight are red
 OTHERS = (
     ([1, 1, 32, 64], 0.5, DAYS, 0), ([8, 1, 128, 4096], 0.06, 11, 0), ([1, 1, 64, 384], 0.004, DAYS, 4), ([3, 1, 1, 1000], 0.5, 3, 4),
     ([1, 1, 33, 96], 0.25, 9, 1), ([2, 1, 256, 2048], 0.5, DAYS, 0), ([1, 1, 512, 512], 0.5, 17, 0),
@@ -49,14 +51,35 @@ def fill(api: Api) -> dict[str, str]:
             with api.context.session() as session:
                 wrong = night < FIXED
                 red = range(SEEDS) if night < MASKED else ()
-                found = nights.night(session, commit(night), night + 1, range(SEEDS), wrong=wrong, red=red, diagnosed=wrong)
+                found = nights.night(
+                    session,
+                    commit(night),
+                    night + 1,
+                    range(SEEDS),
+                    wrong=wrong,
+                    red=red,
+                    diagnosed=wrong,
+                )
                 job = found if night == FIXED - 1 else job
                 for shape, atol, since, outside in OTHERS:
-                    test = {**seeded.NIGHTLY, "shape": shape, "tolerance": {"rtol": 1e-3, "atol": atol}}
+                    test = {
+                        **seeded.NIGHTLY,
+                        "shape": shape,
+                        "tolerance": {"rtol": 1e-3, "atol": atol},
+                    }
                     off = night >= since
                     seeds = range(8 * night, 8 * night + 8)
                     red = seeds[:outside] if off or since == DAYS else ()
-                    nights.night(session, commit(night), night + 1, seeds, test=test, wrong=off, red=red, diagnosed=off)
+                    nights.night(
+                        session,
+                        commit(night),
+                        night + 1,
+                        seeds,
+                        test=test,
+                        wrong=off,
+                        red=red,
+                        diagnosed=off,
+                    )
     assert job is not None
     with world(str(api.settings.database_url)) as here:
         here.assess()
@@ -81,7 +104,10 @@ def _gauge(api: Api) -> str:
     """Of a small test, and of the nightly one, which misses more."""
     made = []
     more = (*MISSED, "last-two-tiles", "unbiased-variance")
-    for test, missed, edge in ((seeded.NIGHTLY, more, NEEDED), (gauging.TEST, MISSED, gauging.EDGE)):
+    for test, missed, edge in (
+        (seeded.NIGHTLY, more, NEEDED),
+        (gauging.TEST, MISSED, gauging.EDGE),
+    ):
         answer = api.client.post("/api/v1/gauges", json={"test": test, "seeds": {"count": 4}})
         assert answer.status_code == 202, answer.text
         made.append(str(answer.json()["id"]))
@@ -93,7 +119,10 @@ def _gauge(api: Api) -> str:
 def _bisection(api: Api) -> str:
     series = [commit(night) for night in range(DAYS)]
     for night, name in enumerate(series):
-        made = api.client.post("/api/v1/builds", json={"name": name, "executor": "ttnn", "line": "main", "sequence": night + 1})
+        made = api.client.post(
+            "/api/v1/builds",
+            json={"name": name, "executor": "ttnn", "line": "main", "sequence": night + 1},
+        )
         assert made.status_code in (200, 201), made.text
     body = {"test": seeded.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}
     begun = api.client.post("/api/v1/bisections", json=body)

@@ -1,4 +1,5 @@
-"""Gauges with made-up numbers: what workers would send of their parts, played through the storage functions that ingest uses."""
+"""Gauges with made-up numbers: what workers would send of their parts, played through the storage
+functions that ingest uses."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from gonogo_storage.encoding import utcnow
 from gonogo_storage.states import ChunkState
 from gonogo_storage.tables import ChunkRow
 
-TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [8, 64], "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}}}
+TEST: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [8, 64],
+    "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}},
+}
 EDGE = 0.01
 """What a right kernel may need."""
 PASSES, FAILS, UNSEEN = 0.1, 2.0, 0.005
@@ -27,11 +32,21 @@ PASSES, FAILS, UNSEEN = 0.1, 2.0, 0.005
 def numbers(error: float) -> dict[str, Any]:
     """Statistics of an output whose every metric is `error`."""
     needed = {f"{rtol:g}": error for rtol in STORED_RTOLS}
-    return {"count": 512, "nonfinite": 0, "needed_atol": needed, "pcc_deficit": error, "rel_frobenius": error, "ulp_max": 100 * error}
+    return {
+        "count": 512,
+        "nonfinite": 0,
+        "needed_atol": needed,
+        "pcc_deficit": error,
+        "rel_frobenius": error,
+        "ulp_max": 100 * error,
+    }
 
 
-def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float], edge: float = EDGE) -> dict[str, Any]:
-    """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors` with NaN has crashed."""
+def row(
+    item: Sendable, seed: int, number: int, errors: Mapping[str, float], edge: float = EDGE
+) -> dict[str, Any]:
+    """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors`
+    with NaN has crashed."""
     assert item.gauge is not None
     part = next(each for each in item.gauge["parts"] if each["number"] == number)
     test = TestSpec.parse(item.test)
@@ -42,7 +57,12 @@ def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float], edg
     right = part["kind"] == "go"
     error = errors.get(part["name"], 0.001 if right else FAILS)
     if error != error:
-        return {**head, "verdict": "crash", "outputs": {}, "message": "the kernel's process was ended by SIGSEGV"}
+        return {
+            **head,
+            "verdict": "crash",
+            "outputs": {},
+            "message": "the kernel's process was ended by SIGSEGV",
+        }
     return {
         **head,
         "part": part["name"],
@@ -58,27 +78,46 @@ def row(item: Sendable, seed: int, number: int, errors: Mapping[str, float], edg
 
 def dispatched(session: Session) -> list[Sendable]:
     """Every waiting chunk gets an attempt that a worker started."""
-    queues = session.scalars(select(ChunkRow.queue).where(ChunkRow.state == ChunkState.waiting).distinct())
+    queues = session.scalars(
+        select(ChunkRow.queue).where(ChunkRow.state == ChunkState.waiting).distinct()
+    )
     for queue in list(queues):
         chunks.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
     sendable = attempts.unpublished(session, "epoch")
     attempts.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())
     for item in sendable:
-        attempts.started(session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow())
+        attempts.started(
+            session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow()
+        )
     return sendable
 
 
-def answer(session: Session, item: Sendable, errors: Mapping[str, float], *, ended: bool = True, edge: float = EDGE) -> None:
+def answer(
+    session: Session,
+    item: Sendable,
+    errors: Mapping[str, float],
+    *,
+    ended: bool = True,
+    edge: float = EDGE,
+) -> None:
     """Everything that a worker sends of an attempt; not `ended`: its first half alone."""
     rows = [row(item, seed, number, errors, edge) for seed, number in item.work]
     body = {"batch": 0, "rows": rows if ended else rows[: len(rows) // 2], "artifacts": []}
     attempts.store(session, item.attempt, body, now=utcnow())
     if ended:
-        attempts.finished(session, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=utcnow())
+        attempts.finished(
+            session,
+            item.attempt,
+            {"outcome": "done", "sent": item.work, "batches": 1},
+            now=utcnow(),
+        )
 
 
-def played(session: Session, errors: Mapping[str, float], *, edge: float = EDGE) -> Iterator[Sendable]:
-    """All that waits is run, until nothing waits any more; what was run. edge: what a right kernel may need."""
+def played(
+    session: Session, errors: Mapping[str, float], *, edge: float = EDGE
+) -> Iterator[Sendable]:
+    """All that waits is run, until nothing waits any more; what was run. edge: what a right kernel
+    may need."""
     while items := dispatched(session):
         for item in items:
             answer(session, item, errors, edge=edge)

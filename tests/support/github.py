@@ -1,5 +1,5 @@
-"""A stand-in for GitHub's REST API: a real HTTP server that is as strict about paths, headers, tokens and fields as GitHub is, and keeps
-what it is told."""
+"""A stand-in for GitHub's REST API: a real HTTP server that is as strict about paths, headers,
+tokens and fields as GitHub is, and keeps what it is told."""
 
 from __future__ import annotations
 
@@ -28,7 +28,16 @@ APP = "4711"
 INSTALLATION = 99
 LOGIN = "gonogo"
 STATES = {"error", "failure", "pending", "success"}
-CONCLUSIONS = {"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out"}
+CONCLUSIONS = {
+    "action_required",
+    "cancelled",
+    "failure",
+    "neutral",
+    "success",
+    "skipped",
+    "stale",
+    "timed_out",
+}
 LEVELS = {"notice", "warning", "failure"}
 
 
@@ -59,12 +68,15 @@ def app_key() -> rsa.RSAPrivateKey:
 
 
 class GitHubServer:
-    """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a few items make several."""
+    """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a
+    few items make several."""
 
     def __init__(self) -> None:
         self.key = app_key()
         self.pem = self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         ).decode()
         self.clear()
         self._count = 1000
@@ -73,7 +85,8 @@ class GitHubServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            wbufsize = 65536  # head and body in one packet, else each answer waits 40 ms for an acknowledgement
+            # head and body in one packet, else each answer waits 40 ms for an acknowledgement
+            wbufsize = 65536
 
             def do_GET(self) -> None:
                 github._serve(self)
@@ -102,7 +115,8 @@ class GitHubServer:
         self.tokens: set[str] = {TOKEN}
         self.installed = True
         self.moved: str | None = None  # the repository's new name: its old address redirects there
-        self.lossy = False  # the first answer to each request that changes something is lost, after it was carried out
+        # the first answer to each request that changes something is lost, after it was carried out
+        self.lossy = False
         self._lost: set[tuple[str, str]] = set()
         self.most = 100
         self.forbidden = "nothing"  # the end of paths for which the token has no right
@@ -122,12 +136,29 @@ class GitHubServer:
         """The state of each context of a commit, as GitHub would show it: the last one counts."""
         return {each["context"]: each["state"] for each in self.statuses if each["sha"] == sha}
 
-    def open(self, number: int, head: str, base: str, *, state: str = "open", to: str = REPOSITORY, fork: bool = False) -> None:
+    def open(
+        self,
+        number: int,
+        head: str,
+        base: str,
+        *,
+        state: str = "open",
+        to: str = REPOSITORY,
+        fork: bool = False,
+    ) -> None:
         """Somebody opens a pull request."""
         self.pull_requests.add(number)
-        sides = {"head": (head, "fix", "someone/kernels" if fork else to), "base": (base, "main", to)}
-        shown = {name: {"sha": sha, "ref": ref, "repo": {"id": len(of), "full_name": of}} for name, (sha, ref, of) in sides.items()}
-        self.pulls.append({"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z", **shown})
+        sides = {
+            "head": (head, "fix", "someone/kernels" if fork else to),
+            "base": (base, "main", to),
+        }
+        shown = {
+            name: {"sha": sha, "ref": ref, "repo": {"id": len(of), "full_name": of}}
+            for name, (sha, ref, of) in sides.items()
+        }
+        self.pulls.append(
+            {"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z", **shown}
+        )
 
     def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
         """What somebody else wrote."""
@@ -147,7 +178,9 @@ class GitHubServer:
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         headers = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:
-            status, more, body = self._answer(handler.command, unquote(parts.path), query, headers, raw)
+            status, more, body = self._answer(
+                handler.command, unquote(parts.path), query, headers, raw
+            )
         content = json.dumps(body).encode()
         handler.send_response(status)
         for name, value in {"content-type": "application/json; charset=utf-8", **more}.items():
@@ -170,23 +203,35 @@ class GitHubServer:
         try:
             found = self._route(method, path, query, headers, body)
         except Problem as problem:
-            errors = {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
+            errors = (
+                {"errors": [{"message": each} for each in problem.errors]} if problem.errors else {}
+            )
             found = problem.status, {}, {"message": problem.message, **errors}
         if self.lossy and method != "GET" and (method, path) not in self._lost:
             self._lost.add((method, path))
             return 502, {}, {"message": "Bad Gateway"}
         return found
 
-    def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
-        if headers.get("accept") != "application/vnd.github+json" or headers.get("x-github-api-version") != "2022-11-28":
+    def _route(
+        self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any
+    ) -> tuple[int, dict[str, str], Any]:
+        if (
+            headers.get("accept") != "application/vnd.github+json"
+            or headers.get("x-github-api-version") != "2022-11-28"
+        ):
             raise Problem(415, "Unsupported 'Accept' header or API version")
         if not headers.get("user-agent", "").startswith("GoNoGo/"):
-            raise Problem(403, "Request forbidden by administrative rules. Please make sure your request has a User-Agent header")
+            raise Problem(
+                403,
+                "Request forbidden by administrative rules. Please make sure your request has a User-Agent header",
+            )
         by_app = self._admit(path, headers.get("authorization", ""))
         if path.endswith(self.forbidden):
             raise Problem(403, "Resource not accessible by personal access token")
         if self.moved is not None and path.startswith(f"/repos/{REPOSITORY}/"):
-            target = path.replace(REPOSITORY, self.moved, 1) + (f"?{urlencode(query)}" if query else "")
+            target = path.replace(REPOSITORY, self.moved, 1) + (
+                f"?{urlencode(query)}" if query else ""
+            )
             return 307, {"location": self.url + target}, {"message": "Moved Permanently"}
         own = f"/repos/{re.escape(self.moved or REPOSITORY)}"
         routes: list[tuple[str, str, Callable[..., tuple[int, dict[str, str], Any]]]] = [
@@ -225,12 +270,19 @@ class GitHubServer:
     def _check_jwt(self, text: str) -> None:
         try:
             head, claims, signature = text.split(".")
-            self.key.public_key().verify(_bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+            self.key.public_key().verify(
+                _bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
+            )
             said, given = json.loads(_bytes(head)), json.loads(_bytes(claims))
         except (ValueError, InvalidSignature):
             raise Problem(401, "A JSON web token could not be decoded") from None
         now = time.time()
-        if said != {"alg": "RS256", "typ": "JWT"} or str(given["iss"]) != APP or given["iat"] > now or not now < given["exp"] <= now + 600:
+        if (
+            said != {"alg": "RS256", "typ": "JWT"}
+            or str(given["iss"]) != APP
+            or given["iat"] > now
+            or not now < given["exp"] <= now + 600
+        ):
             raise Problem(401, "'Expiration time' claim ('exp') or another is not right")
 
     def _installation(self, **_: Any) -> tuple[int, dict[str, str], Any]:
@@ -244,16 +296,28 @@ class GitHubServer:
         made = f"ghs_{self._next()}"
         self.tokens.add(made)
         ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return 201, {}, {"token": made, "expires_at": ends, "permissions": {"checks": "write", "statuses": "write", "issues": "write"}}
+        return (
+            201,
+            {},
+            {
+                "token": made,
+                "expires_at": ends,
+                "permissions": {"checks": "write", "statuses": "write", "issues": "write"},
+            },
+        )
 
     def _user(self, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
         if by_app:
             raise Problem(403, "Resource not accessible by integration")
         return 200, {}, {"login": LOGIN}
 
-    def _list_pulls(self, sha: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _list_pulls(
+        self, sha: str, query: dict[str, str], **_: Any
+    ) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
-        page, headers = self._page(self.pulls, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/pulls")
+        page, headers = self._page(
+            self.pulls, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/pulls"
+        )
         return 200, headers, page
 
     def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
@@ -265,11 +329,17 @@ class GitHubServer:
         self.statuses.append(made)
         return 201, {}, made
 
-    def _list_checks(self, sha: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _list_checks(
+        self, sha: str, query: dict[str, str], **_: Any
+    ) -> tuple[int, dict[str, str], Any]:
         self._known(sha)
         name = query.get("check_name")
-        found = [each for each in self.checks if each["head_sha"] == sha and name in (None, each["name"])]
-        page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs")
+        found = [
+            each for each in self.checks if each["head_sha"] == sha and name in (None, each["name"])
+        ]
+        page, headers = self._page(
+            found, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs"
+        )
         return 200, headers, {"total_count": len(found), "check_runs": page}
 
     def _make_check(self, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
@@ -314,12 +384,22 @@ class GitHubServer:
             text(output, "text", 65535)
         annotations = output.pop("annotations", [])
         if len(annotations) > 50:
-            raise Problem(422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations")
+            raise Problem(
+                422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations"
+            )
         for each in annotations:
             require(each, "annotation_level", LEVELS)
             lines = [each.get("start_line"), each.get("end_line")]
-            if not each.get("path") or not each.get("message") or not all(type(line) is int and line >= 1 for line in lines):
-                raise Problem(422, "Invalid request.", "an annotation needs path, start_line, end_line, annotation_level, message")
+            if (
+                not each.get("path")
+                or not each.get("message")
+                or not all(type(line) is int and line >= 1 for line in lines)
+            ):
+                raise Problem(
+                    422,
+                    "Invalid request.",
+                    "an annotation needs path, start_line, end_line, annotation_level, message",
+                )
             if len(each["message"].encode()) > 65536 or len(each.get("title", "")) > 255:
                 raise Problem(422, "Invalid request.", "an annotation's text is too long")
         check.update({name: value for name, value in body.items() if name != "output"})
@@ -327,18 +407,32 @@ class GitHubServer:
             check["output"] = output
         check["annotations"].extend(annotations)
 
-    def _list_comments(self, number: str, query: dict[str, str], **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _list_comments(
+        self, number: str, query: dict[str, str], **_: Any
+    ) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
         found = [each for each in self.comments if each["pull_request"] == int(number)]
-        page, headers = self._page(found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments")
+        page, headers = self._page(
+            found, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments"
+        )
         return 200, headers, page
 
-    def _make_comment(self, number: str, body: Any, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _make_comment(
+        self, number: str, body: Any, by_app: bool, **_: Any
+    ) -> tuple[int, dict[str, str], Any]:
         self._pull_request(number)
         comment_text(body)
-        made = {"id": self._next(), "body": body["body"], "pull_request": int(number), "user": {"login": LOGIN}}
+        made = {
+            "id": self._next(),
+            "body": body["body"],
+            "pull_request": int(number),
+            "user": {"login": LOGIN},
+        }
         if by_app:
-            made |= {"user": {"login": f"{LOGIN}[bot]"}, "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"}}
+            made |= {
+                "user": {"login": f"{LOGIN}[bot]"},
+                "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"},
+            }
         self.comments.append(made)
         return 201, {}, made
 
@@ -352,12 +446,19 @@ class GitHubServer:
                 return 200, {}, each
         raise Problem(404, "Not Found")
 
-    def _page(self, found: list[Any], query: dict[str, str], path: str) -> tuple[list[Any], dict[str, str]]:
-        size, number = min(int(query.get("per_page", "30")), 100, self.most), int(query.get("page", "1"))
+    def _page(
+        self, found: list[Any], query: dict[str, str], path: str
+    ) -> tuple[list[Any], dict[str, str]]:
+        size, number = (
+            min(int(query.get("per_page", "30")), 100, self.most),
+            int(query.get("page", "1")),
+        )
         headers = {}
         if number * size < len(found):
             following = urlencode({**query, "page": number + 1})
-            headers["link"] = f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; rel="last"'
+            headers["link"] = (
+                f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; rel="last"'
+            )
         return found[(number - 1) * size : number * size], headers
 
     def _known(self, sha: str) -> None:
@@ -375,4 +476,8 @@ def _bytes(text: str) -> bytes:
 
 def _shown(check: Mapping[str, Any]) -> dict[str, Any]:
     output = {**check.get("output", {}), "annotations_count": len(check["annotations"])}
-    return {**{name: value for name, value in check.items() if name != "annotations"}, "output": output, "app": {"id": int(APP)}}
+    return {
+        **{name: value for name, value in check.items() if name != "annotations"},
+        "output": output,
+        "app": {"id": int(APP)},
+    }

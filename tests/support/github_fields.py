@@ -25,7 +25,9 @@ def text(body: Mapping[str, Any], name: str, most: int) -> None:
     """At most so long, where it is there."""
     value = body.get(name)
     if value is not None and (not isinstance(value, str) or len(value) > most):
-        raise Problem(422, "Validation Failed", f"{name} is too long (maximum is {most} characters)")
+        raise Problem(
+            422, "Validation Failed", f"{name} is too long (maximum is {most} characters)"
+        )
 
 
 def address(body: Mapping[str, Any], name: str) -> None:
@@ -50,4 +52,6 @@ def actions(body: Mapping[str, Any]) -> None:
     for each in found:
         for name, most in (("label", 20), ("description", 40), ("identifier", 20)):
             if not each.get(name) or len(each[name]) > most:
-                raise Problem(422, "Invalid request.", f"the {name} of an action has 1 to {most} characters")
+                raise Problem(
+                    422, "Invalid request.", f"the {name} of an action has 1 to {most} characters"
+                )

@@ -1,5 +1,5 @@
-"""The stand-in for GitHub with webhooks: it lists a repository's and the App's deliveries, newest first, in pages with cursors, and sends
-one again."""
+"""The stand-in for GitHub with webhooks: it lists a repository's and the App's deliveries, newest
+first, in pages with cursors, and sends one again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ HOOK = 12
 
 
 class HookedGitHub(GitHubServer):
-    """`sent`: what it delivered, oldest first; `again`: ids of what it was asked to send again; `files`: paths of every pull request."""
+    """`sent`: what it delivered, oldest first; `again`: ids of what it was asked to send again;
+    `files`: paths of every pull request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,21 +30,48 @@ class HookedGitHub(GitHubServer):
 
     def send(self, guid: str, event: str, payload: Any, at: datetime) -> None:
         """Note a delivery that nobody took."""
-        shown = {"id": len(self.sent) + 1, "guid": guid, "event": event, "status_code": 502, "redelivery": False}
-        self.sent.append({**shown, "delivered_at": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "payload": payload})
+        shown = {
+            "id": len(self.sent) + 1,
+            "guid": guid,
+            "event": event,
+            "status_code": 502,
+            "redelivery": False,
+        }
+        self.sent.append(
+            {
+                **shown,
+                "delivered_at": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "payload": payload,
+            }
+        )
 
-    def _route(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any) -> tuple[int, dict[str, str], Any]:
+    def _route(
+        self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any
+    ) -> tuple[int, dict[str, str], Any]:
         below = f"/repos/{REPOSITORY}"
         if not re.match(rf"{below}/(hooks|pulls)|/app/hook/", path):
             return super()._route(method, path, query, headers, body)
         self._admit(path, headers.get("authorization", ""))
         if path == f"{below}/hooks":
-            ours = {"id": HOOK, "active": True, "config": {"url": "https://gonogo.example.org/api/v1/hooks/github"}}
-            return 200, {}, [{"id": 3, "active": True, "config": {"url": "https://chat.example.org/hook"}}, ours]
+            ours = {
+                "id": HOOK,
+                "active": True,
+                "config": {"url": "https://gonogo.example.org/api/v1/hooks/github"},
+            }
+            return (
+                200,
+                {},
+                [
+                    {"id": 3, "active": True, "config": {"url": "https://chat.example.org/hook"}},
+                    ours,
+                ],
+            )
         if re.fullmatch(rf"{below}/pulls/\d+/files", path):
             found, more = self._page([{"filename": name} for name in self.files], query, path)
             return 200, more, found
-        match = re.fullmatch(rf"(?:{below}/hooks/{HOOK}|/app/hook)/deliveries(?:/(\d+)(/attempts)?)?", path)
+        match = re.fullmatch(
+            rf"(?:{below}/hooks/{HOOK}|/app/hook)/deliveries(?:/(\d+)(/attempts)?)?", path
+        )
         if match is None or (method == "POST") != bool(match[2]) or method not in ("GET", "POST"):
             raise Problem(404, "Not Found")
         if match[1] is None:
@@ -54,7 +82,14 @@ class HookedGitHub(GitHubServer):
             self.again.append(int(match[1]))
             return 202, {}, {}
         one = self.sent[int(match[1]) - 1]
-        return 200, {}, {**one, "request": {"headers": {"X-GitHub-Event": one["event"]}, "payload": one["payload"]}}
+        return (
+            200,
+            {},
+            {
+                **one,
+                "request": {"headers": {"X-GitHub-Event": one["event"]}, "payload": one["payload"]},
+            },
+        )
 
     def _deliveries(self, path: str, query: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         """GitHub's cursor is a word for a delivery, not the number of a page."""
@@ -63,8 +98,13 @@ class HookedGitHub(GitHubServer):
         newest = list(reversed(self.sent))
         start = int(query.get("cursor", "v1_0").removeprefix("v1_"))
         size = min(int(query.get("per_page", "30")), self.most)
-        page = [{name: value for name, value in each.items() if name != "payload"} for each in newest[start : start + size]]
+        page = [
+            {name: value for name, value in each.items() if name != "payload"}
+            for each in newest[start : start + size]
+        ]
         more = {}
         if start + size < len(newest):
-            more = {"link": f'<{self.url}{path}?per_page={size}&cursor=v1_{start + size}>; rel="next"'}
+            more = {
+                "link": f'<{self.url}{path}?per_page={size}&cursor=v1_{start + size}>; rel="next"'
+            }
         return 200, more, page

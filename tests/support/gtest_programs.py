@@ -1,4 +1,5 @@
-"""The GoogleTest programs of tests/gtest, built once with g++ and Debian's libgtest, and a builds file that names them."""
+"""The GoogleTest programs of tests/gtest, built once with g++ and Debian's libgtest, and a builds
+file that names them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ BEHAVIOURS, LAYERNORM = "behaviours-main", "layernorm-main"
 
 
 def build(folder: Path) -> dict[str, Path]:
-    """Name -> program, in `folder`, which several processes may share. Raises Missing without a compiler or GoogleTest."""
+    """Name -> program, in `folder`, which several processes may share. Raises Missing without a
+    compiler or GoogleTest."""
     compiler = shutil.which("g++")
     if compiler is None:
         raise Missing("gtest: g++ is not installed (apt-get install g++ libgtest-dev)")
@@ -31,13 +33,22 @@ def build(folder: Path) -> dict[str, Path]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         probe = [compiler, "-x", "c++", "-E", "-", "-o", "/dev/null"]
-        tried = subprocess.run(probe, input="#include <gtest/gtest.h>\n", text=True, capture_output=True)
+        tried = subprocess.run(
+            probe, input="#include <gtest/gtest.h>\n", text=True, capture_output=True
+        )
         if tried.returncode:
             raise Missing("gtest: GoogleTest is not installed (apt-get install libgtest-dev)")
         made = {name: folder / name for name in PROGRAMS}
         for name, program in made.items():
             if not program.exists():
-                command = [compiler, *FLAGS, str(SOURCES / f"{name}.cpp"), "-o", f"{program}.new", *LINKED]
+                command = [
+                    compiler,
+                    *FLAGS,
+                    str(SOURCES / f"{name}.cpp"),
+                    "-o",
+                    f"{program}.new",
+                    *LINKED,
+                ]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
                 assert done.returncode == 0, done.stderr
                 Path(f"{program}.new").rename(program)
@@ -54,10 +65,21 @@ def builds_file(folder: Path, programs: dict[str, Path]) -> Path:
         "alone": {"filter": "Order.*", "isolated": True},
         "quick": {"filter": "BadHang.*", "timeout_s": 1.5},
     }
-    lines = [f'[builds."{BEHAVIOURS}"]', 'executor = "gtest"', f"command = {json.dumps([str(programs['behaviours'])])}"]
+    lines = [
+        f'[builds."{BEHAVIOURS}"]',
+        'executor = "gtest"',
+        f"command = {json.dumps([str(programs['behaviours'])])}",
+    ]
     for name, suite in suites.items():
-        lines += [f'[builds."{BEHAVIOURS}".suites."{name}"]', *(f"{key} = {json.dumps(value)}" for key, value in suite.items())]
-    lines += [f'[builds."{LAYERNORM}"]', 'executor = "gtest"', f"command = {json.dumps([str(programs['layernorm'])])}"]
+        lines += [
+            f'[builds."{BEHAVIOURS}".suites."{name}"]',
+            *(f"{key} = {json.dumps(value)}" for key, value in suite.items()),
+        ]
+    lines += [
+        f'[builds."{LAYERNORM}"]',
+        'executor = "gtest"',
+        f"command = {json.dumps([str(programs['layernorm'])])}",
+    ]
     lines += [f'[builds."{LAYERNORM}".suites.nightly]', 'filter = "LayerNormBackward.*"']
     lines += ['[builds."gone"]', 'executor = "gtest"', 'command = ["/nowhere/ttml_tests"]']
     path = folder / "builds.toml"

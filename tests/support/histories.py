@@ -1,4 +1,5 @@
-"""Histories of a test over jobs and builds, made through the storage functions that ingest uses, and the assessor that looks at them."""
+"""Histories of a test over jobs and builds, made through the storage functions that ingest uses,
+and the assessor that looks at them."""
 
 from __future__ import annotations
 
@@ -26,9 +27,17 @@ def spec_of(atol: float) -> dict[str, Any]:
     return {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": atol}}
 
 
-def row(seed: int, *, wrong: bool = False, within: bool = True, bits: str = "", **changes: Any) -> dict[str, Any]:
-    """A result of one seed, as a worker sends it; `bits` makes its digests others than those of the seed alone."""
-    made = {**seeded.row(seed, wrong=wrong, within=within), "position": 0, "host_run": f"run{seed:06d}", **changes}
+def row(
+    seed: int, *, wrong: bool = False, within: bool = True, bits: str = "", **changes: Any
+) -> dict[str, Any]:
+    """A result of one seed, as a worker sends it; `bits` makes its digests others than those of the
+    seed alone."""
+    made = {
+        **seeded.row(seed, wrong=wrong, within=within),
+        "position": 0,
+        "host_run": f"run{seed:06d}",
+        **changes,
+    }
     for output in made["outputs"].values():
         output["digest"] = f"{bits:>03}{'bad' if wrong else 'fed'}{seed:010x}"
     return made
@@ -80,7 +89,10 @@ class World:
     def flags(self, test: Mapping[str, Any] = seeded.NIGHTLY) -> dict[str, dict[str, Any]]:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
-            return {each["kind"]: each for each in flags.list_(session, test=variant(test).test_key).items}
+            return {
+                each["kind"]: each
+                for each in flags.list_(session, test=variant(test).test_key).items
+            }
 
 
 def variant(test: Mapping[str, Any] = seeded.NIGHTLY) -> Variant:
@@ -90,8 +102,13 @@ def variant(test: Mapping[str, Any] = seeded.NIGHTLY) -> Variant:
 
 @contextmanager
 def world(database_url: str) -> Iterator[World]:
-    """A world on a fresh database. Nothing listens where its broker should be: an assessment needs none."""
-    settings = Settings(database_url=database_url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40))
+    """A world on a fresh database. Nothing listens where its broker should be: an assessment needs
+    none."""
+    settings = Settings(
+        database_url=database_url,
+        broker_url="redis://127.0.0.1:1/0",
+        worker_key=SecretStr("k" * 40),
+    )
     core = open_core(settings, threading.Event())
     schema.upgrade(core.engine)
     try:

@@ -1,4 +1,5 @@
-"""A service that takes deliveries, with a small suite; what works them off; and what a test looks at afterwards."""
+"""A service that takes deliveries, with a small suite; what works them off; and what a test looks
+at afterwards."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def subjects(api: Api) -> list[dict[str, Any]]:
 
 @contextmanager
 def copied(template: Path, folder: Path, **changes: Any) -> Iterator[Api]:
-    """One service for many tests, on a copy of a migrated file: to make one takes longer than most of the tests."""
+    """One service for many tests, on a copy of a migrated file: to make one takes longer than most
+    of the tests."""
     file = folder / "gonogo.sqlite"
     copyfile(template, file)
     with prepared(f"sqlite:///{file}", **changes) as made:

@@ -20,13 +20,32 @@ FOREIGN: dict[str, Any] = {"id": 2, "full_name": "someone/kernels"}
 
 def push(*, paths: Mapping[str, list[str]] | None = None, **changes: Any) -> dict[str, Any]:
     """A push of one commit to main."""
-    commit = {"id": HEAD, "added": [], "modified": ["ttnn/layernorm.cpp"], "removed": [], **(paths or {})}
+    commit = {
+        "id": HEAD,
+        "added": [],
+        "modified": ["ttnn/layernorm.cpp"],
+        "removed": [],
+        **(paths or {}),
+    }
     empty = {"created": False, "deleted": False, "forced": False, "base_ref": None}
-    told = {"ref": "refs/heads/main", "before": BEFORE, "after": HEAD, **empty, "commits": [commit], "head_commit": commit}
+    told = {
+        "ref": "refs/heads/main",
+        "before": BEFORE,
+        "after": HEAD,
+        **empty,
+        "commits": [commit],
+        "head_commit": commit,
+    }
     return {**told, "repository": OWN, **changes}
 
 
-def pull_request(action: str = "opened", *, head: str = HEAD, at: str = "2026-01-31T12:00:00Z", fork: bool = False) -> dict[str, Any]:
+def pull_request(
+    action: str = "opened",
+    *,
+    head: str = HEAD,
+    at: str = "2026-01-31T12:00:00Z",
+    fork: bool = False,
+) -> dict[str, Any]:
     """Pull request 7 to main."""
     request = {
         "number": 7,
@@ -34,37 +53,82 @@ def pull_request(action: str = "opened", *, head: str = HEAD, at: str = "2026-01
         "head": {"sha": head, "ref": "fix", "repo": FOREIGN if fork else OWN},
         "base": {"sha": BEFORE, "ref": "main", "repo": OWN},
     }
-    return {"action": action, "number": 7, "pull_request": request, "repository": OWN, "installation": {"id": 99}}
+    return {
+        "action": action,
+        "number": 7,
+        "pull_request": request,
+        "repository": OWN,
+        "installation": {"id": 99},
+    }
 
 
 def check_suite(action: str = "requested", **changes: Any) -> dict[str, Any]:
     """A check suite of a commit on main."""
-    empty = {"conclusion": None, "pull_requests": [], "created_at": "2026-01-31T12:00:00Z", "app": {"slug": "actions"}}
+    empty = {
+        "conclusion": None,
+        "pull_requests": [],
+        "created_at": "2026-01-31T12:00:00Z",
+        "app": {"slug": "actions"},
+    }
     suite = {"head_sha": HEAD, "head_branch": "main", "before": BEFORE, **empty, **changes}
     return {"action": action, "check_suite": suite, "repository": OWN}
 
 
 def check_run(
-    check: Mapping[str, Any], *, action: str = "rerequested", app: int = 4711, button: str = "", hour: int = 12
+    check: Mapping[str, Any],
+    *,
+    action: str = "rerequested",
+    app: int = 4711,
+    button: str = "",
+    hour: int = 12,
 ) -> dict[str, Any]:
     """Somebody does something with a check run."""
-    names = {"id": check["id"], "head_sha": check["head_sha"], "external_id": check.get("external_id", "")}
+    names = {
+        "id": check["id"],
+        "head_sha": check["head_sha"],
+        "external_id": check.get("external_id", ""),
+    }
     whose = {"id": app, "slug": "gonogo" if app == 4711 else "ours-not", "client_id": f"Iv1.{app}"}
-    told = {"action": action, "check_run": {**names, "app": whose, "started_at": f"2026-02-01T{hour}:00:00Z"}, "repository": OWN}
+    told = {
+        "action": action,
+        "check_run": {**names, "app": whose, "started_at": f"2026-02-01T{hour}:00:00Z"},
+        "repository": OWN,
+    }
     return {**told, "requested_action": {"identifier": button}} if button else told
 
 
 def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     """A workflow run of a commit on main."""
     empty = {"pull_requests": [], "created_at": "2026-01-31T12:00:00Z", "head_repository": OWN}
-    run = {"name": "build", "head_sha": HEAD, "head_branch": "main", "conclusion": "success", **empty, **changes}
+    run = {
+        "name": "build",
+        "head_sha": HEAD,
+        "head_branch": "main",
+        "conclusion": "success",
+        **empty,
+        **changes,
+    }
     return {"action": action, "workflow_run": run, "repository": OWN}
 
 
 def deliver(
-    client: httpx.Client, event: str, payload: Any, *, delivery: str | None = None, secret: str = SECRET, **headers: str
+    client: httpx.Client,
+    event: str,
+    payload: Any,
+    *,
+    delivery: str | None = None,
+    secret: str = SECRET,
+    **headers: str,
 ) -> httpx.Response:
     """POST a payload as GitHub does."""
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    named = {"X-GitHub-Event": event, "X-GitHub-Delivery": delivery or str(uuid.uuid4()), "X-Hub-Signature-256": made(secret, body)}
-    return client.post("/api/v1/hooks/github", content=body, headers={**named, "Content-Type": "application/json", **headers})
+    named = {
+        "X-GitHub-Event": event,
+        "X-GitHub-Delivery": delivery or str(uuid.uuid4()),
+        "X-Hub-Signature-256": made(secret, body),
+    }
+    return client.post(
+        "/api/v1/hooks/github",
+        content=body,
+        headers={**named, "Content-Type": "application/json", **headers},
+    )

@@ -1,7 +1,9 @@
-"""A database that has something to show on every page, ordinary and hostile: long names, right to left, markup; and where it is shown.
+"""A database that has something to show on every page, ordinary and hostile: long names, right to
+left, markup; and where it is shown.
 
-`fill` makes it by the functions and the API that the service uses. `House.addresses` names for each page of the pages' router the
-addresses to look at; a page without a name in its path needs no entry.
+`fill` makes it by the functions and the API that the service uses. `House.addresses` names for each
+page of the pages' router the addresses to look at; a page without a name in its path needs no
+entry.
 """
 
 from __future__ import annotations
@@ -22,7 +24,17 @@ from api import Api
 from gonogo.tests import TestSpec
 from gonogo_dashboards import assets, urls
 from gonogo_dashboards.pages import make_router
-from gonogo_storage import ci_subjects, deliveries, devices, flags, github_answers, inbound, jobs, runs, webhooks
+from gonogo_storage import (
+    ci_subjects,
+    deliveries,
+    devices,
+    flags,
+    github_answers,
+    inbound,
+    jobs,
+    runs,
+    webhooks,
+)
 from gonogo_storage.deliveries import Try
 from gonogo_storage.encoding import utcnow
 from gonogo_storage.flags import Finding
@@ -36,7 +48,11 @@ from suite_runs import SUITE, conclude, finish
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>{{7*7}}\u202egnp.exe"
 RIGHT_TO_LEFT = "اختبار الليل " * 4 + "בדיקת לילה"
 LONG = "a-very-long-name-" * 11
-TESTED: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+TESTED: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 NOT_PAGES = {f"{urls.STATIC}/{{name}}", "/favicon.ico"}
 
 
@@ -56,11 +72,21 @@ class House:
 
 
 def routes(context: Any) -> tuple[dict[str, str], list[str]]:
-    """Of the pages' router: each page's path with the path of its JSON twin, and the pages that have none."""
-    found = {route.path for route in make_router(context, static=assets.FOLDER).routes if isinstance(route, APIRoute)} - NOT_PAGES
+    """Of the pages' router: each page's path with the path of its JSON twin, and the pages that
+    have none."""
+    found = {
+        route.path
+        for route in make_router(context, static=assets.FOLDER).routes
+        if isinstance(route, APIRoute)
+    } - NOT_PAGES
     pages = sorted(path for path in found if not path.endswith(".json"))
-    twins = {path: urls.overview(twin=True) if path == urls.OVERVIEW else f"{path}.json" for path in pages}
-    return {path: twin for path, twin in twins.items() if twin in found}, [path for path in pages if twins[path] not in found]
+    twins = {
+        path: urls.overview(twin=True) if path == urls.OVERVIEW else f"{path}.json"
+        for path in pages
+    }
+    return {path: twin for path, twin in twins.items() if twin in found}, [
+        path for path in pages if twins[path] not in found
+    ]
 
 
 def fill(api: Api) -> House:
@@ -82,12 +108,20 @@ def fill(api: Api) -> House:
 
 
 def _jobs(house: House, session: Session) -> None:
-    wrong = seeded.finished(session, labels={"suite": LONG, RIGHT_TO_LEFT: RIGHT_TO_LEFT}, owner=RIGHT_TO_LEFT)
+    wrong = seeded.finished(
+        session, labels={"suite": LONG, RIGHT_TO_LEFT: RIGHT_TO_LEFT}, owner=RIGHT_TO_LEFT
+    )
     right = seeded.finished(session, wrong=False, seeds=1)
     waiting = seeded.submit(session, seeds=300)
-    evil = seeded.submit(session, build=HOSTILE, labels={"suite": HOSTILE, HOSTILE: LONG}, owner=HOSTILE, seeds=9)
+    evil = seeded.submit(
+        session, build=HOSTILE, labels={"suite": HOSTILE, HOSTILE: LONG}, owner=HOSTILE, seeds=9
+    )
     rows = [seeded.row(seed, wrong=True) for seed in range(7)]
-    seeded.report(session, evil.id, [*rows, seeded.unwell(7, "error", HOSTILE), seeded.unwell(8, "hang", LONG)])
+    seeded.report(
+        session,
+        evil.id,
+        [*rows, seeded.unwell(7, "error", HOSTILE), seeded.unwell(8, "hang", LONG)],
+    )
     seeded.finish(session, evil.id)
     house.show("/jobs/{job_id}", *(urls.job(each.id) for each in (wrong, right, waiting)))
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
@@ -100,11 +134,19 @@ def _history(house: House, session: Session) -> None:
     masked = nights.masked(session)
     made = commits.history(session)
     context = {"name": HOSTILE, "before": [TESTED]}
-    evil = nights.night(session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context)
+    evil = nights.night(
+        session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context
+    )
     selection = next(job for job in _all(session) if job.kernel == "selection")
     house.show("/jobs/{job_id}", urls.job(selection.id))
-    house.show("/tests/{name}", urls.history(masked, {"line": "main", "build": HOSTILE}), hostile=True)
-    house.show("/tests/{name}", urls.history(selection.test_key), urls.history(made["open"].test_key if made["open"] else masked))
+    house.show(
+        "/tests/{name}", urls.history(masked, {"line": "main", "build": HOSTILE}), hostile=True
+    )
+    house.show(
+        "/tests/{name}",
+        urls.history(selection.test_key),
+        urls.history(made["open"].test_key if made["open"] else masked),
+    )
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
     house.show(urls.MATRIX, urls.matrix({"line": "main"}), hostile=True)
     house.show(urls.COMPARE, urls.compare(commits.BASE, HOSTILE), hostile=True)
@@ -119,15 +161,30 @@ def _machines(house: House, session: Session) -> None:
     seeded.fleet(session, seeded.submit(session))
     seeded.fleet(session, seeded.submit(session), host=HOSTILE, reason=HOSTILE)
     seeded.fleet(session, seeded.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
-    identities = {f"{each['host']}/{each['name']}": each["id"] for each in devices.list_(session, now=utcnow())}
-    house.show("/devices/{device_id}", *(urls.device(identities[f"{host}/wormhole:3"]) for host in ("lab-1", LONG)))
-    house.show("/devices/{device_id}", urls.device(identities[f"{HOSTILE}/wormhole:3"]), hostile=True)
+    identities = {
+        f"{each['host']}/{each['name']}": each["id"]
+        for each in devices.list_(session, now=utcnow())
+    }
+    house.show(
+        "/devices/{device_id}",
+        *(urls.device(identities[f"{host}/wormhole:3"]) for host in ("lab-1", LONG)),
+    )
+    house.show(
+        "/devices/{device_id}", urls.device(identities[f"{HOSTILE}/wormhole:3"]), hostile=True
+    )
     house.show(urls.DEVICES, urls.DEVICES, hostile=True)
 
 
 def _messages(house: House, session: Session) -> None:
-    fields: dict[str, Any] = {"kind": "standard", "events": ["job.finished"], "secret": None, "actor": HOSTILE}
-    hook = webhooks.create(session, target=f"https://ci.example/{LONG}", description=HOSTILE, **fields)
+    fields: dict[str, Any] = {
+        "kind": "standard",
+        "events": ["job.finished"],
+        "secret": None,
+        "actor": HOSTILE,
+    }
+    hook = webhooks.create(
+        session, target=f"https://ci.example/{LONG}", description=HOSTILE, **fields
+    )
     webhooks.change(session, webhooks.create(session, target="https://ci.example/", description=RIGHT_TO_LEFT, **fields).id,
                     {"state": "disabled", "reason": HOSTILE})  # fmt: skip
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
@@ -135,21 +192,41 @@ def _messages(house: House, session: Session) -> None:
         deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
         newest = deliveries.list_(session, hook.id).items[0]
         failed = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
-        deliveries.tried(session, newest["id"], failed, state=state, again_at=utcnow() if state is DeliveryState.waiting else None)
-    house.show("/webhooks/{webhook_id}/deliveries/{delivery_id}", urls.webhook_delivery(hook.id, newest["id"]), hostile=True)
+        deliveries.tried(
+            session,
+            newest["id"],
+            failed,
+            state=state,
+            again_at=utcnow() if state is DeliveryState.waiting else None,
+        )
+    house.show(
+        "/webhooks/{webhook_id}/deliveries/{delivery_id}",
+        urls.webhook_delivery(hook.id, newest["id"]),
+        hostile=True,
+    )
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
     house.show(urls.WEBHOOKS, urls.WEBHOOKS, hostile=True)
-    came, _ = inbound.store(session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode())
+    came, _ = inbound.store(
+        session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode()
+    )
     house.show("/hooks/{inbound_id}", urls.hook(came))
 
 
 def _suites(house: House, api: Api) -> None:
     suite = {**SUITE, "description": HOSTILE}
     assert api.client.post("/api/v1/suites", json=suite).status_code == 201
-    line = {"name": HOSTILE[:60], "suite": SUITE["name"], "cron": "30 2 * * *", "timezone": "Europe/Berlin", "builds": ["correct"]}
+    line = {
+        "name": HOSTILE[:60],
+        "suite": SUITE["name"],
+        "cron": "30 2 * * *",
+        "timezone": "Europe/Berlin",
+        "builds": ["correct"],
+    }
     schedule = api.client.post("/api/v1/schedules", json={**line, "labels": {"by": LONG}})
     if schedule.status_code == 422:  # a schedule's name is a plain name
-        schedule = api.client.post("/api/v1/schedules", json={**line, "name": LONG[:64], "labels": {"by": LONG}})
+        schedule = api.client.post(
+            "/api/v1/schedules", json={**line, "name": LONG[:64], "labels": {"by": LONG}}
+        )
     assert schedule.status_code == 201, schedule.text
     made = api.client.post(f"/api/v1/schedules/{schedule.json()['id']}:run-now").json()
     body = {"suite": suite, "builds": ["tt-train-2025"], "labels": {"by": HOSTILE, "long": LONG}}
@@ -180,22 +257,30 @@ def _answers(session: Session, run: str, base_run: str) -> None:
             "base_run_id": base_run, "error": None, "occurred_at": now,
         })  # fmt: skip
     github_answers.enlist(session)
-    github_answers.postponed(session, github_answers.list_(session).items[0].answer.subject_id, HOSTILE, due_at=None)
+    github_answers.postponed(
+        session, github_answers.list_(session).items[0].answer.subject_id, HOSTILE, due_at=None
+    )
 
 
 def _gauge(house: House, api: Api) -> None:
     answer = api.client.post("/api/v1/gauges", json={"test": gauging.TEST, "seeds": {"count": 2}})
     assert answer.status_code == 202, answer.text
     with api.context.session() as session:
-        list(gauging.played(session, {"double-subtract": gauging.PASSES, "drop-s1": gauging.PASSES}))
+        list(
+            gauging.played(session, {"double-subtract": gauging.PASSES, "drop-s1": gauging.PASSES})
+        )
     waiting = api.client.post("/api/v1/gauges", json={"test": TESTED, "seeds": {"count": 2}})
-    house.show("/gauges/{gauge_id}", urls.gauge(answer.json()["id"]), urls.gauge(waiting.json()["id"]))
+    house.show(
+        "/gauges/{gauge_id}", urls.gauge(answer.json()["id"]), urls.gauge(waiting.json()["id"])
+    )
     house.show("/tests/{name}", urls.history(TestSpec.parse(gauging.TEST).key))
 
 
 def _bisections(house: House, api: Api) -> None:
     def begin(**more: Any) -> str:
-        made = api.client.post("/api/v1/bisections", json={"test": TESTED, "builds": ["correct"] * 16, **more})
+        made = api.client.post(
+            "/api/v1/bisections", json={"test": TESTED, "builds": ["correct"] * 16, **more}
+        )
         assert made.status_code == 202, made.text
         return str(made.json()["id"])
 
@@ -208,12 +293,32 @@ def _bisections(house: House, api: Api) -> None:
 def _flags(house: House, session: Session) -> None:
     """One flag of every kind that is there by now, and a hostile one that someone took on."""
     evil = next(job for job in _all(session) if job.build == HOSTILE)
-    place = (evil.test_key, evil.build_line, evil.arch, evil.board, evil.subject_key, evil.kernel, evil.build, evil.id)
-    found, _ = flags.upsert(session, Finding(FlagKind.hangs, *place, {"words": HOSTILE, "sentence": HOSTILE}), now=utcnow())
+    place = (
+        evil.test_key,
+        evil.build_line,
+        evil.arch,
+        evil.board,
+        evil.subject_key,
+        evil.kernel,
+        evil.build,
+        evil.id,
+    )
+    found, _ = flags.upsert(
+        session,
+        Finding(FlagKind.hangs, *place, {"words": HOSTILE, "sentence": HOSTILE}),
+        now=utcnow(),
+    )
     kinds: dict[str, str] = {}
     for each in flags.list_(session, limit=200).items:
         kinds.setdefault(each["kind"], each["id"])
-    house.show("/flags/{name}", *(urls.flag(each) for kind, each in kinds.items() if kind in {FlagKind.fix_masked, FlagKind.blunt_test}))
+    house.show(
+        "/flags/{name}",
+        *(
+            urls.flag(each)
+            for kind, each in kinds.items()
+            if kind in {FlagKind.fix_masked, FlagKind.blunt_test}
+        ),
+    )
     house.show("/flags/{name}", urls.flag(str(found["id"])), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)

@@ -1,4 +1,5 @@
-"""A nightly test over many builds, made through the storage functions that ingest uses: masked bugs, contexts, devices, shifts."""
+"""A nightly test over many builds, made through the storage functions that ingest uses: masked
+bugs, contexts, devices, shifts."""
 
 from __future__ import annotations
 
@@ -38,8 +39,17 @@ def submit(
     return jobs.create(session, new)
 
 
-def row(seed: int, *, wrong: bool, within: bool, bits: str, device: str = "lab-1/wormhole:0", position: int = 0) -> dict[str, Any]:
-    """A result row whose digests are of `bits`; it needs a part of the nightly test's atol, whatever the rtol."""
+def row(
+    seed: int,
+    *,
+    wrong: bool,
+    within: bool,
+    bits: str,
+    device: str = "lab-1/wormhole:0",
+    position: int = 0,
+) -> dict[str, Any]:
+    """A result row whose digests are of `bits`; it needs a part of the nightly test's atol,
+    whatever the rtol."""
     found = seeded.row(seed, wrong=wrong, within=within)
     for output, entry in found["outputs"].items():
         entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
@@ -64,12 +74,32 @@ def night(
     line: str = "main",
     board: str = "n150",
 ) -> Job:
-    """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs (without: those of the build)."""
+    """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
+    (without: those of the build)."""
     numbers = list(seeds)
-    job = submit(session, numbers, test=test, build=build, sequence=sequence, line=line, context=context, board=board)
+    job = submit(
+        session,
+        numbers,
+        test=test,
+        build=build,
+        sequence=sequence,
+        line=line,
+        context=context,
+        board=board,
+    )
     position = 0 if context == "isolated" else len(context["before"])
     outside = set(red)
-    rows = [row(seed, wrong=wrong, within=seed not in outside, bits=bits or build, device=device, position=position) for seed in numbers]
+    rows = [
+        row(
+            seed,
+            wrong=wrong,
+            within=seed not in outside,
+            bits=bits or build,
+            device=device,
+            position=position,
+        )
+        for seed in numbers
+    ]
     seeded.report(session, job.id, rows, diagnosed=diagnosed)
     seeded.finish(session, job.id)
     found = jobs.get(session, job.id)
@@ -78,8 +108,11 @@ def night(
 
 
 def masked(session: Session) -> str:
-    """The story of the founding test: red on two builds, green on the third with the same wrong terms, fixed on the fourth; its key."""
-    for sequence, (build, red) in enumerate((("9ca166977b", range(5)), ("b747edd158", range(5)), ("b0304ff7a5", ())), start=1):
+    """The story of the founding test: red on two builds, green on the third with the same wrong
+    terms, fixed on the fourth; its key."""
+    for sequence, (build, red) in enumerate(
+        (("9ca166977b", range(5)), ("b747edd158", range(5)), ("b0304ff7a5", ())), start=1
+    ):
         job = night(session, build, sequence, range(5), wrong=True, red=red, diagnosed=True)
     night(session, "fixed-4c1e", 4, range(5))
     return job.test_key

@@ -1,4 +1,5 @@
-"""Programs of tests that run in node, with packages from npm by a lock of their own (tests/javascript)."""
+"""Programs of tests that run in node, with packages from npm by a lock of their own
+(tests/javascript)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _INSTALLED: list[Path] = []
 
 
 def install(folder: Path) -> Path:
-    """tests/javascript in a folder with its packages, installed once per process. Raises Missing without node, npm or a registry."""
+    """tests/javascript in a folder with its packages, installed once per process. Raises Missing
+    without node, npm or a registry."""
     if _INSTALLED:
         return _INSTALLED[0]
     npm = shutil.which("npm", path=_path())
@@ -23,7 +25,9 @@ def install(folder: Path) -> Path:
         raise Missing("node: node and npm are not installed")
     made = folder / "javascript"
     shutil.copytree(SOURCES, made, ignore=shutil.ignore_patterns("node_modules"))
-    done = _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], made)
+    done = _run(
+        [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], made
+    )
     if done.returncode != 0:
         raise Missing(f"node: npm ci ended with {done.returncode}: {done.stderr[-500:]}")
     _INSTALLED.append(made)
@@ -41,9 +45,22 @@ def run(folder: Path, program: str, text: str) -> list[str]:
 
 def _run(command: list[str], folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
     # a connection that stalls is given up and made anew, long before the time for all of it is over
-    patience = {"npm_config_fetch_timeout": "15000", "npm_config_fetch_retries": "4", "npm_config_fetch_retry_mintimeout": "1000"}
+    patience = {
+        "npm_config_fetch_timeout": "15000",
+        "npm_config_fetch_retries": "4",
+        "npm_config_fetch_retry_mintimeout": "1000",
+    }
     environment = {**os.environ, **patience, "PATH": _path(), "npm_config_update_notifier": "false"}
-    return subprocess.run(command, cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
 
 
 def _path() -> str:

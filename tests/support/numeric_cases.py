@@ -1,4 +1,5 @@
-"""Seeded cases for the tests of the numerics: a spec, its arrays, and regimes and formats that are hard on rounding."""
+"""Seeded cases for the tests of the numerics: a spec, its arrays, and regimes and formats that are
+hard on rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ REGIMES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def spec(kernel: str = "layernorm_bw", shape: tuple[int, ...] = (40, 100), **fields: Any) -> TestSpec:
+def spec(
+    kernel: str = "layernorm_bw", shape: tuple[int, ...] = (40, 100), **fields: Any
+) -> TestSpec:
     """A test in short form; `regime` is a name in REGIMES."""
     if "regime" in fields:
         fields["inputs"] = dict(REGIMES[fields.pop("regime")])

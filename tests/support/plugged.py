@@ -1,4 +1,5 @@
-"""Somebody's pytest with our plug-in: in this process where that shows the same, else in one of its own."""
+"""Somebody's pytest with our plug-in: in this process where that shows the same, else in one of its
+own."""
 
 from __future__ import annotations
 
@@ -21,32 +22,52 @@ from gonogo_pytest.records import Record
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
 Run = Callable[..., list[str]]
-"""(folder, *options, status=1) -> the lines that pytest writes; `status` is what it must end with."""
+"""(folder, *options, status=1) -> the lines that pytest writes; `status` is what it must end
+with."""
 
 
 def environment() -> dict[str, str]:
-    """Of somebody's shell on no CI; what else is installed here takes a second to load and is left out."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_", "PYTEST_"))}
-    return {**clean, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    """Of somebody's shell on no CI; what else is installed here takes a second to load and is left
+    out."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GITHUB_", "CI_", "PYTEST_"))
+    }
+    return {
+        **clean,
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def in_a_process(folder: Path, *options: str, status: int = 1) -> list[str]:
     """pytest in a process of its own: what it takes for pytest-xdist, and for a kill."""
     command = [sys.executable, "-m", "pytest", "-p", "gonogo_pytest.plugin", *OPTIONS, *options]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """pytest within the test that runs: it needs no second to start, and the kernels' compiled code is there already."""
+    """pytest within the test that runs: it needs no second to start, and the kernels' compiled code
+    is there already."""
     for name in set(os.environ) - set(environment()) - {"PYTEST_CURRENT_TEST"}:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(folder: Path, *options: str, status: int = 1) -> list[str]:
         monkeypatch.chdir(folder)
-        outside = ("--capture=no", "-p", "no:faulthandler", "--import-mode=importlib", f"--rootdir={folder}")
+        outside = (
+            "--capture=no",
+            "-p",
+            "no:faulthandler",
+            "--import-mode=importlib",
+            f"--rootdir={folder}",
+        )
         known = set(sys.modules)
         written = io.StringIO()
         with redirect_stdout(written), warnings.catch_warnings():
@@ -63,7 +84,19 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def finished(folder: Path, to: str, **header: str) -> Collector:
     """A run with one test at its end."""
-    collector = Collector(lambda: {"format": "gonogo", "version": 1, "suite": "s", **header}, root=folder, to=to, asked=True)
-    collector._add(Record("t.py::test", "passed", seed=1, comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})]))
+    collector = Collector(
+        lambda: {"format": "gonogo", "version": 1, "suite": "s", **header},
+        root=folder,
+        to=to,
+        asked=True,
+    )
+    collector._add(
+        Record(
+            "t.py::test",
+            "passed",
+            seed=1,
+            comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})],
+        )
+    )
     collector.pytest_sessionfinish(0)
     return collector

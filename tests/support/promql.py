@@ -1,4 +1,5 @@
-"""What an expression of Prometheus names: metrics, their label matchers, labels that it groups by. Enough of the language for our files."""
+"""What an expression of Prometheus names: metrics, their label matchers, labels that it groups by.
+Enough of the language for our files."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _WORDS = {"and", "or", "unless", "bool", "offset"}
 
 @dataclass
 class Named:
-    """What was found: metric -> [(label, operator, value)] of all its selectors; labels of by, on, ... clauses; functions."""
+    """What was found: metric -> [(label, operator, value)] of all its selectors; labels of by, on,
+    ... clauses; functions."""
 
     metrics: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
     labels: set[str] = field(default_factory=set)
@@ -51,6 +53,9 @@ def named(expression: str) -> Named:
             if after == "{":
                 end = tokens.index(("sign", "}"), index)
                 inner = [token for token in tokens[index + 1 : end] if token[1] != ","]
-                matchers += [(inner[n][1], inner[n + 1][1], inner[n + 2][1][1:-1]) for n in range(0, len(inner), 3)]
+                matchers += [
+                    (inner[n][1], inner[n + 1][1], inner[n + 2][1][1:-1])
+                    for n in range(0, len(inner), 3)
+                ]
                 index = end + 1
     return found

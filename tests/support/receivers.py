@@ -1,4 +1,5 @@
-"""A receiver of webhooks for tests: a real HTTP server that answers as told and keeps what it got."""
+"""A receiver of webhooks for tests: a real HTTP server that answers as told and keeps what it
+got."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reply:
-    """A status, headers, and a gate that holds the answer back until it is open; `drips`: a byte now and then, until the gate is open."""
+    """A status, headers, and a gate that holds the answer back until it is open; `drips`: a byte
+    now and then, until the gate is open."""
 
     status: int = 204
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +66,13 @@ class Receiver(_Server):
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                receiver.got.append(Got(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+                receiver.got.append(
+                    Got(
+                        self.path,
+                        {name.lower(): value for name, value in self.headers.items()},
+                        body,
+                    )
+                )
                 reply = receiver.replies.pop(0) if receiver.replies else Reply()
                 if reply.drips:
                     self._drip(reply)
@@ -81,7 +89,9 @@ class Receiver(_Server):
                 assert reply.gate is not None
                 self.close_connection = True
                 head = f"HTTP/1.1 {reply.status} x\r\n".encode()
-                self.wfile.write(head if reply.drips == "head" else head + b"content-length: 9999\r\n\r\n")
+                self.wfile.write(
+                    head if reply.drips == "head" else head + b"content-length: 9999\r\n\r\n"
+                )
                 try:
                     while not reply.gate.wait(0.01):
                         self.wfile.write(b"x")
@@ -95,7 +105,8 @@ class Receiver(_Server):
 
 
 class MailServer(_Server):
-    """Takes e-mail over SMTP, as far as a client without extensions asks; `got` are the messages."""
+    """Takes e-mail over SMTP, as far as a client without extensions asks; `got` are the
+    messages."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -111,4 +122,6 @@ class MailServer(_Server):
                         server.got.append(b"".join(lines).decode())
                     self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
 
-        self.url = f"smtp://{self._serve(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler))}"
+        self.url = (
+            f"smtp://{self._serve(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler))}"
+        )

@@ -1,4 +1,5 @@
-"""A migrated database for the tests of one module, with transactions that leave nothing behind: migrating costs more than most tests."""
+"""A migrated database for the tests of one module, with transactions that leave nothing behind:
+migrating costs more than most tests."""
 
 from __future__ import annotations
 
@@ -22,9 +23,15 @@ def migrated(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) ->
     if request.param == "sqlite":
         url = f"sqlite:///{factory.mktemp('rolled') / 'gonogo.sqlite'}"
     else:
-        admin = os.environ.get("GONOGO_TEST_DATABASE_URL") or str(request.getfixturevalue("postgres_server").url())
+        admin = os.environ.get("GONOGO_TEST_DATABASE_URL") or str(
+            request.getfixturevalue("postgres_server").url()
+        )
         administer(admin, f"CREATE DATABASE {name}")
-        url = make_url(admin).set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+        url = (
+            make_url(admin)
+            .set(drivername="postgresql+psycopg", database=name)
+            .render_as_string(hide_password=False)
+        )
     engine = make_engine(url)
     schema.upgrade(engine)
     yield engine

@@ -1,4 +1,5 @@
-"""A whole GoNoGo of real processes for acceptance tests: production's shape (API, background, workers, each alone) or `gonogo up`."""
+"""A whole GoNoGo of real processes for acceptance tests: production's shape (API, background,
+workers, each alone) or `gonogo up`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from gonogo_storage import schema
 from gonogo_storage.engine import make_engine
 
 ROOT = Path(__file__).parents[2]
-TINY: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+TINY: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 WAIT_S = 60.0
 
 QUICK = {"GONOGO_HEARTBEAT_S": "0.5", "GONOGO_HEARTBEAT_TIMEOUT_S": "2", "GONOGO_POLL_S": "0.2"}
@@ -35,12 +40,15 @@ def gonogo(*words: str) -> list[str]:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """This process's environment without GONOGO_ variables, the checkout importable, plug-ins of tests/plugins on the path."""
+    """This process's environment without GONOGO_ variables, the checkout importable, plug-ins of
+    tests/plugins on the path."""
     found = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
     return found | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
 
 
-def until(condition: Callable[[], Any], seconds: float = WAIT_S, what: str = "the condition") -> Any:
+def until(
+    condition: Callable[[], Any], seconds: float = WAIT_S, what: str = "the condition"
+) -> Any:
     """Wait until `condition()` is truthy and give that value; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -62,7 +70,9 @@ def family(pid: int) -> list[psutil.Process]:
 
 def gone(processes: Iterable[psutil.Process]) -> bool:
     """Whether none of them lives (a zombie that nobody has waited for is dead)."""
-    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
+    return not any(
+        each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes
+    )
 
 
 class Process:
@@ -137,7 +147,9 @@ class Service:
         }
         self.api = Process(["serve", "--port", str(port)], self.environment, folder / "api.log")
         self.background = Process(["background"], self.environment, folder / "background.log")
-        self.workers = [Process(["worker", "--executor", "emulator"], worker, folder / "worker.log")]
+        self.workers = [
+            Process(["worker", "--executor", "emulator"], worker, folder / "worker.log")
+        ]
         self.worker_environment = worker
 
     @property
@@ -153,13 +165,18 @@ class Service:
     def add_worker(self, executor: str, **environment: str) -> Process:
         """One more worker, started."""
         told = {**self.worker_environment, **environment}
-        made = Process(["worker", "--executor", executor], told, self.folder / f"worker-{len(self.workers)}.log")
+        made = Process(
+            ["worker", "--executor", executor],
+            told,
+            self.folder / f"worker-{len(self.workers)}.log",
+        )
         self.workers.append(made)
         made.start()
         return made
 
     def upgrade(self) -> None:
-        """Make the tables, as `gonogo db upgrade` does (whose process starts twenty times as slowly as it works)."""
+        """Make the tables, as `gonogo db upgrade` does (whose process starts twenty times as slowly
+        as it works)."""
         engine = make_engine(self.environment["GONOGO_DATABASE_URL"])
         schema.upgrade(engine)
         engine.dispose()
@@ -179,7 +196,9 @@ class Service:
 
     def wait_ready(self) -> None:
         """Wait for /readyz."""
-        until(lambda: answers(self.url), what=f"the API; its log: {self.api.log.read_text()[-2000:]}")
+        until(
+            lambda: answers(self.url), what=f"the API; its log: {self.api.log.read_text()[-2000:]}"
+        )
 
     def close(self) -> None:
         """End everything."""
@@ -192,7 +211,10 @@ class Service:
 
     def logs(self) -> str:
         """The ends of all logs, for a failure's message."""
-        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in sorted(self.folder.glob("*.log"))
+        )
 
 
 def answers(url: str) -> bool:

@@ -1,4 +1,5 @@
-"""Jobs with results, made through the storage functions that ingest uses: what the pages' tests look at."""
+"""Jobs with results, made through the storage functions that ingest uses: what the pages' tests
+look at."""
 
 from __future__ import annotations
 
@@ -25,10 +26,24 @@ NIGHTLY: dict[str, Any] = {
     "inputs": {"regime": "uniform", "low": -1, "high": 1},
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-_DGAMMA = {"tolerance_ratio": 0.5, "budget_ratio": 0.61, "chi": 0.8, "scale_z": 0.9, "max_abs": 0.27, "rms": 0.05, "pcc_deficit": 3e-6}
+_DGAMMA = {
+    "tolerance_ratio": 0.5,
+    "budget_ratio": 0.61,
+    "chi": 0.8,
+    "scale_z": 0.9,
+    "max_abs": 0.27,
+    "rms": 0.05,
+    "pcc_deficit": 3e-6,
+}
 
 
-def new(*, test: Mapping[str, Any] = NIGHTLY, build: str = "tt-train-2025", seeds: int = 8, **changes: Any) -> NewJob:
+def new(
+    *,
+    test: Mapping[str, Any] = NIGHTLY,
+    build: str = "tt-train-2025",
+    seeds: int = 8,
+    **changes: Any,
+) -> NewJob:
     """A request for the seeds 0, 1, ..."""
     spec = TestSpec.parse(test)
     request = {"test": dict(test), "build": build, "seeds": {"start": 0, "count": seeds}}
@@ -56,7 +71,8 @@ def submit(session: Session, **changes: Any) -> Job:
 
 
 def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
-    """A result row of the nightly test, as a worker sends it: dx wrong or right, dgamma and dbeta right."""
+    """A result row of the nightly test, as a worker sends it: dx wrong or right, dgamma and dbeta
+    right."""
     noise = random.Random(seed)
     dx = {name: values[wrong] * noise.uniform(0.96, 1.04) for name, values in DX.items()}
     if not within:
@@ -86,11 +102,19 @@ def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
 
 def unwell(seed: int, verdict: str, message: str) -> dict[str, Any]:
     """A row without numbers: hang, crash or error."""
-    return {"seed": seed, "repeat": 0, "verdict": verdict, "device": "emulator:0", "message": message, "outputs": {}}
+    return {
+        "seed": seed,
+        "repeat": 0,
+        "verdict": verdict,
+        "device": "emulator:0",
+        "message": message,
+        "outputs": {},
+    }
 
 
 def diagnosis(tiles: int = 265) -> dict[str, Any]:
-    """What the forensics say of tt-train-2025: s1 twice everywhere, s2 from its last tile only; gamma is right."""
+    """What the forensics say of tt-train-2025: s1 twice everywhere, s2 from its last tile only;
+    gamma is right."""
     noise = random.Random(1)
 
     def term(name: str, means: Iterable[float], words: str) -> dict[str, Any]:
@@ -111,12 +135,23 @@ def diagnosis(tiles: int = 265) -> dict[str, Any]:
         }
 
     s1 = term("s1", [1.992] * tiles, f"s1 is subtracted twice in all {tiles} tiles")
-    s2 = term("s2", [0.0] * (tiles - 1) + [0.996], f"s2 sums only the last tile ({ordinal(tiles)} of {tiles})")
+    s2 = term(
+        "s2",
+        [0.0] * (tiles - 1) + [0.996],
+        f"s2 sums only the last tile ({ordinal(tiles)} of {tiles})",
+    )
     gamma = {**term("gamma", [1.0] * tiles, ""), "wrong": False}
-    return {"terms": [gamma, s1, s2], "words": f"{s1['words']}; {s2['words']}", "can_tell": True, "residuals": {}}
+    return {
+        "terms": [gamma, s1, s2],
+        "words": f"{s1['words']}; {s2['words']}",
+        "can_tell": True,
+        "residuals": {},
+    }
 
 
-def report(session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnosed: bool = False) -> None:
+def report(
+    session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnosed: bool = False
+) -> None:
     """What ingest does with a batch: rows, counters, events; the job runs."""
     now = utcnow()
     job = closing.lock(session, job_id)
@@ -127,7 +162,15 @@ def report(session: Session, job_id: str, rows: list[dict[str, Any]], *, diagnos
     if diagnosed:
         shape = test_specs.get(session, job.test_key)["test"].get("shape", [8462])  # type: ignore[index]
         content = diagnosis(-(-shape[-1] // 32))
-        items = [{"kind": "diagnosis", "seed": rows[0]["seed"], "repeat": 0, "output": "", "content": content}]
+        items = [
+            {
+                "kind": "diagnosis",
+                "seed": rows[0]["seed"],
+                "repeat": 0,
+                "output": "",
+                "content": content,
+            }
+        ]
         artifacts.add(session, job_id, new_id(), items, now=now)
     session.flush()
 
@@ -170,21 +213,52 @@ def device(session: Session) -> None:
     now = utcnow()
     devices.heard(session, facts, worker="worker-1", attempt=None, now=now)
     evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
-    told = {"device": facts["device"], "health": "bad", "reason": "no answer", "evidence": evidence, "worker": "worker-1"}
+    told = {
+        "device": facts["device"],
+        "health": "bad",
+        "reason": "no answer",
+        "evidence": evidence,
+        "worker": "worker-1",
+    }
     devices.report(session, told, now=now)
 
 
-def fleet(session: Session, job: Job, *, host: str = "lab-1", reason: str = "it hung, and tt-smi -r did not help") -> dict[str, str]:
-    """Four Wormholes of one host: one runs the job, one gives other bits than the rest, one is bad, one idles; their ids by name."""
+def fleet(
+    session: Session,
+    job: Job,
+    *,
+    host: str = "lab-1",
+    reason: str = "it hung, and tt-smi -r did not help",
+) -> dict[str, str]:
+    """Four Wormholes of one host: one runs the job, one gives other bits than the rest, one is bad,
+    one idles; their ids by name."""
     now = utcnow()
     names = [f"wormhole:{index}" for index in range(4)]
     (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
-    attempts.started(session, attempt, {"worker": f"{host}/{names[0]}/1", "device": f"{host}/{names[0]}", "host": host}, now=now)
+    attempts.started(
+        session,
+        attempt,
+        {"worker": f"{host}/{names[0]}/1", "device": f"{host}/{names[0]}", "host": host},
+        now=now,
+    )
 
     def sing(index: int, bits: str, seconds: float) -> None:
-        evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dx": bits, "dgamma": "5f0c77aa91be"}}
-        body = {"device": f"{host}/{names[index]}", "health": "good", "reason": "the canary passed", "evidence": evidence}
-        goldens.report(session, {**body, "worker": "w", "routine": True, "at": now.timestamp() - seconds}, now=now)
+        evidence = {
+            "executor": "ttnn",
+            "canary": "ttnn",
+            "digests": {"dx": bits, "dgamma": "5f0c77aa91be"},
+        }
+        body = {
+            "device": f"{host}/{names[index]}",
+            "health": "good",
+            "reason": "the canary passed",
+            "evidence": evidence,
+        }
+        goldens.report(
+            session,
+            {**body, "worker": "w", "routine": True, "at": now.timestamp() - seconds},
+            now=now,
+        )
 
     for index, name in enumerate(names):
         facts: dict[str, Any] = {
@@ -200,12 +274,33 @@ def fleet(session: Session, job: Job, *, host: str = "lab-1", reason: str = "it 
             "driver": "TT-KMD 2.0.0",
             "source": "tt-smi",
         }
-        devices.heard(session, facts, worker=f"{host}/{name}/1", attempt=None if index else attempt, now=now)
-        telemetry = {"temperature_c": 45.2 + index, "clock_mhz": 1000.0, "power_w": 31.0, "voltage_v": 0.8, "current_a": 40.0}
+        devices.heard(
+            session, facts, worker=f"{host}/{name}/1", attempt=None if index else attempt, now=now
+        )
+        telemetry = {
+            "temperature_c": 45.2 + index,
+            "clock_mhz": 1000.0,
+            "power_w": 31.0,
+            "voltage_v": 0.8,
+            "current_a": 40.0,
+        }
         devices.measured(session, facts["device"], telemetry)
-    for index, bits, seconds in ((0, "c0ffee123456", 90), (1, "c0ffee123456", 80), (2, "badbadbadbad", 70), (0, "c0ffee123456", 5)):
+    for index, bits, seconds in (
+        (0, "c0ffee123456", 90),
+        (1, "c0ffee123456", 80),
+        (2, "badbadbadbad", 70),
+        (0, "c0ffee123456", 5),
+    ):
         sing(index, bits, seconds)
-    steps = [{"rung": rung, "outcome": reason, "output": "?"} for rung in ("re-open", "reset_device")]
-    told = {"device": f"{host}/{names[3]}", "health": "bad", "reason": reason, "evidence": {"steps": steps}, "worker": "w"}
+    steps = [
+        {"rung": rung, "outcome": reason, "output": "?"} for rung in ("re-open", "reset_device")
+    ]
+    told = {
+        "device": f"{host}/{names[3]}",
+        "health": "bad",
+        "reason": reason,
+        "evidence": {"steps": steps},
+        "worker": "w",
+    }
     devices.report(session, told, now=now)
     return {each["name"]: each["id"] for each in devices.list_(session, now=now)}

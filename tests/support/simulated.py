@@ -1,4 +1,5 @@
-"""ttnn on the simulated Wormhole, for tests: its builds file, one child for many checks, and which of its servers still run."""
+"""ttnn on the simulated Wormhole, for tests: its builds file, one child for many checks, and which
+of its servers still run."""
 
 from __future__ import annotations
 
@@ -40,13 +41,24 @@ class Child:
         self.host.open(build)
         return Hosted(self, build)
 
-    def run(self, build: str, test: TestSpec, inputs: Mapping[str, Array], deadline_s: float = DEADLINE_S) -> dict[str, Array]:
+    def run(
+        self,
+        build: str,
+        test: TestSpec,
+        inputs: Mapping[str, Array],
+        deadline_s: float = DEADLINE_S,
+    ) -> dict[str, Array]:
         """One run. Raises KernelError, KernelHang or KernelCrash."""
         if self.host.build != build:
             self.host.open(build)
         self.slots += 1
         shapes = {name: array.shape for name, array in inputs.items()}
-        slot = Slot(self.host.folder, f"{self.slots}", shapes, output_shapes(test, own_builds("ttnn")[build].outputs))
+        slot = Slot(
+            self.host.folder,
+            f"{self.slots}",
+            shapes,
+            output_shapes(test, own_builds("ttnn")[build].outputs),
+        )
         slot.write(inputs)
         self.host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
         self.host.receive(time.monotonic() + deadline_s)
@@ -72,6 +84,10 @@ def servers(host_run: str | None = None) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             mine = host_run is None or process.environ().get(HOST_RUN_VARIABLE) == host_run
-            if mine and process.status() != psutil.STATUS_ZOMBIE and SERVER in " ".join(process.cmdline()):
+            if (
+                mine
+                and process.status() != psutil.STATUS_ZOMBIE
+                and SERVER in " ".join(process.cmdline())
+            ):
                 found.append(process)
     return found

@@ -13,10 +13,17 @@ from gonogo_storage.encoding import utcnow
 SUITE: dict[str, Any] = {
     "name": "nightly",
     "builds": ["correct"],
-    "defaults": {"test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}, "seeds": {"count": 2}},
+    "defaults": {
+        "test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}},
+        "seeds": {"count": 2},
+    },
     "entries": [
         {"name": "small", "test": {"shape": [1, 1, 32, 64]}},
-        {"name": "grid", "matrix": {"shape": [[32, 64], [33, 64]]}, "seeds": {"start": 5, "count": 1}},
+        {
+            "name": "grid",
+            "matrix": {"shape": [[32, 64], [33, 64]]},
+            "seeds": {"start": 5, "count": 1},
+        },
     ],
 }
 
@@ -26,7 +33,9 @@ def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
     job = jobs.get(session, job_id)
     assert job is not None
     first = job.request["seeds"].get("start", 0)
-    seeded.report(session, job_id, [seeded.row(first + number, wrong=wrong) for number in range(job.total)])
+    seeded.report(
+        session, job_id, [seeded.row(first + number, wrong=wrong) for number in range(job.total)]
+    )
     seeded.finish(session, job_id)
 
 

@@ -29,9 +29,17 @@ class Project:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dedent(text))
 
-    def executor(self, suites: Mapping[str, Any], command: tuple[str, ...] = (), **options: Any) -> Any:
-        """The executor as the kernel host makes it, in this process; its own runs of pytest are processes all the same."""
-        table = {"name": "build", "command": command, "options": {"root": str(self.root), **options}, "suites": suites}
+    def executor(
+        self, suites: Mapping[str, Any], command: tuple[str, ...] = (), **options: Any
+    ) -> Any:
+        """The executor as the kernel host makes it, in this process; its own runs of pytest are
+        processes all the same."""
+        table = {
+            "name": "build",
+            "command": command,
+            "options": {"root": str(self.root), **options},
+            "suites": suites,
+        }
         self._monkeypatch.setenv("GONOGO_BUILD", json.dumps(table))
         if CHILD not in sys.path:
             self._monkeypatch.syspath_prepend(CHILD)
@@ -40,7 +48,9 @@ class Project:
         return PytestExecutor("build")
 
     @contextmanager
-    def running(self, suites: Mapping[str, Any], command: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
+    def running(
+        self, suites: Mapping[str, Any], command: tuple[str, ...] = (), **options: Any
+    ) -> Iterator[Any]:
         """The same, closed afterwards."""
         executor = self.executor(suites, command, **options)
         try:
@@ -48,10 +58,14 @@ class Project:
         finally:
             executor.close()
 
-    def reports(self, selection: Mapping[str, Any], suite: Mapping[str, Any], **more: Any) -> list[dict[str, Any]]:
+    def reports(
+        self, selection: Mapping[str, Any], suite: Mapping[str, Any], **more: Any
+    ) -> list[dict[str, Any]]:
         """The reports of one iteration of a suite named `all`."""
         with self.running({"all": suite}) as executor:
-            found: list[dict[str, Any]] = executor.report({"suite": "all", **selection}, **{"iteration": 0, **more})
+            found: list[dict[str, Any]] = executor.report(
+                {"suite": "all", **selection}, **{"iteration": 0, **more}
+            )
             return found
 
 

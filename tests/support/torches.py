@@ -18,20 +18,26 @@ CHILD = ROOT / "workers" / "gonogo_workers" / "executors" / "child"
 
 @cache
 def torch_python() -> str:
-    """The interpreter that GONOGO_TEST_TORCH_PYTHON names, else ours when it has torch. Skips the test where there is none."""
+    """The interpreter that GONOGO_TEST_TORCH_PYTHON names, else ours when it has torch. Skips the
+    test where there is none."""
     named = os.environ.get(VARIABLE) or None
     if named is None:
         if importlib.util.find_spec("torch") is None:
-            pytest.skip(f"torch: no interpreter has it; `make torch` makes one, {VARIABLE} names it")
+            pytest.skip(
+                f"torch: no interpreter has it; `make torch` makes one, {VARIABLE} names it"
+            )
         return sys.executable
     found = subprocess.run([named, "-c", "import numpy, torch"], capture_output=True, text=True)
     if found.returncode:
-        pytest.skip(f"torch: {named}, which {VARIABLE} names, can't import it: {found.stderr[-300:]}")
+        pytest.skip(
+            f"torch: {named}, which {VARIABLE} names, can't import it: {found.stderr[-300:]}"
+        )
     return named
 
 
 def builds_file(folder: Path, **more: str) -> str:
-    """A builds file for the torch executor; `more` are texts of further tables by build name. Its path."""
+    """A builds file for the torch executor; `more` are texts of further tables by build name. Its
+    path."""
     path = folder / "builds.toml"
     tables = [f'[executors.torch]\npython = "{torch_python()}"\n']
     tables += [f'[builds."{name}"]\nexecutor = "torch"\n{text}\n' for name, text in more.items()]
@@ -40,9 +46,18 @@ def builds_file(folder: Path, **more: str) -> str:
 
 
 def run_in_torch(code: str, *, seconds: float = 110) -> str:
-    """Run Python code in that interpreter, with GoNoGo's modules and the child's executors importable; its stdout."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
+    """Run Python code in that interpreter, with GoNoGo's modules and the child's executors
+    importable; its stdout."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+    }
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{CHILD}"
-    done = subprocess.run([torch_python(), "-c", code], env=environment, capture_output=True, text=True, timeout=seconds)
+    done = subprocess.run(
+        [torch_python(), "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout

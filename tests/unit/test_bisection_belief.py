@@ -1,4 +1,5 @@
-"""Bisection's belief against plain sums, the price of a run, choosing boldly, counts beyond any expectation, the time of a step."""
+"""Bisection's belief against plain sums, the price of a run, choosing boldly, counts beyond any
+expectation, the time of a step."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ NEAR = [(0, 20), (1, 20), (17, 20), (20, 20)]
 
 @pytest.mark.parametrize("expect", list(Expect))
 @pytest.mark.parametrize("sharp", [False, True])
-def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(expect: Expect, sharp: bool) -> None:
+def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(
+    expect: Expect, sharp: bool
+) -> None:
     tallies: list[Tally] = [(1, 6), (0, 3), (0, 0), (4, 5), (2, 3)]
     model = _model(expect, sharp, POLICY)
 
@@ -28,13 +31,18 @@ def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(expect: Expect
 
     whole = [
         sum(
-            model.pairs[i, j] * likelihood(before, tallies[:place]) * likelihood(after, tallies[place:])
+            model.pairs[i, j]
+            * likelihood(before, tallies[:place])
+            * likelihood(after, tallies[place:])
             for i, before in enumerate(model.rates)
             for j, after in enumerate(model.rates)
         )
         for place in range(1, 5)
     ]
-    none = sum(weight * likelihood(rate, tallies) for weight, rate in zip(model.same, model.rates, strict=True))
+    none = sum(
+        weight * likelihood(rate, tallies)
+        for weight, rate in zip(model.same, model.rates, strict=True)
+    )
     found = look(tallies, expect=expect, sharp=sharp)
     assert found.posterior == pytest.approx([each / sum(whole) for each in whole])
     assert found.evidence == pytest.approx(math.log(sum(whole) / 4 / none))
@@ -43,7 +51,8 @@ def test_the_belief_is_the_sum_over_all_places_and_pairs_of_rates(expect: Expect
 
 
 def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
-    """The dearer a run, the fewer: then what is likely enough is believed at once; the neighbour with more to tell goes first."""
+    """The dearer a run, the fewer: then what is likely enough is believed at once; the neighbour
+    with more to tell goes first."""
     assert look(NEAR).stage is Stage.found
     dear, cheap = replace(POLICY, bisect_cost=0.5), replace(POLICY, bisect_cost=1e-9)
     few: list[Tally] = [(0, 20), (0, 6), (3, 4), (20, 20)]
@@ -51,9 +60,15 @@ def test_a_neighbour_runs_while_one_more_run_saves_more_than_it_costs() -> None:
     found = look(few, policy=cheap, want=2)
     assert found.stage is Stage.verify
     assert found.probability >= POLICY.bisect_stop
-    later, earlier = sum(found.posterior[found.culprit or 0 :]), sum(found.posterior[: (found.culprit or 0) - 1])
+    later, earlier = (
+        sum(found.posterior[found.culprit or 0 :]),
+        sum(found.posterior[: (found.culprit or 0) - 1]),
+    )
     assert later > earlier
-    assert found.wanted == (2, 1)  # the first changed build speaks against later places, the one before it against earlier ones
+    assert found.wanted == (
+        2,
+        1,
+    )  # the first changed build speaks against later places, the one before it against earlier ones
     assert look(few, policy=cheap, pending=[2], want=2).wanted == (1,)
     assert look(few, policy=cheap, pending=[2, 1]).wanted == ()
 
@@ -65,14 +80,20 @@ def test_what_the_runs_of_a_search_say_is_counted_once_however_boldly_it_chooses
     assert (bold.posterior, bold.evidence) == (calm.posterior, calm.evidence)
     very = look(tallies, policy=replace(POLICY, bisect_boldness=20.0))
     assert very.wanted != calm.wanted
-    each_third = replace(POLICY, bisect_boldness=20.0, bisect_calm=10)  # the tenth run is chosen calmly
+    each_third = replace(
+        POLICY, bisect_boldness=20.0, bisect_calm=10
+    )  # the tenth run is chosen calmly
     assert look(tallies, policy=each_third).wanted == calm.wanted
 
 
 @pytest.mark.parametrize("expect", [Expect.regression, Expect.fix])
-def test_runs_against_the_expected_order_say_no_change_however_many_they_are(expect: Expect) -> None:
+def test_runs_against_the_expected_order_say_no_change_however_many_they_are(
+    expect: Expect,
+) -> None:
     bad, good = ((20000, 20000), (0, 20000))
-    tallies: list[Tally] = [bad, bad, good, good] if expect is Expect.regression else [good, good, bad, bad]
+    tallies: list[Tally] = (
+        [bad, bad, good, good] if expect is Expect.regression else [good, good, bad, bad]
+    )
     found = look(tallies, expect=expect)
     assert found.stage is Stage.no_change
     assert math.isfinite(found.evidence)
@@ -81,7 +102,13 @@ def test_runs_against_the_expected_order_say_no_change_however_many_they_are(exp
 
 
 def test_a_policy_that_cannot_be_is_refused() -> None:
-    for name, value in (("bisect_cost", 0.0), ("bisect_cost", 1.0), ("bisect_good", 0.0), ("bisect_boldness", -1.0), ("bisect_calm", 0)):
+    for name, value in (
+        ("bisect_cost", 0.0),
+        ("bisect_cost", 1.0),
+        ("bisect_good", 0.0),
+        ("bisect_boldness", -1.0),
+        ("bisect_calm", 0),
+    ):
         with pytest.raises(FieldError):
             FlakinessPolicy.parse({name: value})
 
@@ -93,6 +120,8 @@ def test_a_step_is_short(builds: int, flying: int, most_s: float) -> None:
     took = []
     for _ in range(3):
         begun = time.process_time()
-        assert len(look(tallies, pending=[builds // 2] * flying, want=1 + flying).wanted) == 1 + flying
+        assert (
+            len(look(tallies, pending=[builds // 2] * flying, want=1 + flying).wanted) == 1 + flying
+        )
         took.append(time.process_time() - begun)
     assert min(took) < most_s

@@ -1,4 +1,5 @@
-"""Blocks of rows: fixed spans, results in block order, and nothing that depends on the number of threads."""
+"""Blocks of rows: fixed spans, results in block order, and nothing that depends on the number of
+threads."""
 
 from __future__ import annotations
 
@@ -24,12 +25,18 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_spans_cut_the_rows_into_fixed_blocks() -> None:
     assert blocks.over_rows(lambda start, stop: (start, stop), 70) == [(0, 32), (32, 64), (64, 70)]
-    assert blocks.over_rows(lambda start, stop: (start, stop), 5, block=2) == [(0, 2), (2, 4), (4, 5)]
+    assert blocks.over_rows(lambda start, stop: (start, stop), 5, block=2) == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+    ]
     assert blocks.over_rows(lambda start, stop: (start, stop), 0) == []
 
 
 def test_a_single_block_runs_in_the_calling_thread() -> None:
-    assert blocks.over_rows(lambda start, stop: threading.get_ident(), 32) == [threading.get_ident()]
+    assert blocks.over_rows(lambda start, stop: threading.get_ident(), 32) == [
+        threading.get_ident()
+    ]
 
 
 def test_results_come_in_block_order_even_when_the_first_block_ends_last(threads: int) -> None:
@@ -56,7 +63,9 @@ def test_an_error_in_a_block_reaches_the_caller() -> None:
 
 def test_the_pool_belongs_to_the_process() -> None:
     assert blocks._pool(os.getpid()) is blocks._pool(os.getpid())
-    assert blocks._pool(os.getpid()) is not blocks._pool(-1)  # a forked child, whose parent's threads don't exist in it
+    assert blocks._pool(os.getpid()) is not blocks._pool(
+        -1
+    )  # a forked child, whose parent's threads don't exist in it
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

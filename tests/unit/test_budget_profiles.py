@@ -26,7 +26,9 @@ def backward(profile: str | None = "tt-train", n: int = 100, **numerics: Any) ->
     return backward_terms(spec(shape=(4, n), numerics=numerics), profile)
 
 
-def forward(profile: str | None = "tt-train", n: int = 100, epsilon: float = 1e-6, **numerics: Any) -> ForwardTerms:
+def forward(
+    profile: str | None = "tt-train", n: int = 100, epsilon: float = 1e-6, **numerics: Any
+) -> ForwardTerms:
     return forward_terms(spec("layernorm_fw", (4, n), numerics=numerics, epsilon=epsilon), profile)
 
 
@@ -62,7 +64,13 @@ def test_block_formats_count_from_the_largest_of_the_block() -> None:
 
 def test_tt_train_keeps_its_sums_in_fp32_and_reads_them_back_as_tf32() -> None:
     terms = backward(n=8462)
-    assert (terms.stored_product, terms.stored_weighted, terms.stored_sum, terms.difference, terms.stored_partial) == (0, 0, 0, 0, 0)
+    assert (
+        terms.stored_product,
+        terms.stored_weighted,
+        terms.stored_sum,
+        terms.difference,
+        terms.stored_partial,
+    ) == (0, 0, 0, 0, 0)
     assert terms.read_sum == terms.read_lane == 2.0**-10
     assert terms.xhat == terms.stored_column == 2.0**-8
     assert terms.align == 2.0**-11
@@ -73,7 +81,13 @@ def test_tt_train_keeps_its_sums_in_fp32_and_reads_them_back_as_tf32() -> None:
 
 def test_generic_stores_every_intermediate_and_allows_one_bf16_factor() -> None:
     terms = backward("generic", n=8462)
-    assert {terms.stored_product, terms.stored_weighted, terms.stored_sum, terms.difference, terms.stored_partial} == {2.0**-8}
+    assert {
+        terms.stored_product,
+        terms.stored_weighted,
+        terms.stored_sum,
+        terms.difference,
+        terms.stored_partial,
+    } == {2.0**-8}
     assert terms.scale == 2.0**-9
     assert terms.read_sum == terms.read_lane == 0
 
@@ -94,7 +108,13 @@ def test_a_16_bit_dst_costs_half_an_ulp_of_bf16_an_addition_and_a_truncation_a_p
     wide, narrow = backward(), backward(accumulate="bf16")
     assert narrow.accumulate == 2.0**-8 > wide.accumulate
     assert narrow.product == wide.product + 2.0**-7
-    assert differing(wide, narrow) == {"accumulate", "product", "product_mean", "difference", "scale"}
+    assert differing(wide, narrow) == {
+        "accumulate",
+        "product",
+        "product_mean",
+        "difference",
+        "scale",
+    }
     assert forward(accumulate="bf16").accumulate == 2.0**-8
 
 
@@ -107,7 +127,9 @@ def test_wider_buffers_are_reread_as_tf32(profile: str) -> None:
 
 def test_generic_with_everything_in_fp32_has_no_bf16_buffers_unless_they_are_asked_for() -> None:
     assert backward("generic", input="fp32", output="fp32").xhat == 2.0**-10
-    assert backward("tt-train", input="fp32", output="fp32").xhat == 2.0**-8  # that kernel's buffers are bf16, whatever it is given
+    assert (
+        backward("tt-train", input="fp32", output="fp32").xhat == 2.0**-8
+    )  # that kernel's buffers are bf16, whatever it is given
 
 
 @pytest.mark.parametrize("tensor", ["x", "gamma"])
@@ -134,7 +156,14 @@ def test_the_stored_epsilon_is_truncated_to_bf16() -> None:
 
 def test_fp32_has_no_term_of_a_narrower_format() -> None:
     for terms in (backward("fp32", output="fp32"), forward("fp32", output="fp32")):
-        assert max(value for name, value in asdict(terms).items() if isinstance(value, float) and name != "additions") <= 2.0**-22
+        assert (
+            max(
+                value
+                for name, value in asdict(terms).items()
+                if isinstance(value, float) and name != "additions"
+            )
+            <= 2.0**-22
+        )
 
 
 @pytest.mark.parametrize("profile", ["tt_train", "FP32", "fpga"])

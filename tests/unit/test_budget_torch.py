@@ -1,4 +1,5 @@
-"""The budgets of torch's kernels: right fp32 arithmetic is explained, close to the bound in 16 bits, and wrong terms are seen."""
+"""The budgets of torch's kernels: right fp32 arithmetic is explained, close to the bound in 16
+bits, and wrong terms are seen."""
 
 from __future__ import annotations
 
@@ -18,8 +19,15 @@ Array = NDArray[np.float32]
 FP32 = {"input": "fp32", "output": "fp32"}
 
 
-def kernel(case: Case, *, rstd_factor: float = 1.0, missing: slice | None = None, column_format: str = "fp32") -> dict[str, Array]:
-    """A LayerNorm in float32 as torch has it: everything inside in fp32, rounded once. `missing`: columns that a sum leaves out."""
+def kernel(
+    case: Case,
+    *,
+    rstd_factor: float = 1.0,
+    missing: slice | None = None,
+    column_format: str = "fp32",
+) -> dict[str, Array]:
+    """A LayerNorm in float32 as torch has it: everything inside in fp32, rounded once. `missing`:
+    columns that a sum leaves out."""
     out = case.test.numerics.output
     x, gamma = case.given["x"], case.given["gamma"]
     n = np.float32(x.shape[1])
@@ -32,11 +40,17 @@ def kernel(case: Case, *, rstd_factor: float = 1.0, missing: slice | None = None
             used[:, missing] = 0
             mean = used.sum(axis=1, keepdims=True, dtype=np.float32) / n
         y = (x - mean) * (rstd * np.float32(rstd_factor)) * gamma + case.given["beta"]
-        return {"y": round_to(y, out), "mean": round_to(mean[:, 0], out), "rstd": round_to(rstd[:, 0], out)}
+        return {
+            "y": round_to(y, out),
+            "mean": round_to(mean[:, 0], out),
+            "rstd": round_to(rstd[:, 0], out),
+        }
     if "mean" in case.given:
         mean, rstd = case.given["mean"][:, None], case.given["rstd"][:, None]
     else:  # autograd on a CPU keeps them in gamma's format
-        mean, rstd = (round_to(each, case.test.numerics.format_of("gamma")) for each in (mean, rstd))
+        mean, rstd = (
+            round_to(each, case.test.numerics.format_of("gamma")) for each in (mean, rstd)
+        )
     dy = case.given["dy"]
     xhat, p = (x - mean) * rstd, dy * gamma
     summed = p.copy()
@@ -63,13 +77,21 @@ def judged(case: Case, outputs: dict[str, Array], profile: str = "torch") -> See
     return judge(case.test, case.raw, case.given, outputs, profile=profile)
 
 
-def case_of(name: str, shape: tuple[int, int], regime: str = "uniform", seed: int = 0, **numerics: Any) -> Case:
+def case_of(
+    name: str, shape: tuple[int, int], regime: str = "uniform", seed: int = 0, **numerics: Any
+) -> Case:
     return Case.of(spec(name, shape, numerics=numerics, inputs=dict(REGIMES[regime])), seed)
 
 
 FORMATS = {"bf16": {}, "fp32": FP32, "fp16": {"input": "fp16", "output": "fp16"}}
-# A mean of `small` data is subnormal in fp16, and no budget knows of subnormal numbers; `constant` says nothing
-REGIMES_OF = [(fmt, regime) for fmt in FORMATS for regime in REGIMES if regime != "constant" and (fmt, regime) != ("fp16", "small")]
+# A mean of `small` data is subnormal in fp16, and no budget knows of subnormal numbers; `constant`
+# says nothing
+REGIMES_OF = [
+    (fmt, regime)
+    for fmt in FORMATS
+    for regime in REGIMES
+    if regime != "constant" and (fmt, regime) != ("fp16", "small")
+]
 
 
 @pytest.mark.parametrize("name", ["layernorm_fw", "layernorm_bw"])
@@ -81,12 +103,20 @@ def test_right_kernels_are_explained_in_every_regime(name: str, regime: str, fmt
                 more = {"statistics": statistics} if name == "layernorm_bw" else {}
                 case = case_of(name, shape, regime, seed, **FORMATS[fmt], **more)
                 found = judged(case, kernel(case))
-                assert found.verdict == "pass", (shape, statistics, seed, {name: each.to_json() for name, each in found.outputs.items()})
+                assert found.verdict == "pass", (
+                    shape,
+                    statistics,
+                    seed,
+                    {name: each.to_json() for name, each in found.outputs.items()},
+                )
 
 
 def test_in_16_bits_the_budget_is_the_rounding_of_the_result_and_little_more() -> None:
     for name, output in (("layernorm_fw", "y"), ("layernorm_bw", "dx")):
-        ratios = [judged(case, kernel(case)).outputs[output].statistics["budget_ratio"] for case in cases(name, 8)]
+        ratios = [
+            judged(case, kernel(case)).outputs[output].statistics["budget_ratio"]
+            for case in cases(name, 8)
+        ]
         assert min(ratios) > 0.97
         assert max(ratios) <= 1.0
 
@@ -101,7 +131,9 @@ def test_an_rstd_off_by_a_thousandth_is_seen_in_bf16() -> None:
             found = judged(case, kernel(case, rstd_factor=1.001)).outputs[output]
             assert found.explanation in ("suspect", "unexplained")
             assert found.statistics["scale_z"] > 5
-            assert name == "layernorm_fw" or found.statistics["budget_ratio"] < 2  # no element of dx shows it; y has zeros that do
+            assert (
+                name == "layernorm_fw" or found.statistics["budget_ratio"] < 2
+            )  # no element of dx shows it; y has zeros that do
 
 
 def test_in_fp32_an_rstd_off_by_a_hundred_thousandth_is_seen() -> None:
@@ -114,7 +146,10 @@ def test_in_fp32_an_rstd_off_by_a_hundred_thousandth_is_seen() -> None:
 @pytest.mark.parametrize("tile", [0, 17, 31])
 def test_one_tile_missing_from_a_sum_is_seen(tile: int) -> None:
     missing = slice(32 * tile, 32 * tile + 32)
-    for name, output, direction in (("layernorm_fw", "y", "mean_z"), ("layernorm_bw", "dx", "row_z")):
+    for name, output, direction in (
+        ("layernorm_fw", "y", "mean_z"),
+        ("layernorm_bw", "dx", "row_z"),
+    ):
         for case in cases(name, 2):
             found = judged(case, kernel(case, missing=missing)).outputs[output]
             assert found.explanation == "unexplained"
@@ -128,7 +163,11 @@ def test_a_16_bit_column_sum_is_torch_eagers_and_nobody_elses() -> None:
         assert judged(case, outputs, "torch-eager").explanation == "explained"
         by_other = judged(case, outputs)
         assert by_other.outputs["dx"].explanation == "explained"
-        assert by_other.outputs["dgamma"].explanation == by_other.outputs["dbeta"].explanation == "unexplained"
+        assert (
+            by_other.outputs["dgamma"].explanation
+            == by_other.outputs["dbeta"].explanation
+            == "unexplained"
+        )
         assert judged(case, kernel(case), "torch-eager").explanation == "explained"
 
 
@@ -143,7 +182,9 @@ def test_even_with_16_bit_column_sums_a_missing_row_tile_is_seen() -> None:
 
 def test_wide_statistics_are_kept_wide() -> None:
     narrow = forward_terms(spec("layernorm_fw", (4, 64)), "torch")
-    wide = forward_terms(spec("layernorm_fw", (4, 64), numerics={"input": {"gamma": "fp32"}}), "torch")
+    wide = forward_terms(
+        spec("layernorm_fw", (4, 64), numerics={"input": {"gamma": "fp32"}}), "torch"
+    )
     assert (narrow.kept, wide.kept) == (2.0**-8, 2.0**-24)
     own = backward_terms(spec(numerics={"statistics": "own"}), "torch")
     assert own.own is not None
@@ -154,4 +195,6 @@ def test_eager_layer_norm_on_a_cpu_has_a_profile_of_its_own() -> None:
     eager = {name for name, build in torch_builds().items() if build.profile == "torch-eager"}
     assert eager == {"torch-eager", "torch-eager-linear"}
     assert {build.profile for build in torch_builds().values()} == {"torch", "torch-eager"}
-    assert [name for name, build in torch_builds().items() if build.outputs] == [name for name in torch_builds() if "linear" in name]
+    assert [name for name, build in torch_builds().items() if build.outputs] == [
+        name for name in torch_builds() if "linear" in name
+    ]

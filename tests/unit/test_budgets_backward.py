@@ -1,4 +1,5 @@
-"""The budget of the backward kernel: the written formula element by element, and right kernels that stay within it."""
+"""The budget of the backward kernel: the written formula element by element, and right kernels that
+stay within it."""
 
 from __future__ import annotations
 
@@ -87,7 +88,15 @@ def generic_bound(case: Case, i: int) -> Row:
     result = []
     for j in range(len(p)):
         left, right = p[j] - s1, xhat[j] * s2
-        inside = h(p[j]) + h(left) + d1 + abs(xhat[j]) * d2 + abs(s2) * of_xhat[j] + h(right) + h(left - right)
+        inside = (
+            h(p[j])
+            + h(left)
+            + d1
+            + abs(xhat[j]) * d2
+            + abs(s2) * of_xhat[j]
+            + h(right)
+            + h(left - right)
+        )
         dx = r * (left - right)
         before = r * inside + 2.0**-9 * abs(dx)
         result.append(before + h(abs(dx) + before))
@@ -105,27 +114,37 @@ def test_the_bound_of_tt_train_is_the_written_one(n: int, regime: str) -> None:
 
 @pytest.mark.parametrize("regime", ["uniform", "offset", "hot tile"])
 @pytest.mark.parametrize("n", [32, 128])
-def test_the_bound_of_generic_is_the_written_one_where_1_over_n_is_exact(n: int, regime: str) -> None:
+def test_the_bound_of_generic_is_the_written_one_where_1_over_n_is_exact(
+    n: int, regime: str
+) -> None:
     """With an inexact 1/N it is that and dN |s1|, dN |x^ s2| more."""
     case = Case.of(spec(shape=(3, n), regime=regime), seed=n)
     found = expected.expectations(case.test, case.given, "generic")["dx"].bound
     for i in range(3):
         wanted = np.array(generic_bound(case, i))
-        # The additions of the sums, 2 Wt 2^-24, and the last line's 2^-22 are more than what is written for generic.
+        # The additions of the sums, 2 Wt 2^-24, and the last line's 2^-22 are more than what is
+        # written for generic.
         assert (found[i] >= wanted * (1 - 1e-12)).all()
         np.testing.assert_allclose(found[i], wanted, rtol=1e-3)
 
 
 def test_the_truncated_reciprocal_enters_the_bound() -> None:
-    terms = {n: Case.of(spec(shape=(2, n), inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1})) for n in (8192, 8462)}
-    bounds = {n: expected.expectations(case.test, case.given, "tt-train")["dx"].bound.max() for n, case in terms.items()}
+    terms = {
+        n: Case.of(spec(shape=(2, n), inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}))
+        for n in (8192, 8462)
+    }
+    bounds = {
+        n: expected.expectations(case.test, case.given, "tt-train")["dx"].bound.max()
+        for n, case in terms.items()
+    }
     r = 1000.0
     assert bounds[8462] == pytest.approx(5.36, rel=1e-2)  # the published budget of correct at 8462
     assert bounds[8462] - bounds[8192] > 0.9 * r * reciprocal_error(8462)
 
 
 def test_dgamma_and_dbeta_are_bounded_by_their_terms_sums_and_output() -> None:
-    """tt-train: dgamma: sum(|dy|(e_a + h(x^)) + h(c)) + sum terms + h(out); dbeta: sum terms + h(out)."""
+    """tt-train: dgamma: sum(|dy|(e_a + h(x^)) + h(c)) + sum terms + h(out); dbeta: sum terms +
+    h(out)."""
     rows, n = 70, 40
     case = Case.of(spec(shape=(rows, n)), seed=3)
     found = expected.expectations(case.test, case.given, "tt-train")
@@ -137,7 +156,10 @@ def test_dgamma_and_dbeta_are_bounded_by_their_terms_sums_and_output() -> None:
             dy = float(case.given["dy"][i, j])
             columns[i, j] = dy * xhat[j]
             terms[i, j] = abs(dy) * (align[j] + h(abs(xhat[j]) + align[j])) + h(columns[i, j])
-    for name, values, own in (("dgamma", columns, terms), ("dbeta", case.given["dy"].astype(float), np.zeros((rows, n)))):
+    for name, values, own in (
+        ("dgamma", columns, terms),
+        ("dbeta", case.given["dy"].astype(float), np.zeros((rows, n))),
+    ):
         before = own.sum(axis=0) + rows * 2.0**-24 * np.abs(values).sum(axis=0)
         wanted = [b + h(abs(v) + b) for v, b in zip(values.sum(axis=0), before, strict=True)]
         np.testing.assert_allclose(found[name].bound[0], wanted, rtol=1e-12, err_msg=name)
@@ -148,15 +170,21 @@ def test_the_references_are_those_of_what_the_device_was_given() -> None:
         case = Case.of(spec(shape=(40, 50), numerics=numerics))
         wanted = layernorm.reference(case.test, case.given)
         for name, found in expected.expectations(case.test, case.given, "generic").items():
-            np.testing.assert_allclose(found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-9, atol=1e-12
+            )
 
 
 def test_elwsub_rounds_both_operands_half_up_onto_the_larger_ones_grid() -> None:
     grid = 2.0**-10
     large = np.array([[1.0, 1.0, 1.5, -1.0]])
     small = np.array([[0.4 * grid, 0.5 * grid, -0.6 * grid, 0.5 * grid]])
-    np.testing.assert_allclose(aligned_error(large, small) / grid, [[0.4, -0.5, 0.4, -0.5]], atol=1e-9)
-    np.testing.assert_allclose(aligned_error(small, large) / grid, [[-0.4, 0.5, -0.4, 0.5]], atol=1e-9)
+    np.testing.assert_allclose(
+        aligned_error(large, small) / grid, [[0.4, -0.5, 0.4, -0.5]], atol=1e-9
+    )
+    np.testing.assert_allclose(
+        aligned_error(small, large) / grid, [[-0.4, 0.5, -0.4, 0.5]], atol=1e-9
+    )
     assert aligned_error(np.array([[0.0]]), np.array([[0.0]])) == 0
 
 
@@ -166,7 +194,13 @@ def test_every_term_makes_the_bound_and_the_variance_larger() -> None:
         return expected.expectations(case.test, case.given, "tt-train")["dx"]
 
     base = of()
-    for numerics in ({"fidelity": "lofi"}, {"accumulate": "bf16"}, {"input": "fp32"}, {"statistics": "own"}, {"output": "bfp8_b"}):
+    for numerics in (
+        {"fidelity": "lofi"},
+        {"accumulate": "bf16"},
+        {"input": "fp32"},
+        {"statistics": "own"},
+        {"output": "bfp8_b"},
+    ):
         wider = of(**numerics)
         assert wider.bound.mean() > base.bound.mean() * 1.02, numerics
         assert wider.variance.mean() > base.variance.mean(), numerics
@@ -190,14 +224,21 @@ DOMINATED: Mapping[str, tuple[str, Callable[..., Mapping[str, NDArray[np.float32
 
 
 @pytest.mark.parametrize("name", DOMINATED)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 20), (33, 50), (64, 96), (40, 257), (16, 1024), (2, 8462)])
-def test_the_bound_dominates_every_error_of_its_own_dataflow(name: str, shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 20), (33, 50), (64, 96), (40, 257), (16, 1024), (2, 8462)]
+)
+def test_the_bound_dominates_every_error_of_its_own_dataflow(
+    name: str, shape: tuple[int, int]
+) -> None:
     profile, kernel = DOMINATED[name]
     for seed, regime in enumerate(("uniform", "normal", "offset", "hot tile")):
         case = Case.of(spec(shape=shape, regime=regime), seed)
         outputs = case.matrices(kernel(case.test, case.given))
         for output, wanted in expected.expectations(case.test, case.given, profile).items():
-            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound).all(), (regime, output)
+            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound).all(), (
+                regime,
+                output,
+            )
 
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "fp32, Welford"])
@@ -211,7 +252,11 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
             if applies(name, profile, test):
                 judged += 1
                 found = judge(test, case.raw, case.given, outputs, profile=profile).explanation
-                assert found in (Explanation.explained, Explanation.no_information), (profile, seed, test.canonical())
+                assert found in (Explanation.explained, Explanation.no_information), (
+                    profile,
+                    seed,
+                    test.canonical(),
+                )
     assert judged > 20 * len(profiles)
 
 
@@ -219,7 +264,9 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
 def test_running_sums_of_a_ramp_are_explained(order: str) -> None:
     found = set()
     for shape in ((4, 4096), (300, 32)):
-        case = Case.of(spec(shape=shape, regime="ramp", numerics={"input": "fp32", "output": "fp32"}))
+        case = Case.of(
+            spec(shape=shape, regime="ramp", numerics={"input": "fp32", "output": "fp32"})
+        )
         outputs = RIGHT[order][0](case.test, case.given)
         found.add(judge(case.test, case.raw, case.given, outputs, profile="fp32").explanation)
     assert found == {Explanation.explained}
@@ -255,8 +302,14 @@ def test_the_emulated_right_kernel_is_explained_in_every_format(numerics: dict[s
 
 
 def test_the_ties_of_elwsub_are_not_taken_for_a_wrong_s2() -> None:
-    """bf16 x and mean make ties, which are rounded one way; with dy offset by 10 they add up: xhat_z was 9.8 before they were predicted."""
-    inputs = {"regime": "uniform", "low": -1, "high": 1, "dy": {"regime": "offset", "offset": 10, "std": 1}}
+    """bf16 x and mean make ties, which are rounded one way; with dy offset by 10 they add up:
+    xhat_z was 9.8 before they were predicted."""
+    inputs = {
+        "regime": "uniform",
+        "low": -1,
+        "high": 1,
+        "dy": {"regime": "offset", "offset": 10, "std": 1},
+    }
     case = Case.of(spec(shape=(8, 32768), inputs=inputs))
     judged = judge(case.test, case.raw, case.given, case.emulated(), profile="tt-train")
     assert judged.explanation is Explanation.explained
@@ -269,13 +322,20 @@ def test_right_kernels_in_monte_carlo_arithmetic_stay_below_six_standard_deviati
         case = Case.of(spec(shape=shape), seed)
         outputs = case.matrices(MONTE_CARLO(case.test, case.given))
         for name, wanted in expected.expectations(case.test, case.given, "generic").items():
-            worst = max(worst, float((np.abs(outputs[name] - wanted.reference) / np.sqrt(wanted.variance)).max()))
+            worst = max(
+                worst,
+                float((np.abs(outputs[name] - wanted.reference) / np.sqrt(wanted.variance)).max()),
+            )
     assert 2 < worst < DEVIATIONS  # and s isn't so wide that nothing could show
 
 
 def test_the_budget_is_used_up_to_its_edge() -> None:
-    """max e/B of a right kernel is .98 to .99: a budget twice too wide would hide a defect of its size."""
+    """max e/B of a right kernel is .98 to .99: a budget twice too wide would hide a defect of its
+    size."""
     case = Case.of(spec(shape=(200, 1000)))
     wanted = expected.expectations(case.test, case.given, "tt-train")["dx"]
-    ratio = np.abs(case.matrices(run(case.test, case.given, "correct"))["dx"] - wanted.reference) / wanted.bound
+    ratio = (
+        np.abs(case.matrices(run(case.test, case.given, "correct"))["dx"] - wanted.reference)
+        / wanted.bound
+    )
     assert 0.9 < ratio.max() <= 1

@@ -1,4 +1,5 @@
-"""The budget of the forward kernel: the written formula element by element, rows that say nothing, right kernels within it."""
+"""The budget of the forward kernel: the written formula element by element, rows that say nothing,
+right kernels within it."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def average(values: list[float]) -> float:
 
 
 def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
-    """(Bm, Br, B_y, informative) of row i: 3-numerics.md, with bf16 inputs and buffers, HiFi4, fp32 Dst, and the running sums' 2^-24."""
+    """(Bm, Br, B_y, informative) of row i: 3-numerics.md, with bf16 inputs and buffers, HiFi4, fp32
+    Dst, and the running sums' 2^-24."""
     x = case.given["x"][i].tolist()
     n, epsilon, dn = len(x), case.test.epsilon, reciprocal_error(len(x))
     running = 2 * -(-n // 32) * 2.0**-24
@@ -53,22 +55,36 @@ def written(case: Case, i: int) -> tuple[float, float, list[float], bool]:
     r = 1 / math.sqrt(variance + epsilon)
 
     t = math.fsum(h(math.fsum(x[c::32])) for c in range(32)) / n
-    bm = dn * abs(mu) + t * (1 + dn) + 2.0**-12 * (abs(mu) + t) + running * average([abs(v) for v in x])
+    bm = (
+        dn * abs(mu)
+        + t * (1 + dn)
+        + 2.0**-12 * (abs(mu) + t)
+        + running * average([abs(v) for v in x])
+    )
     bm += h(abs(mu) + bm)
     align = [2.0**-11 * power(max(abs(v), abs(mu))) for v in x]
     tv = math.fsum(h(math.fsum(c * c for c in centred[lane::32])) for lane in range(32)) / n
     dv = dn * variance + tv + bm**2 * (1 + dn) + (2.0**-12 + running) * variance
     dv += average([a * a for a in align]) + abs(float(round_to(epsilon, "bf16", "zero")) - epsilon)
     informative = dv < variance + epsilon
-    low, high = (1 / math.sqrt(variance + epsilon + sign * dv) if informative else r for sign in (1, -1))
+    low, high = (
+        1 / math.sqrt(variance + epsilon + sign * dv) if informative else r for sign in (1, -1)
+    )
     br = max(high - r, r - low)
     br += h(r + br)
     bounds = []
-    for v, c, a, g, b in zip(x, centred, align, case.given["gamma"].tolist(), case.given["beta"].tolist(), strict=True):
+    for v, c, a, g, b in zip(
+        x, centred, align, case.given["gamma"].tolist(), case.given["beta"].tolist(), strict=True
+    ):
         d = (bm + a) * (r + br) + abs(c) * br
         d1 = d + h(abs(c * r) + d)
         product = abs(g * c * r)
-        before = abs(g) * d1 + h(product + abs(g) * d1) + 2.0**-11 * power(max(product, abs(b))) + 2.0**-22 * (product + abs(b))
+        before = (
+            abs(g) * d1
+            + h(product + abs(g) * d1)
+            + 2.0**-11 * power(max(product, abs(b)))
+            + 2.0**-22 * (product + abs(b))
+        )
         bounds.append(before + h(abs(g * c * r + b) + before))
         assert v == c + mu or math.isclose(v, c + mu)
     return bm, br, bounds, informative
@@ -94,12 +110,17 @@ def test_the_references_are_those_of_what_the_device_was_given() -> None:
     case = Case.of(spec("layernorm_fw", (40, 50)))
     wanted = layernorm.reference(case.test, case.given)
     for name, found in expected.expectations(case.test, case.given, "tt-train").items():
-        np.testing.assert_allclose(found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-12, atol=1e-14
+        )
 
 
 def test_rstd_is_bounded_by_the_interval_and_not_by_its_slope() -> None:
-    """Where Dv is nearly v + eps the rstd may be many times too large, which r^3 Dv / 2 would miss."""
-    case = Case.of(spec("layernorm_fw", (400, 33), inputs={"regime": "offset", "offset": 4, "std": 0.03}))
+    """Where Dv is nearly v + eps the rstd may be many times too large, which r^3 Dv / 2 would
+    miss."""
+    case = Case.of(
+        spec("layernorm_fw", (400, 33), inputs={"regime": "offset", "offset": 4, "std": 0.03})
+    )
     test = case.test
     m = moments(case.given["x"].astype(np.float64), test.epsilon, forward_terms(test, "tt-train"))
     said = m.informative
@@ -107,7 +128,9 @@ def test_rstd_is_bounded_by_the_interval_and_not_by_its_slope() -> None:
     assert not said.all()
     wide = m.before_rstd[said] / m.rstd[said]
     assert wide.max() > 1.5  # larger than any linear bound could be: Dv < v + eps gives at most 1/2
-    outside = forward.expectations(case.given, test.epsilon, forward_terms(test, "tt-train"))["rstd"]
+    outside = forward.expectations(case.given, test.epsilon, forward_terms(test, "tt-train"))[
+        "rstd"
+    ]
     assert np.isinf(outside.bound[0, ~said]).all()
     assert np.isfinite(outside.bound[0, said]).all()
 
@@ -122,7 +145,8 @@ def test_a_row_says_nothing_where_the_bound_of_the_variance_reaches_it() -> None
     assert informative(regime="uniform").all()
     assert not informative(regime="constant").any()
     assert not informative(inputs={"regime": "offset", "offset": 1000, "std": 0.01}).any()
-    # An epsilon larger than what the mean's rounding makes of the variance makes even a constant informative.
+    # An epsilon larger than what the mean's rounding makes of the variance makes even a constant
+    # informative.
     assert informative(regime="constant", epsilon=1.0).all()
 
 
@@ -139,7 +163,10 @@ def test_lanes_are_sums_over_tiles() -> None:
 def test_every_term_makes_the_bounds_larger() -> None:
     def of(**numerics: str) -> dict[str, float]:
         case = Case.of(spec("layernorm_fw", (5, 100), numerics=numerics))
-        return {name: float(found.bound.mean()) for name, found in expected.expectations(case.test, case.given, "tt-train").items()}
+        return {
+            name: float(found.bound.mean())
+            for name, found in expected.expectations(case.test, case.given, "tt-train").items()
+        }
 
     base = of()
     for numerics in ({"fidelity": "lofi"}, {"accumulate": "bf16"}, {"input": "fp32"}):
@@ -149,16 +176,23 @@ def test_every_term_makes_the_bounds_larger() -> None:
 
 
 @pytest.mark.parametrize("name", ["emulated Wormhole", "perfectly rounded"])
-@pytest.mark.parametrize("shape", [(1, 7), (3, 20), (33, 50), (64, 96), (40, 257), (16, 1024), (2, 8462)])
+@pytest.mark.parametrize(
+    "shape", [(1, 7), (3, 20), (33, 50), (64, 96), (40, 257), (16, 1024), (2, 8462)]
+)
 def test_the_bound_dominates_every_error_of_its_dataflow(name: str, shape: tuple[int, int]) -> None:
-    for seed, inputs in enumerate((UNIFORM, REGIMES["normal"], REGIMES["offset"], REGIMES["hot tile"])):
+    for seed, inputs in enumerate(
+        (UNIFORM, REGIMES["normal"], REGIMES["offset"], REGIMES["hot tile"])
+    ):
         case = Case.of(spec("layernorm_fw", shape, inputs=inputs), seed)
         outputs = case.matrices(RIGHT[name][0](case.test, case.given))
         for output, wanted in expected.expectations(case.test, case.given, "tt-train").items():
             said = np.ones(wanted.reference.shape, bool)
             if wanted.informative is not None:
                 said &= wanted.informative[:, None]
-            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound)[said].all(), (inputs, output)
+            assert (np.abs(outputs[output] - wanted.reference) <= wanted.bound)[said].all(), (
+                inputs,
+                output,
+            )
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -174,7 +208,11 @@ def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: st
             if applies(name, profile, test):
                 judged += 1
                 found = judge(test, case.raw, case.given, outputs, profile=profile).explanation
-                assert found in (Explanation.explained, Explanation.no_information), (profile, seed, test.canonical())
+                assert found in (Explanation.explained, Explanation.no_information), (
+                    profile,
+                    seed,
+                    test.canonical(),
+                )
     assert judged > 20 * len(profiles)
 
 
@@ -207,7 +245,8 @@ def test_the_emulated_right_kernel_is_explained_in_every_format(numerics: dict[s
 
 
 def test_the_budget_is_of_the_size_of_the_errors() -> None:
-    """Published max e/B of the right kernel: y .85-.87 (819x8462); a budget several times too wide would hide a defect."""
+    """Published max e/B of the right kernel: y .85-.87 (819x8462); a budget several times too wide
+    would hide a defect."""
     case = Case.of(spec("layernorm_fw", (200, 1000), inputs=UNIFORM))
     wanted = expected.expectations(case.test, case.given, "tt-train")["y"]
     ratio = np.abs(case.matrices(case.emulated())["y"] - wanted.reference) / wanted.bound
@@ -215,7 +254,9 @@ def test_the_budget_is_of_the_size_of_the_errors() -> None:
 
 
 def test_the_fp32_bound_of_rstd_dominates_where_epsilon_is_larger_than_the_variance() -> None:
-    case = Case.of(spec("layernorm_fw", (819, 2), regime="small", numerics={"input": "fp32", "output": "fp32"}))
+    case = Case.of(
+        spec("layernorm_fw", (819, 2), regime="small", numerics={"input": "fp32", "output": "fp32"})
+    )
     wanted = expected.expectations(case.test, case.given, "fp32")["rstd"]
     found = case.matrices(RIGHT["fp32, pairwise sums"][0](case.test, case.given))["rstd"]
     assert (np.abs(found - wanted.reference) <= 3 * wanted.bound).all()

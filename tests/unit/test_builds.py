@@ -20,7 +20,9 @@ def test_a_build_survives_json() -> None:
     build = Build("abc123", "ttnn", "main", 7, commit="abc123", profile="generic", outputs=("dx",))
     assert Build.parse(build.to_json()) == build
     assert Build.parse({"name": "x", "executor": "torch"}) == Build("x", "torch")
-    assert Build.parse({"name": "x", "executor": "torch", "outputs": ["dx", "dbeta", "dx"]}).outputs == ("dbeta", "dx")
+    assert Build.parse(
+        {"name": "x", "executor": "torch", "outputs": ["dx", "dbeta", "dx"]}
+    ).outputs == ("dbeta", "dx")
 
 
 def test_a_build_produces_all_outputs_unless_it_says_which() -> None:
@@ -56,7 +58,14 @@ def test_a_wrong_build_names_its_field(data: Any, field: str) -> None:
 def test_each_named_defect_is_a_build_of_the_emulator() -> None:
     builds = emulator_builds()
     assert next(iter(builds)) == "correct"
-    assert {"last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1", "bf16-accumulate"} <= set(builds)
+    assert {
+        "last-two-tiles",
+        "double-subtract",
+        "last-block-only",
+        "tt-train-2025",
+        "drop-s1",
+        "bf16-accumulate",
+    } <= set(builds)
     assert {build.profile for build in builds.values()} == {"tt-train"}
     assert ordered(builds.values()) == list(builds.values())
     assert emulator_build("tt-train-2025").executor == "emulator"

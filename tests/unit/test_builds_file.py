@@ -1,4 +1,5 @@
-"""The builds file: what a name means on a host, what the child is told of it, and that nothing impossible gets through."""
+"""The builds file: what a name means on a host, what the child is told of it, and that nothing
+impossible gets through."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MOST_SPARES, HostPool
 
-MINE, OTHER = registry.ExecutorSpec("mine", "m", "F", "/own"), registry.ExecutorSpec("other", "m", "F")
+MINE, OTHER = (
+    registry.ExecutorSpec("mine", "m", "F", "/own"),
+    registry.ExecutorSpec("other", "m", "F"),
+)
 FILE = """
 [executors.mine]
 python = "/default"
@@ -46,17 +50,39 @@ def read(tmp_path: Path, text: str) -> meanings.BuildsFile:
 def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
     meaning = meanings.meaning(MINE, "main", read(tmp_path, FILE))
     assert meaning.executor.interpreter == "/p"
-    assert (meaning.profile, meaning.produced, meaning.command) == ("tt-train", ("dx",), ("/bin/tests", "--fixed"))
-    assert (meaning.options, meaning.suites) == ({"depth": 1, "variant": "moreh"}, {"nightly": {"filter": "LayerNorm*"}})
+    assert (meaning.profile, meaning.produced, meaning.command) == (
+        "tt-train",
+        ("dx",),
+        ("/bin/tests", "--fixed"),
+    )
+    assert (meaning.options, meaning.suites) == (
+        {"depth": 1, "variant": "moreh"},
+        {"nightly": {"filter": "LayerNorm*"}},
+    )
     told = json.loads(meaning.environment["GONOGO_BUILD"])
-    assert told == {"name": "main", "command": list(meaning.command), "options": meaning.options, "suites": meaning.suites}
-    assert {name: value for name, value in meaning.environment.items() if name != "GONOGO_BUILD"} == {"A": "1", "B": "2", "C": "3"}
+    assert told == {
+        "name": "main",
+        "command": list(meaning.command),
+        "options": meaning.options,
+        "suites": meaning.suites,
+    }
+    assert {
+        name: value for name, value in meaning.environment.items() if name != "GONOGO_BUILD"
+    } == {"A": "1", "B": "2", "C": "3"}
 
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
     meaning = meanings.meaning(MINE, "dev", read(tmp_path, FILE), profile="fp32", produced=("dx",))
-    assert (meaning.executor.interpreter, meaning.environment["A"], meaning.profile, meaning.produced) == ("/default", "1", "fp32", ("dx",))
-    assert json.loads(meaning.environment["GONOGO_BUILD"])["options"] == {"depth": 1, "variant": "fast"}
+    assert (
+        meaning.executor.interpreter,
+        meaning.environment["A"],
+        meaning.profile,
+        meaning.produced,
+    ) == ("/default", "1", "fp32", ("dx",))
+    assert json.loads(meaning.environment["GONOGO_BUILD"])["options"] == {
+        "depth": 1,
+        "variant": "fast",
+    }
 
 
 def test_a_name_belongs_to_its_executor(tmp_path: Path) -> None:
@@ -65,13 +91,17 @@ def test_a_name_belongs_to_its_executor(tmp_path: Path) -> None:
     assert list(file.of("mine")) == ["main"]
 
 
-def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_others(tmp_path: Path) -> None:
+def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_others(
+    tmp_path: Path,
+) -> None:
     assert meanings.meaning(OTHER, "plain", read(tmp_path, FILE)).environment == {}
     assert meanings.meaning(OTHER, "plain", meanings.read(None)) == meanings.Meaning(OTHER)
 
 
 def test_our_own_builds_need_no_entry() -> None:
-    assert meanings.meaning(registry.emulator(), "correct", meanings.read(None)).profile == "tt-train"
+    assert (
+        meanings.meaning(registry.emulator(), "correct", meanings.read(None)).profile == "tt-train"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +125,9 @@ def test_our_own_builds_need_no_entry() -> None:
         ('[executors.x]\ncommand = ["a"]', "executors.x.command", ["a"], "one of python"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_field_value_and_limit(tmp_path: Path, text: str, field: str, value: object, limit: str | None) -> None:
+def test_what_is_wrong_is_named_with_field_value_and_limit(
+    tmp_path: Path, text: str, field: str, value: object, limit: str | None
+) -> None:
     with pytest.raises(FieldError) as raised:
         read(tmp_path, text)
     assert (raised.value.field, raised.value.value) == (field, value)
@@ -118,12 +150,17 @@ class Teller:
 """
 
 
-def test_the_child_is_told_of_its_build_and_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_child_is_told_of_its_build_and_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "teller.py").write_text(PLUGIN)
     monkeypatch.setenv("GONOGO_BUILD", "a stranger's")
     spec = registry.ExecutorSpec("mine", "teller", "Teller", sys.executable, (str(tmp_path),))
     file = read(tmp_path, FILE.replace('python = "/p"\n', "").replace('python = "/default"\n', ""))
-    for build, words in (("main", '"command": ["/bin/tests", "--fixed"]'), ("plain", "told nothing")):
+    for build, words in (
+        ("main", '"command": ["/bin/tests", "--fixed"]'),
+        ("plain", "told nothing"),
+    ):
         meaning = meanings.meaning(spec, build, file if build == "main" else meanings.read(None))
         host = KernelHost(meaning.executor, meaning.environment)
         try:
@@ -163,12 +200,24 @@ python = "/own"
 """
     file = read(tmp_path, text)
     made = meanings.meaning(MINE, "tt-metal-0123abcd", file)
-    assert (made.executor.python, made.command) == ("/images/0123abcd/python", ("/bin/run", "0123abcd"))
+    assert (made.executor.python, made.command) == (
+        "/images/0123abcd/python",
+        ("/bin/run", "0123abcd"),
+    )
     assert made.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
     assert meanings.meaning(MINE, "tt-metal-main", file).executor.python == "/own"
     assert meanings.meaning(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
-    for name in ("tt-metal-", "tt-metal-../../etc", "tt-metal-a/b", "tt-metal--x", "tt-metal-a b", "other-0123abcd"):
-        assert meanings.meaning(MINE, name, file).executor.python == "/own" == MINE.python  # the executor's own: no pattern fits
+    for name in (
+        "tt-metal-",
+        "tt-metal-../../etc",
+        "tt-metal-a/b",
+        "tt-metal--x",
+        "tt-metal-a b",
+        "other-0123abcd",
+    ):
+        assert (
+            meanings.meaning(MINE, name, file).executor.python == "/own" == MINE.python
+        )  # the executor's own: no pattern fits
     assert meanings.interpreters({}, file) == ("/longer", "/own")
     with pytest.raises(FieldError, match="more than one star"):
         read(tmp_path, '[builds."a-*-*"]\nexecutor = "mine"\n')

@@ -81,14 +81,41 @@ FORWARD = ("--kernel", "layernorm_fw", "--shape", "2,3,64", "--executor", "mine"
 
 
 def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -> None:
-    result = run("--shape", "2,20,64", "--build", "correct", "--seeds", "2", "--seed-start", "7", "--repeats", "2", "--json")
+    result = run(
+        "--shape",
+        "2,20,64",
+        "--build",
+        "correct",
+        "--seeds",
+        "2",
+        "--seed-start",
+        "7",
+        "--repeats",
+        "2",
+        "--json",
+    )
     found = report(result)
     assert result.exit_code == 0
     assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
     assert (found["verdict"], found["counts"], found["diagnosis"]) == ("pass", {"pass": 4}, None)
-    assert [(row["seed"], row["repeat"]) for row in found["seeds"]] == [(7, 0), (7, 1), (8, 0), (8, 1)]
+    assert [(row["seed"], row["repeat"]) for row in found["seeds"]] == [
+        (7, 0),
+        (7, 1),
+        (8, 0),
+        (8, 1),
+    ]
     first, again, other, _ = found["seeds"]
-    assert {"seed", "repeat", "verdict", "explanation", "device", "host_run", "position", "duration_ms", "outputs"} <= set(first)
+    assert {
+        "seed",
+        "repeat",
+        "verdict",
+        "explanation",
+        "device",
+        "host_run",
+        "position",
+        "duration_ms",
+        "outputs",
+    } <= set(first)
     assert [row["position"] for row in found["seeds"]] == [0, 1, 2, 3]
     assert list(first["outputs"]) == ["dx", "dgamma", "dbeta"]
     assert first["outputs"]["dx"]["verdict"] == "pass"
@@ -108,13 +135,23 @@ def test_a_green_and_wrong_kernel_is_a_pass_by_tolerance_with_its_diagnosis(run:
     assert found["seeds"][0]["outputs"]["dx"]["tolerance_ratio"] < 1
     assert found["seeds"][0]["outputs"]["dgamma"]["verdict"] == "pass"
     assert found["diagnosis"]["seed"] == 0
-    assert "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)" in found["diagnosis"]["words"]
+    assert (
+        "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
+        in found["diagnosis"]["words"]
+    )
 
 
 def test_people_see_the_verdict_the_ratios_and_the_diagnosis(run: Run) -> None:
     result = run(*WRONG, *GREEN)
     assert result.exit_code == 1
-    for words in ("pass_by_tolerance", "s1 is subtracted twice in all 16 tiles", "tolerance ratio", "dgamma", "xhat", "Green and wrong"):
+    for words in (
+        "pass_by_tolerance",
+        "s1 is subtracted twice in all 16 tiles",
+        "tolerance ratio",
+        "dgamma",
+        "xhat",
+        "Green and wrong",
+    ):
         assert words in result.stdout
     assert "Traceback" not in result.output
 
@@ -126,15 +163,34 @@ def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
     assert right["verdict"] == "fail_by_tolerance"
 
 
-@pytest.mark.parametrize(("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)])
+@pytest.mark.parametrize(
+    ("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)]
+)
 def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int) -> None:
-    assert run("--shape", "64,256", "--build", "tt-train-2025", "--fail-on", fail_on, "--json").exit_code == code
+    assert (
+        run(
+            "--shape", "64,256", "--build", "tt-train-2025", "--fail-on", fail_on, "--json"
+        ).exit_code
+        == code
+    )
 
 
 def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> None:
     inputs = '{"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}'
     found = report(
-        run("--shape", "1,2048", "--build", "double-subtract", "--inputs", inputs, "--epsilon", "1e-6", "--pcc", "0.99", "--json")
+        run(
+            "--shape",
+            "1,2048",
+            "--build",
+            "double-subtract",
+            "--inputs",
+            inputs,
+            "--epsilon",
+            "1e-6",
+            "--pcc",
+            "0.99",
+            "--json",
+        )
     )
     assert found["seeds"][0]["outputs"]["dx"]["max_abs"] == 1000
     assert found["seeds"][0]["outputs"]["dx"]["pcc_deficit"] is None
@@ -159,7 +215,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "field"), BAD)
-def test_bad_input_names_its_field_and_runs_nothing(run: Run, arguments: tuple[str, ...], field: str) -> None:
+def test_bad_input_names_its_field_and_runs_nothing(
+    run: Run, arguments: tuple[str, ...], field: str
+) -> None:
     result = run("--build", "correct", *arguments, "--json")
     assert isinstance(result.exception, FieldError), result.output
     assert result.exception.field == field
@@ -185,7 +243,9 @@ def test_the_limit_of_elements_is_a_setting(run: Run, monkeypatch: pytest.Monkey
         ("dies", ["pass", "crash"], "status 7"),
     ],
 )
-def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(run: Run, build: str, verdicts: list[str], message: str | None) -> None:
+def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(
+    run: Run, build: str, verdicts: list[str], message: str | None
+) -> None:
     result = run(*FORWARD, "--build", build, "--seeds", "2")
     found = report(result)
     assert [row["verdict"] for row in found["seeds"]] == verdicts
@@ -200,12 +260,22 @@ def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(run: Run, build: 
 @pytest.mark.usefixtures("plugin")
 def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
     rows = report(run(*FORWARD, "--build", "dies", "--seeds", "3"))["seeds"]
-    assert [(row["verdict"], row["position"]) for row in rows] == [("pass", 0), ("crash", 1), ("pass", 0)]
+    assert [(row["verdict"], row["position"]) for row in rows] == [
+        ("pass", 0),
+        ("crash", 1),
+        ("pass", 0),
+    ]
     assert rows[0]["host_run"] == rows[1]["host_run"] != rows[2]["host_run"]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gonogo_cli", *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "gonogo_cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
@@ -214,7 +284,9 @@ def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
     assert done.stderr.strip() == "gonogo: test.shape.0: is too small (limit: >= 1); got 0"
 
 
-def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_exits_with_3_where_an_executor_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("GONOGO_EXECUTORS", "mine=no_such_module:Kernels")
     done = command("check", "--shape", "4,4", "--build", "x", "--executor", "mine", "--json")
     assert (done.returncode, done.stdout) == (3, "")
@@ -222,8 +294,13 @@ def test_the_command_exits_with_3_where_an_executor_cannot_be_started(monkeypatc
 
 
 @pytest.mark.usefixtures("plugin")
-@pytest.mark.parametrize(("build", "code", "said"), [("misspelt", 2, "build: executor mine refuses it"), ("no-driver", 3, "no driver")])
-def test_a_misspelt_build_is_usage_and_a_machine_without_driver_is_not(build: str, code: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("build", "code", "said"),
+    [("misspelt", 2, "build: executor mine refuses it"), ("no-driver", 3, "no driver")],
+)
+def test_a_misspelt_build_is_usage_and_a_machine_without_driver_is_not(
+    build: str, code: int, said: str
+) -> None:
     done = command("check", *FORWARD[:-1], "--build", build)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

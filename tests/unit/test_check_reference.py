@@ -23,8 +23,12 @@ def report(result: Result) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("build", "other", "code"), [("correct", "correct", 0), ("correct", "double-subtract", 1)])
-def test_the_comparison_is_in_the_report_and_in_the_exit_code(build: str, other: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("build", "other", "code"), [("correct", "correct", 0), ("correct", "double-subtract", 1)]
+)
+def test_the_comparison_is_in_the_report_and_in_the_exit_code(
+    build: str, other: str, code: int
+) -> None:
     result = check("--build", build, "--reference-build", other, "--seeds", "2", "--json")
     assert result.exit_code == code
     found = report(result)
@@ -43,15 +47,31 @@ def test_on_a_terminal_a_table_says_how_far_they_are_apart() -> None:
     assert "elements that differ" in said
 
 
-def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_that_do_not_fit_in_memory_together_are_run_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(references, "KEPT_BYTES", 2 * 64 * 416 * references.BYTES_PER_ELEMENT)
-    found = report(check("--build", "correct", "--reference-build", "correct", "--seeds", "5", "--repeats", "2", "--json"))
+    found = report(
+        check(
+            "--build",
+            "correct",
+            "--reference-build",
+            "correct",
+            "--seeds",
+            "5",
+            "--repeats",
+            "2",
+            "--json",
+        )
+    )
     assert found["counts"] == {"pass": 10}
 
 
 def test_a_reference_that_hangs_or_crashes_is_an_error_with_its_name() -> None:
     for other, said in (("hang", "no answer"), ("crash", "SIGSEGV")):
-        result = check("--build", "correct", "--reference-build", other, "--deadline", "1", "--json")
+        result = check(
+            "--build", "correct", "--reference-build", other, "--deadline", "1", "--json"
+        )
         assert result.exit_code == 1
         (seed,) = report(result)["seeds"]
         assert (seed["verdict"], seed["outputs"]) == ("error", {})

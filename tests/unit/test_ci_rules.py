@@ -41,7 +41,9 @@ def event(name: str, payload: dict[str, Any]) -> CommitEvent:
         (["Org/Name"], "org/name", False),
     ],
 )
-def test_patterns_are_those_of_github_s_workflows(patterns: list[str], text: str, wanted: bool) -> None:
+def test_patterns_are_those_of_github_s_workflows(
+    patterns: list[str], text: str, wanted: bool
+) -> None:
     assert fits(patterns, text) is wanted
 
 
@@ -53,7 +55,12 @@ def test_one_path_that_fits_is_enough_and_repositories_have_no_case() -> None:
 
 def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
     found = event("push", push(paths={"added": ["a"], "modified": ["b"], "removed": ["c"]}))
-    assert (found.head_sha, found.base_sha, found.branch, found.fork) == (HEAD, BEFORE, "main", False)
+    assert (found.head_sha, found.base_sha, found.branch, found.fork) == (
+        HEAD,
+        BEFORE,
+        "main",
+        False,
+    )
     assert found.paths == ("a", "b", "c")
     assert found.occurred_at is not None
     assert event("push", push(forced=True)).paths is None
@@ -70,7 +77,9 @@ def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
         ("issues", {"repository": None}, "'issues'"),
     ],
 )
-def test_what_says_nothing_of_a_commit_is_ignored_with_the_reason(name: str, payload: dict[str, Any], said: str) -> None:
+def test_what_says_nothing_of_a_commit_is_ignored_with_the_reason(
+    name: str, payload: dict[str, Any], said: str
+) -> None:
     found = from_github(name, payload)
     assert isinstance(found, Ignored)
     assert said in found.reason
@@ -83,10 +92,17 @@ def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository
     gone["pull_request"]["head"]["repo"] = None
     assert event("pull_request", gone).fork
     found = event("pull_request", pull_request())
-    assert (found.pull_request, found.branch, found.action, found.paths) == (7, "main", "opened", None)
+    assert (found.pull_request, found.branch, found.action, found.paths) == (
+        7,
+        "main",
+        "opened",
+        None,
+    )
 
 
-def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_come_from_forks() -> None:
+def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_come_from_forks() -> (
+    None
+):
     assert event("check_suite", check_suite(head_branch=None)).fork
     assert event("workflow_run", workflow_run(head_repository={"id": 2})).fork
     assert event("workflow_run", workflow_run(head_repository=None)).fork
@@ -115,7 +131,9 @@ def test_a_pull_request_that_is_made_from_here_to_elsewhere_is_none_of_ours() ->
         ("pull_request", ("pull_request", "number"), "7", "pull_request.number"),
     ],
 )
-def test_a_payload_of_another_form_is_a_field_error(name: str, place: tuple[str, ...], value: Any, field: str) -> None:
+def test_a_payload_of_another_form_is_a_field_error(
+    name: str, place: tuple[str, ...], value: Any, field: str
+) -> None:
     payload = copy.deepcopy({"push": push(), "pull_request": pull_request()}[name])
     inner = payload
     for each in place[:-1]:
@@ -128,7 +146,15 @@ def test_a_payload_of_another_form_is_a_field_error(name: str, place: tuple[str,
 
 def rule(**changes: Any) -> Rule:
     everything = ["push", "pull_request", "workflow_run", "check_suite"]
-    return Rule.of({"name": "r", "events": everything, "repositories": ["lab/*"], "suites": ["nightly"], **changes})
+    return Rule.of(
+        {
+            "name": "r",
+            "events": everything,
+            "repositories": ["lab/*"],
+            "suites": ["nightly"],
+            **changes,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +178,9 @@ def rule(**changes: Any) -> Rule:
         ({"conclusions": ["failure"]}, "workflow_run", workflow_run(conclusion="failure"), None),
     ],
 )
-def test_a_rule_says_why_it_starts_nothing(changes: dict[str, Any], name: str, payload: dict[str, Any], said: str | None) -> None:
+def test_a_rule_says_why_it_starts_nothing(
+    changes: dict[str, Any], name: str, payload: dict[str, Any], said: str | None
+) -> None:
     found = event(name, payload)
     assert rule(**changes).concerns(found)
     refusal = rule(**changes).refusal(found)
@@ -169,18 +197,34 @@ def test_a_rule_concerns_its_events_and_repositories_only() -> None:
 def test_a_build_is_named_by_its_commit() -> None:
     found = event("push", push(ref="refs/heads/wip/a b#1"))
     assert build_name("tt-{short}-{branch}", HEAD, found) == f"tt-{HEAD[:12]}-wip/a-b-1"
-    assert build_name("pr{number}/{sha}", HEAD, event("pull_request", pull_request())) == f"pr7/{HEAD}"
+    assert (
+        build_name("pr{number}/{sha}", HEAD, event("pull_request", pull_request())) == f"pr7/{HEAD}"
+    )
     assert problem_of("tt-{commit}") is not None
     assert problem_of("tt {sha}") is not None
     assert problem_of("tt-{sha}") is None
-    assert rule(register={"executor": "ttnn", "outputs": ["dx"]}).register == Registration("ttnn", outputs=("dx",))
+    assert rule(register={"executor": "ttnn", "outputs": ["dx"]}).register == Registration(
+        "ttnn", outputs=("dx",)
+    )
 
 
 def test_another_ci_says_it_in_our_words() -> None:
-    data = {"repository": "lab/kernels", "sha": HEAD, "base": BEFORE, "branch": "main", "paths": ["a"], "builds": {"head": "correct"}}
+    data = {
+        "repository": "lab/kernels",
+        "sha": HEAD,
+        "base": BEFORE,
+        "branch": "main",
+        "paths": ["a"],
+        "builds": {"head": "correct"},
+    }
     found = from_ci({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
     assert isinstance(found, CommitEvent)
-    assert (found.event, found.head_build, found.base_sha, found.paths) == ("commit", "correct", BEFORE, ("a",))
+    assert (found.event, found.head_build, found.base_sha, found.paths) == (
+        "commit",
+        "correct",
+        BEFORE,
+        ("a",),
+    )
     assert isinstance(from_ci({"type": "release", "data": {}}), Ignored)
 
 

@@ -14,21 +14,40 @@ from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.verdicts import Explanation, Verdict
 
 OPEN = Known("f1", "flaky", False)
-TAKEN_ON = Known("f2", "flaky", True, owner="kim", reason="a race, see the board", expires="2026-12-01T00:00:00Z")
+TAKEN_ON = Known(
+    "f2", "flaky", True, owner="kim", reason="a race, see the board", expires="2026-12-01T00:00:00Z"
+)
 
 
 def ran(build: str = "b", record: Record | None = None, **counts: int) -> Ran:
-    """A side: `ran(fail=3, pass_=5)`; `red` are unjudged runs that call themselves red, `green` those that don't."""
+    """A side: `ran(fail=3, pass_=5)`; `red` are unjudged runs that call themselves red, `green`
+    those that don't."""
     red, green = counts.pop("red", 0), counts.pop("green", 0)
-    told = {name.rstrip("_"): number for name, number in counts.items()} | ({"unjudged": red + green} if red + green else {})
+    told = {name.rstrip("_"): number for name, number in counts.items()} | (
+        {"unjudged": red + green} if red + green else {}
+    )
     return Ran(build, ("job",), told, red, record=record)
 
 
-def record(build: str, *, green: bool, wrong: bool = True, terms: Mapping[str, float] | None = None, seeds: int = 8) -> Record:
+def record(
+    build: str,
+    *,
+    green: bool,
+    wrong: bool = True,
+    terms: Mapping[str, float] | None = None,
+    seeds: int = 8,
+) -> Record:
     """Seeds that are unexplained (or not), and the wrong terms, each with its coefficient."""
     explanation = Explanation.unexplained if wrong else Explanation.explained
     made = {number: Seed(green, explanation, {"dx": f"{build}{number}"}) for number in range(seeds)}
-    return Record(build, made, {name: Coefficients((value,) * 4, (0.001,) * 4, True) for name, value in (terms or {}).items()})
+    return Record(
+        build,
+        made,
+        {
+            name: Coefficients((value,) * 4, (0.001,) * 4, True)
+            for name, value in (terms or {}).items()
+        },
+    )
 
 
 def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
@@ -40,32 +59,77 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
     ("base", "head", "flags", "wanted"),
     [
         (ran(pass_=8), ran(fail=8), (), "new_failure"),
-        (ran(pass_=8), ran(fail=1, pass_=7), (), "new_failure"),  # one red seed is a failure; nothing says that it flickers
+        (
+            ran(pass_=8),
+            ran(fail=1, pass_=7),
+            (),
+            "new_failure",
+        ),  # one red seed is a failure; nothing says that it flickers
         (ran(fail=8), ran(fail=8), (), "broken_on_base"),
         (ran(fail=1, pass_=63), ran(fail=64), (), "new_failure"),  # a rare red on base is not this
-        (ran(fail=2, pass_=6), ran(fail=4, pass_=4), (), "broken_on_base"),  # so few seeds show no difference
+        (
+            ran(fail=2, pass_=6),
+            ran(fail=4, pass_=4),
+            (),
+            "broken_on_base",
+        ),  # so few seeds show no difference
         (ran(fail_by_tolerance=8), ran(fail=8), (), "new_failure"),  # base was red and right
         (ran(pass_=8), ran(fail=2, pass_=6), (OPEN,), "known_flaky"),
-        (ran(pass_=64), ran(fail=64), (OPEN,), "new_failure"),  # more than a flicker can account for
+        (
+            ran(pass_=64),
+            ran(fail=64),
+            (OPEN,),
+            "new_failure",
+        ),  # more than a flicker can account for
         (None, ran(fail=2, pass_=6), (OPEN,), "known_flaky"),
         (None, ran(fail=8), (), "unknown"),
         (ran(error=8), ran(fail=8), (), "unknown"),  # base said nothing of the kernel
         (ran(pass_=8), ran(fail=8), (TAKEN_ON,), "suppressed"),
-        (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "flaky", False, own=True),), "new_failure"),  # its own finding excuses nothing
+        (
+            ran(pass_=8),
+            ran(fail=2, pass_=6),
+            (Known("f", "flaky", False, own=True),),
+            "new_failure",
+        ),  # its own finding excuses nothing
         (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "flaky", True, own=True),), "suppressed"),
-        (ran(pass_=8), ran(fail=2, pass_=6), (Known("f", "passes_by_tolerance", False),), "new_failure"),  # a flag of something else
+        (
+            ran(pass_=8),
+            ran(fail=2, pass_=6),
+            (Known("f", "passes_by_tolerance", False),),
+            "new_failure",
+        ),  # a flag of something else
         (ran(pass_=8), ran(fail_by_tolerance=1, pass_=7), (), "red_but_right"),
         (None, ran(fail_by_tolerance=8), (), "red_but_right"),
-        (ran(pass_=8), ran(fail_by_tolerance=8), (Known("f", "tolerance_too_tight", True),), "suppressed"),
+        (
+            ran(pass_=8),
+            ran(fail_by_tolerance=8),
+            (Known("f", "tolerance_too_tight", True),),
+            "suppressed",
+        ),
         (ran(pass_=8), ran(pass_by_tolerance=8), (), "new_hollow_pass"),
         (ran(fail=8), ran(pass_by_tolerance=8), (), "new_hollow_pass"),
         (ran(pass_by_tolerance=8), ran(pass_by_tolerance=8), (), "known_hollow"),
         (ran(pass_by_tolerance=1, pass_=63), ran(pass_by_tolerance=64), (), "new_hollow_pass"),
-        (None, ran(pass_by_tolerance=8), (Known("f", "passes_by_tolerance", False),), "known_hollow"),
+        (
+            None,
+            ran(pass_by_tolerance=8),
+            (Known("f", "passes_by_tolerance", False),),
+            "known_hollow",
+        ),
         (None, ran(pass_by_tolerance=8), (), "unknown"),
         (ran(green=8), ran(pass_by_tolerance=8), (), "unknown"),  # base has no arrays
-        (ran(pass_=8), ran(pass_by_tolerance=1, pass_=7), (Known("f", "passes_by_tolerance", False),), "known_hollow"),
-        (ran(pass_=2), ran(pass_by_tolerance=2), (Known("f", "passes_by_tolerance", False),), "new_hollow_pass"),  # it came back
+        (
+            ran(pass_=8),
+            ran(pass_by_tolerance=1, pass_=7),
+            (Known("f", "passes_by_tolerance", False),),
+            "known_hollow",
+        ),
+        (
+            ran(pass_=2),
+            ran(pass_by_tolerance=2),
+            (Known("f", "passes_by_tolerance", False),),
+            "new_hollow_pass",
+        ),  # it came back
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure"),
         (ran(pass_=8), ran(hang=1, pass_=7), (Known("f", "hangs", True),), "suppressed"),
         (ran(pass_=8), ran(error=8), (), "infrastructure"),
@@ -74,7 +138,12 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (ran(pass_=8), Ran("h", ("j",), {"pass": 1}, waiting=1), (), "pending"),
         (ran(fail=8), ran(pass_=8), (), "fixed"),
         (ran(fail_by_tolerance=8), ran(pass_=8), (), "fixed"),
-        (ran(fail=1, pass_=7), ran(pass_=8), (OPEN,), "passed"),  # a flaky test that happens to be green isn't fixed
+        (
+            ran(fail=1, pass_=7),
+            ran(pass_=8),
+            (OPEN,),
+            "passed",
+        ),  # a flaky test that happens to be green isn't fixed
         (ran(pass_by_tolerance=8), ran(pass_=8), (), "no_longer_hollow"),
         (ran(pass_by_tolerance=8), ran(green=8), (), "passed"),  # without arrays nobody knows
         (ran(pass_=8), ran(pass_=8), (), "passed"),
@@ -88,7 +157,9 @@ def kinds(base: Ran | None, head: Ran | None, *flags: Known) -> list[str]:
         (ran(red=8), ran(green=8), (), "fixed"),
     ],
 )
-def test_every_case_has_its_class(base: Ran | None, head: Ran | None, flags: tuple[Known, ...], wanted: str) -> None:
+def test_every_case_has_its_class(
+    base: Ran | None, head: Ran | None, flags: tuple[Known, ...], wanted: str
+) -> None:
     said = classify(base, head, flags)
     assert (said.kind.value, said.kind.sentence != "", said.words != "") == (wanted, True, True)
     assert said.to_json()["findings"][0]["class"] == wanted
@@ -96,29 +167,42 @@ def test_every_case_has_its_class(base: Ran | None, head: Ran | None, flags: tup
 
 def test_one_kind_of_trouble_hides_no_other() -> None:
     assert kinds(ran(pass_=8), ran(fail=6, error=2)) == ["new_failure", "infrastructure"]
-    assert kinds(ran(fail_by_tolerance=2, pass_=6), ran(fail_by_tolerance=2, pass_by_tolerance=6)) == ["new_hollow_pass", "red_but_right"]
-    assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), TAKEN_ON) == ["new_hollow_pass", "suppressed"]
+    assert kinds(
+        ran(fail_by_tolerance=2, pass_=6), ran(fail_by_tolerance=2, pass_by_tolerance=6)
+    ) == ["new_hollow_pass", "red_but_right"]
+    assert kinds(ran(pass_=8), ran(fail=1, pass_by_tolerance=7), TAKEN_ON) == [
+        "new_hollow_pass",
+        "suppressed",
+    ]
     assert kinds(None, Ran("h", ("j",), {"fail": 1}, waiting=2)) == ["unknown", "pending"]
 
 
 def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> None:
     twice, part = {"dx s1": 2.0}, {"dx s2": 0.1}
     red = ran("base", record("base", green=False, terms=twice), fail=8)
-    assert kinds(red, ran("head", record("head", green=False, terms=twice), fail=8)) == ["broken_on_base"]
+    assert kinds(red, ran("head", record("head", green=False, terms=twice), fail=8)) == [
+        "broken_on_base"
+    ]
     other = classify(red, ran("head", record("head", green=False, terms=part), fail=8))
     assert (other.kind, "with another error" in other.words) == (Class.new_failure, True)
     assert other.findings[0].evidence["change"]["differing"] == ["dx s2"]
 
     # green for good, and still wrong in the same way: the report that all this is for
-    masked = classify(red, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8))
+    masked = classify(
+        red, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)
+    )
     assert (masked.kind, "masked, not fixed" in masked.words) == (Class.new_hollow_pass, True)
     # and the way back: the commit that shows what base hides behind its tolerance didn't break it
     hollow = ran("base", record("base", green=True, terms=twice), pass_by_tolerance=8)
     shown = classify(hollow, ran("head", record("head", green=False, terms=twice), fail=8))
     assert (shown.kind, "hidden by the tolerance" in shown.words) == (Class.broken_on_base, True)
 
-    assert kinds(hollow, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)) == ["known_hollow"]
-    assert kinds(hollow, ran("head", record("head", green=True, terms=part), pass_by_tolerance=8)) == ["new_hollow_pass"]
+    assert kinds(
+        hollow, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)
+    ) == ["known_hollow"]
+    assert kinds(
+        hollow, ran("head", record("head", green=True, terms=part), pass_by_tolerance=8)
+    ) == ["new_hollow_pass"]
 
 
 def test_an_unknown_says_why_base_is_silent() -> None:
@@ -126,14 +210,25 @@ def test_an_unknown_says_why_base_is_silent() -> None:
         (None, "base was not run"), (Ran("b", ("j",), waiting=1), "base is not over"), (ran(error=8), "base gave no answer"),
     ):  # fmt: skip
         assert classify(base, ran(fail=8)).words == f"red 8 of 8; {why}"
-    assert classify(ran(green=8), ran(pass_by_tolerance=8)).words.endswith("base has no arrays to judge")
+    assert classify(ran(green=8), ran(pass_by_tolerance=8)).words.endswith(
+        "base has no arrays to judge"
+    )
 
 
 def test_the_evidence_has_rates_the_test_and_the_flag() -> None:
     (found,) = classify(ran(pass_=64), ran(fail=64), [OPEN]).findings
     evidence: Mapping[str, Any] = found.evidence
-    assert (evidence["head"]["failures"], evidence["head"]["runs"], evidence["base"]["failures"]) == (64, 64, 0)
-    assert (evidence["p"] < 1e-20, evidence["flag"]["id"], found.new, found.verdict) == (True, "f1", True, Verdict.fail)
+    assert (
+        evidence["head"]["failures"],
+        evidence["head"]["runs"],
+        evidence["base"]["failures"],
+    ) == (64, 64, 0)
+    assert (evidence["p"] < 1e-20, evidence["flag"]["id"], found.new, found.verdict) == (
+        True,
+        "f1",
+        True,
+        Verdict.fail,
+    )
     (taken,) = classify(ran(pass_=8), ran(fail=8), [OPEN, TAKEN_ON]).findings
     assert "acknowledged by kim until 2026-12-01T00:00:00Z: a race" in taken.words
     with pytest.raises(ValueError, match="neither side"):
@@ -174,7 +269,9 @@ GATES = {
         ("any", set(GATES) - {"passed", "suppressed", "pending"}, {"pending"}),
     ],
 )  # fmt: skip
-def test_a_gate_closes_for_what_its_level_names(level: str, closed: set[str], unsaid: set[str]) -> None:
+def test_a_gate_closes_for_what_its_level_names(
+    level: str, closed: set[str], unsaid: set[str]
+) -> None:
     codes = {name: gate([classify(*case)], level).code for name, case in GATES.items()}
     assert {name for name, code in codes.items() if code == 1} == closed
     assert {name for name, code in codes.items() if code == 3} == unsaid

@@ -1,4 +1,5 @@
-"""A command that follows something: it asks until that is over, and outlives a server that is away for a while."""
+"""A command that follows something: it asks until that is over, and outlives a server that is away
+for a while."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0)
             raise InfrastructureError("away")
         return {"answer": answer}
 
-    found = waiting.until(ask, lambda found: found["answer"] == 9, lambda found: shown.append(found["answer"]))
+    found = waiting.until(
+        ask, lambda found: found["answer"] == 9, lambda found: shown.append(found["answer"])
+    )
     assert found == {"answer": 9}
     return shown
 
@@ -81,10 +84,14 @@ class Breaking(httpx.SyncByteStream):
         yield b""
 
 
-def test_a_server_that_answers_without_an_event_and_breaks_off_again_is_not_away(clock: Clock) -> None:
+def test_a_server_that_answers_without_an_event_and_breaks_off_again_is_not_away(
+    clock: Clock,
+) -> None:
     ended = httpx.Response(200, content=b'id: 1\nevent: state\ndata: {"state": "finished"}\n\n')
     answers = iter([*(httpx.Response(200, stream=Breaking(clock)) for _ in range(4)), ended])
     client = Client("http://127.0.0.1:1")
-    client._http = httpx.Client(base_url=client.url, transport=httpx.MockTransport(lambda _: next(answers)))
+    client._http = httpx.Client(
+        base_url=client.url, transport=httpx.MockTransport(lambda _: next(answers))
+    )
     assert list(client.follow("job")) == [("state", {"state": "finished"})]
     assert clock.now > 100.0 + 4 * 50.0

@@ -1,4 +1,5 @@
-"""The command line's errors: for people one line, with --json a problem document on stderr; doctor's parts; the version."""
+"""The command line's errors: for people one line, with --json a problem document on stderr;
+doctor's parts; the version."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def failed(*words: str, code: int) -> dict[str, Any]:
     """The problem document of a command that fails with --json; stdout stays empty."""
-    done = subprocess.run([sys.executable, "-m", "gonogo_cli", *words, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo_cli", *words, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     found: dict[str, Any] = json.loads(done.stderr)
     assert found["exit_code"] == code
@@ -34,10 +41,25 @@ def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
     found = failed("check", "--shape", "0,4", "--build", "correct", code=2)
     assert found["type"] == "urn:gonogo:problem:invalid-field"
     assert (found["field"], found["value"], found["limit"]) == ("test.shape.0", 0, ">= 1")
-    assert found["errors"] == [{"field": "test.shape.0", "value": 0, "limit": ">= 1", "message": "test.shape.0: is too small"}]
+    assert found["errors"] == [
+        {
+            "field": "test.shape.0",
+            "value": 0,
+            "limit": ">= 1",
+            "message": "test.shape.0: is too small",
+        }
+    ]
 
 
-@pytest.mark.parametrize("words", [("check", "--nonsense"), ("check", "--seeds", "some"), ("nonsense",), ("doctor", "--part", "nonsense")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--nonsense"),
+        ("check", "--seeds", "some"),
+        ("nonsense",),
+        ("doctor", "--part", "nonsense"),
+    ],
+)
 def test_wrong_usage_is_a_problem_document_too(words: tuple[str, ...]) -> None:
     found = failed(*words, code=2)
     assert found["type"] == "urn:gonogo:problem:usage"
@@ -52,9 +74,17 @@ def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])
-def test_the_servers_own_document_is_passed_on(monkeypatch: pytest.MonkeyPatch, status: int, code: int) -> None:
+def test_the_servers_own_document_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: int
+) -> None:
     named = {"field": "seeds", "value": 1, "limit": "2"}
-    said = {"type": "urn:gonogo:problem:x", "title": "X", "status": status, "detail": "seeds: no", **named}
+    said = {
+        "type": "urn:gonogo:problem:x",
+        "title": "X",
+        "status": status,
+        "detail": "seeds: no",
+        **named,
+    }
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -77,7 +107,9 @@ def test_the_servers_own_document_is_passed_on(monkeypatch: pytest.MonkeyPatch, 
         server.shutdown()
         thread.join()
         server.server_close()
-    assert {name: found[name] for name in said if name != "detail"} == {name: value for name, value in said.items() if name != "detail"}
+    assert {name: found[name] for name in said if name != "detail"} == {
+        name: value for name, value in said.items() if name != "detail"
+    }
     assert "seeds: no" in found["detail"]
 
 
@@ -87,14 +119,23 @@ def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
     assert not problem.wanted(["watch", "--", "--json"])
 
 
-def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Answering:
         url = "http://127.0.0.1:1"
 
         def call(self, *_: object) -> dict[str, Any]:
             return {"words": None}
 
-    job = {"id": "1", "state": "cancelled", "verdict": None, "done": 5, "total": 64, "counts": {"pass": 5}}
+    job = {
+        "id": "1",
+        "state": "cancelled",
+        "verdict": None,
+        "done": 5,
+        "total": 64,
+        "counts": {"pass": 5},
+    }
     client: Any = Answering()
     with pytest.raises(typer.Exit) as ended:
         jobs.report(client, job, False, jobs.FailOn.new)
@@ -114,13 +155,21 @@ def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> N
         raise RuntimeError("no")
 
     monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, broken))
-    assert [(found.part, found.ok) for found in doctor.findings()] == [(name, False) for name in doctor.CHECKS]
+    assert [(found.part, found.ok) for found in doctor.findings()] == [
+        (name, False) for name in doctor.CHECKS
+    ]
 
 
 def test_there_is_one_version() -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert release.release() == wanted
-    done = subprocess.run([sys.executable, "-m", "gonogo_cli", "--version"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo_cli", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert done.stdout == f"gonogo {wanted}\n"
 
 

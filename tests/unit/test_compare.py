@@ -1,4 +1,5 @@
-"""Every statistic of one output against a plain computation of it: Fractions, Decimals, math.fsum and loops over elements."""
+"""Every statistic of one output against a plain computation of it: Fractions, Decimals, math.fsum
+and loops over elements."""
 
 from __future__ import annotations
 
@@ -24,20 +25,32 @@ BF16 = 2.0**-8
 getcontext().prec = 60
 
 
-def expectation(reference: Array, bound: float | Array = 1.0, noise: float | Array = 1.0, **fields: Any) -> Expectation:
+def expectation(
+    reference: Array, bound: float | Array = 1.0, noise: float | Array = 1.0, **fields: Any
+) -> Expectation:
     wide = np.asarray(reference, np.float64)
-    bounds, noises = (np.broadcast_to(np.asarray(each, np.float64), wide.shape).copy() for each in (bound, noise))
+    bounds, noises = (
+        np.broadcast_to(np.asarray(each, np.float64), wide.shape).copy() for each in (bound, noise)
+    )
     return Expectation(reference=wide, bound=bounds, noise=noises, **{"out": BF16, **fields})
 
 
 def statistics(
-    output: Any, reference: Any, raw: Any = None, allclose: tuple[float, float] | None = None, **fields: Any
+    output: Any,
+    reference: Any,
+    raw: Any = None,
+    allclose: tuple[float, float] | None = None,
+    **fields: Any,
 ) -> compare.Statistics:
     """Of an output whose raw reference is the quantised one unless said; as they are stored."""
     wide = np.asarray(reference, np.float64)
     out = np.asarray(output, np.float32)
     against = wide if raw is None else np.asarray(raw, np.float64)
-    return compare.storable(compare.statistics(out, expectation(wide, **fields), against, allclose=allclose, shape=out.shape))
+    return compare.storable(
+        compare.statistics(
+            out, expectation(wide, **fields), against, allclose=allclose, shape=out.shape
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +64,10 @@ def sample() -> tuple[Output, Array, Array]:
 
 def pairs(output: Output, reference: Array) -> list[tuple[Fraction, Fraction]]:
     """(error, reference) of every element, exact."""
-    return [(Fraction(float(o)) - Fraction(float(r)), Fraction(float(r))) for o, r in zip(output.ravel(), reference.ravel(), strict=True)]
+    return [
+        (Fraction(float(o)) - Fraction(float(r)), Fraction(float(r)))
+        for o, r in zip(output.ravel(), reference.ravel(), strict=True)
+    ]
 
 
 def total(values: Iterable[Fraction]) -> Fraction:
@@ -73,8 +89,12 @@ def test_errors_are_those_against_the_raw_reference(sample: tuple[Output, Array,
     count = len(exact)
     assert found["count"] == count == 231
     assert found["max_abs"] == pytest.approx(float(max(abs(e) for e, _ in exact)), rel=1e-12)
-    assert found["mean_abs"] == pytest.approx(float(total(abs(e) for e, _ in exact) / count), rel=1e-12)
-    assert found["rms"] == pytest.approx(float(root(total(e * e for e, _ in exact) / count)), rel=1e-12)
+    assert found["mean_abs"] == pytest.approx(
+        float(total(abs(e) for e, _ in exact) / count), rel=1e-12
+    )
+    assert found["rms"] == pytest.approx(
+        float(root(total(e * e for e, _ in exact) / count)), rel=1e-12
+    )
     relative = root(total(e * e for e, _ in exact)) / root(total(r * r for _, r in exact))
     assert found["rel_frobenius"] == pytest.approx(float(relative), rel=1e-12)
 
@@ -91,7 +111,9 @@ def exact_deficit(raw: Array, error: Array) -> float:
 
 @pytest.mark.parametrize("noise", [1.0, 1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("offset", [0.0, 10.0])
-def test_the_deficit_of_the_correlation_keeps_its_digits_down_to_1e_12(noise: float, offset: float) -> None:
+def test_the_deficit_of_the_correlation_keeps_its_digits_down_to_1e_12(
+    noise: float, offset: float
+) -> None:
     random = np.random.default_rng(11)
     raw = random.normal(offset, 1, (6, 50))
     output = (raw + random.normal(0, noise, raw.shape)).astype(np.float32)
@@ -109,12 +131,19 @@ def test_the_deficit_keeps_its_digits_beside_a_large_mean_and_a_common_factor() 
     raw = random.normal(0, 1, (6, 50))
     for moved, error in (
         (raw + 1e9, random.normal(0, 1e-2, raw.shape)),
-        (raw, 1e-12 * raw + random.normal(0, 1e-12, raw.shape)),  # nearly as much of it along raw as across
+        (
+            raw,
+            1e-12 * raw + random.normal(0, 1e-12, raw.shape),
+        ),  # nearly as much of it along raw as across
     ):
-        assert compare.pcc_deficit(moved, error) == pytest.approx(exact_deficit(moved, error), rel=1e-6, abs=0)
+        assert compare.pcc_deficit(moved, error) == pytest.approx(
+            exact_deficit(moved, error), rel=1e-6, abs=0
+        )
 
 
-def test_the_deficit_agrees_with_numpy_where_that_has_digits(sample: tuple[Output, Array, Array]) -> None:
+def test_the_deficit_agrees_with_numpy_where_that_has_digits(
+    sample: tuple[Output, Array, Array],
+) -> None:
     output, reference, raw = sample
     wanted = 1 - np.corrcoef(output.astype(np.float64).ravel(), raw.ravel())[0, 1]
     assert statistics(output, reference, raw)["pcc_deficit"] == pytest.approx(wanted, rel=1e-9)
@@ -126,14 +155,17 @@ def test_anticorrelated_outputs_have_a_deficit_of_two_and_scaled_ones_none() -> 
     assert statistics(2 * raw, raw)["pcc_deficit"] == pytest.approx(0, abs=1e-15)
 
 
-@pytest.mark.parametrize(("output", "raw"), [("constant", "constant"), ("varied", "constant"), ("constant", "varied")])
+@pytest.mark.parametrize(
+    ("output", "raw"), [("constant", "constant"), ("varied", "constant"), ("constant", "varied")]
+)
 def test_the_correlation_of_a_constant_is_undefined(output: str, raw: str) -> None:
     arrays = {"constant": np.full((2, 9), 0.1), "varied": np.linspace(0, 1, 18).reshape(2, 9)}
     assert statistics(arrays[output], arrays[raw])["pcc_deficit"] is None
 
 
 def ulps(output: float, raw: float, bits: int) -> float:
-    """Distance from the golden value in spacings of its binade, in exact arithmetic; `bits` of fraction."""
+    """Distance from the golden value in spacings of its binade, in exact arithmetic; `bits` of
+    fraction."""
 
     def spacing(value: Fraction) -> Fraction:
         exponent = math.frexp(float(value))[1] - 1 if value else -126
@@ -145,13 +177,17 @@ def ulps(output: float, raw: float, bits: int) -> float:
     return float(abs(Fraction(output) - golden) / spacing(golden))
 
 
-@pytest.mark.parametrize(("fmt", "unit", "bits"), [("bf16", 2.0**-8, 7), ("fp32", 2.0**-24, 23), ("fp16", 2.0**-11, 10)])
+@pytest.mark.parametrize(
+    ("fmt", "unit", "bits"), [("bf16", 2.0**-8, 7), ("fp32", 2.0**-24, 23), ("fp16", 2.0**-11, 10)]
+)
 def test_ulps_count_from_the_rounded_golden_value(fmt: str, unit: float, bits: int) -> None:
     random = np.random.default_rng(8)
     raw = random.normal(0, 1, (5, 40))
     raw[0, :3] = 1.99999, 2.0, 1.00001  # across a binade: the golden value's own spacing counts
     output = round_to(raw * (1 + random.normal(0, 4 * unit, raw.shape)), fmt)
-    wanted = sorted(ulps(float(o), float(r), bits) for o, r in zip(output.ravel(), raw.ravel(), strict=True))
+    wanted = sorted(
+        ulps(float(o), float(r), bits) for o, r in zip(output.ravel(), raw.ravel(), strict=True)
+    )
     found = statistics(output, raw, out=unit)
     assert found["ulp_max"] == wanted[-1]
     assert found["ulp_p99"] == math.ceil(wanted[math.ceil(0.99 * len(wanted)) - 1])
@@ -199,11 +235,15 @@ def test_no_atol_is_needed_where_rtol_alone_holds() -> None:
     assert needed["0"] == pytest.approx(0.05, rel=1e-6)
 
 
-def test_tolerance_ratios_compare_with_the_raw_and_with_the_quantised_reference(sample: tuple[Output, Array, Array]) -> None:
+def test_tolerance_ratios_compare_with_the_raw_and_with_the_quantised_reference(
+    sample: tuple[Output, Array, Array],
+) -> None:
     output, reference, raw = sample
     found = statistics(output, reference, raw, allclose=(1e-2, 1e-3))
     for name, against in (("tolerance_ratio", raw), ("tolerance_ratio_quantised", reference)):
-        wanted = max(abs(e) / (Fraction(1e-3) + Fraction(1e-2) * abs(r)) for e, r in pairs(output, against))
+        wanted = max(
+            abs(e) / (Fraction(1e-3) + Fraction(1e-2) * abs(r)) for e, r in pairs(output, against)
+        )
         assert found[name] == pytest.approx(float(wanted), rel=1e-12)
     assert found["tolerance_ratio"] != found["tolerance_ratio_quantised"]
 
@@ -221,7 +261,10 @@ def test_nothing_over_nothing_is_nothing_and_something_over_nothing_is_infinite(
     assert (exact["tolerance_ratio"], exact["tolerance_ratio_quantised"]) == (0, 0)
     off = statistics([[0.5, 1.0]], [[0.0, 1.0]], allclose=(0.1, 0.0))
     assert off["tolerance_ratio"] is None
-    assert off["nonfinite_statistics"] == {"tolerance_ratio": "inf", "tolerance_ratio_quantised": "inf"}
+    assert off["nonfinite_statistics"] == {
+        "tolerance_ratio": "inf",
+        "tolerance_ratio_quantised": "inf",
+    }
     zeros = np.zeros((1, 3))
     assert statistics(zeros, zeros)["rel_frobenius"] == 0
     assert statistics(zeros + 1, zeros)["nonfinite_statistics"] == {"rel_frobenius": "inf"}
@@ -230,24 +273,37 @@ def test_nothing_over_nothing_is_nothing_and_something_over_nothing_is_infinite(
     assert statistics([[1.0, 1.5]], [[1.0, 1.5]], bound=0.0, noise=0.0)["budget_ratio"] == 0
 
 
-def test_the_budget_is_compared_element_by_element_with_the_quantised_reference(sample: tuple[Output, Array, Array]) -> None:
+def test_the_budget_is_compared_element_by_element_with_the_quantised_reference(
+    sample: tuple[Output, Array, Array],
+) -> None:
     output, reference, raw = sample
     random = np.random.default_rng(4)
-    bound, noise = random.uniform(0.01, 0.1, reference.shape), random.uniform(1e-4, 1e-3, reference.shape)
+    bound, noise = (
+        random.uniform(0.01, 0.1, reference.shape),
+        random.uniform(1e-4, 1e-3, reference.shape),
+    )
     found = statistics(output, reference, raw, bound=bound, noise=noise)
-    ratios = [float(abs(e)) / b for (e, _), b in zip(pairs(output, reference), bound.ravel(), strict=True)]
+    ratios = [
+        float(abs(e)) / b for (e, _), b in zip(pairs(output, reference), bound.ravel(), strict=True)
+    ]
     assert found["budget_ratio"] == pytest.approx(max(ratios), rel=1e-12)
     assert found["over_budget_fraction"] == sum(r > 1 for r in ratios) / len(ratios) > 0
     place = ratios.index(max(ratios))
     assert found["worst_index"] == [place // 33, place % 33]
-    standard = math.fsum(float(e * e) / v for (e, _), v in zip(pairs(output, reference), noise.ravel(), strict=True))
+    standard = math.fsum(
+        float(e * e) / v for (e, _), v in zip(pairs(output, reference), noise.ravel(), strict=True)
+    )
     assert found["chi"] == pytest.approx(math.sqrt(standard / len(ratios)), rel=1e-12)
 
 
-def test_mismatches_are_counted_against_the_rounded_quantised_reference(sample: tuple[Output, Array, Array]) -> None:
+def test_mismatches_are_counted_against_the_rounded_quantised_reference(
+    sample: tuple[Output, Array, Array],
+) -> None:
     output, reference, raw = sample
     golden = round_to(reference, "bf16")
-    wanted = sum(bool(o != g) for o, g in zip(output.ravel(), golden.ravel(), strict=True)) / output.size
+    wanted = (
+        sum(bool(o != g) for o, g in zip(output.ravel(), golden.ravel(), strict=True)) / output.size
+    )
     assert 0 < wanted < 1
     assert statistics(output, reference, raw)["mismatch_fraction"] == wanted
     one = golden.copy()
@@ -260,7 +316,9 @@ def test_the_golden_value_of_a_block_format_lies_on_the_grid_of_its_block() -> N
     reference[:, 4] = 7.3
     golden = round_to(reference, "bfp8_b")
     assert statistics(golden, reference, out=2.0**-7, out_block=True)["mismatch_fraction"] == 0
-    np.testing.assert_array_equal(compare.rounded(reference, 2.0**-7, block=True), golden.astype(np.float64))
+    np.testing.assert_array_equal(
+        compare.rounded(reference, 2.0**-7, block=True), golden.astype(np.float64)
+    )
 
 
 def test_outliers_are_isolated_powers_of_two_beyond_the_budget() -> None:
@@ -273,15 +331,21 @@ def test_outliers_are_isolated_powers_of_two_beyond_the_budget() -> None:
 
 
 def own_digest(values: list[float], shape: tuple[int, ...]) -> str:
-    return xxhash.xxh3_64_hexdigest(struct.pack(f"<{len(shape)}q", *shape) + struct.pack(f"<{len(values)}f", *values))
+    return xxhash.xxh3_64_hexdigest(
+        struct.pack(f"<{len(shape)}q", *shape) + struct.pack(f"<{len(values)}f", *values)
+    )
 
 
 def test_the_digest_is_that_of_the_shape_and_the_bytes() -> None:
     values = [1.0, -2.5, 0.0, 3.25, 1e-30, -7.0]
     array = np.array(values, np.float32).reshape(2, 3)
     assert compare.digest(array, (2, 3)) == own_digest(values, (2, 3)) == "135e39a1dea4b589"
-    assert compare.digest(array, (3, 2)) == own_digest(values, (3, 2)) != compare.digest(array, (2, 3))
-    assert compare.digest(array.T, (3, 2)) != compare.digest(array, (3, 2))  # C order of what it is given
+    assert (
+        compare.digest(array, (3, 2)) == own_digest(values, (3, 2)) != compare.digest(array, (2, 3))
+    )
+    assert compare.digest(array.T, (3, 2)) != compare.digest(
+        array, (3, 2)
+    )  # C order of what it is given
     assert compare.digest(np.asfortranarray(array), (2, 3)) == compare.digest(array, (2, 3))
     assert compare.digest(array.astype(">f4"), (2, 3)) == compare.digest(array, (2, 3))
 
@@ -289,7 +353,10 @@ def test_the_digest_is_that_of_the_shape_and_the_bytes() -> None:
 def test_the_digest_keeps_the_sign_of_zero_and_makes_all_nans_one() -> None:
     zero = np.zeros((1, 2), np.float32)
     assert compare.digest(-zero, (1, 2)) != compare.digest(zero, (1, 2))
-    patterns = [np.array([[bits, 0x3F800000]], np.uint32).view(np.float32) for bits in (0x7FC00000, 0xFFC00000, 0x7FC00001, 0x7F800001)]
+    patterns = [
+        np.array([[bits, 0x3F800000]], np.uint32).view(np.float32)
+        for bits in (0x7FC00000, 0xFFC00000, 0x7FC00001, 0x7F800001)
+    ]
     assert len({compare.digest(each, (1, 2)) for each in patterns}) == 1
     assert np.isnan(patterns[1][0, 0])
     assert patterns[1].view(np.uint32)[0, 0] == 0xFFC00000  # the caller's array is left alone
@@ -328,7 +395,9 @@ def test_an_output_of_one_row_is_compared_where_it_is_finite() -> None:
 
 def test_an_output_without_a_finite_row_has_no_statistics_but_its_keys() -> None:
     reference = np.ones((2, 3))
-    found = statistics(np.full((2, 3), np.nan), reference, directions=(Direction("row", reference),))
+    found = statistics(
+        np.full((2, 3), np.nan), reference, directions=(Direction("row", reference),)
+    )
     assert (found["nonfinite"], found["nonfinite_kinds"]) == (6, {"nan": 6})
     assert found["budget_ratio"] is found["chi"] is found["row_z"] is None
     assert found["row_count"] == 0
@@ -353,15 +422,35 @@ def test_rows_that_say_nothing_are_left_out_of_the_budget_and_counted() -> None:
 
 def test_an_output_that_says_nothing_has_no_budget_statistics() -> None:
     reference = np.ones((2, 4))
-    found = statistics(reference + 9, reference, informative=np.zeros(2, bool), directions=(Direction("row", reference),))
+    found = statistics(
+        reference + 9,
+        reference,
+        informative=np.zeros(2, bool),
+        directions=(Direction("row", reference),),
+    )
     assert found["rows_left_out"] == 2
     assert found["budget_ratio"] is found["chi"] is found["row_z"] is None
     assert found["max_abs"] == 9
 
 
 def test_stored_statistics_are_plain_json() -> None:
-    values = {"a": np.float64(0.5), "b": np.int64(3), "c": float("nan"), "d": np.float64("inf"), "e": None, "f": {"0": 1.0}}
+    values = {
+        "a": np.float64(0.5),
+        "b": np.int64(3),
+        "c": float("nan"),
+        "d": np.float64("inf"),
+        "e": None,
+        "f": {"0": 1.0},
+    }
     stored = compare.storable(values)
-    assert stored == {"a": 0.5, "b": 3, "c": None, "d": None, "e": None, "f": {"0": 1.0}, "nonfinite_statistics": {"c": "nan", "d": "inf"}}
+    assert stored == {
+        "a": 0.5,
+        "b": 3,
+        "c": None,
+        "d": None,
+        "e": None,
+        "f": {"0": 1.0},
+        "nonfinite_statistics": {"c": "nan", "d": "inf"},
+    }
     assert type(stored["a"]) is float
     assert type(stored["b"]) is int

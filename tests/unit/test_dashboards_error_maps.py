@@ -1,4 +1,5 @@
-"""The error map in words: a last column, stripes, values that are not finite; and the scales of its colours."""
+"""The error map in words: a last column, stripes, values that are not finite; and the scales of its
+colours."""
 
 from __future__ import annotations
 
@@ -32,14 +33,19 @@ def test_a_missing_mask_is_said_to_be_the_last_column() -> None:
     error = zeros()
     error[:, 480:] = 0.5
     found = content(error)
-    assert "The last column of tiles holds 100% of the error; it is only 20 wide, so a mask" in found.summary
+    assert (
+        "The last column of tiles holds 100% of the error; it is only 20 wide, so a mask"
+        in found.summary
+    )
     assert found.tiles[0].features == (480, 499)
     assert found.tiles[0].max_ulp == pytest.approx(64, rel=0.02)
     assert len(found.tiles) == error_maps.MOST_TILES
     assert found.summary.startswith("The largest error is 64")
 
 
-def test_a_term_that_each_row_has_is_said_to_be_level_stripes_and_one_along_the_features_upright_ones() -> None:
+def test_a_term_that_each_row_has_is_said_to_be_level_stripes_and_one_along_the_features_upright_ones() -> (
+    None
+):
     by_row = np.repeat(np.array([1, -1, 1, 1, -1, -1, 1, -1]) * 0.1, 32)[:, None]
     by_column = np.repeat(np.array([1, -1] * 8) * 0.1, 32)[None, :FEATURES]
     level, upright = content(zeros() + by_row).summary, content(zeros() + by_column).summary
@@ -52,7 +58,10 @@ def test_a_term_that_each_row_has_is_said_to_be_level_stripes_and_one_along_the_
 def test_one_tile_among_many_is_named_by_its_column_and_row() -> None:
     error = zeros()
     error[40, 70] = 3.0
-    assert "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds 100% of the error." in content(error).summary
+    assert (
+        "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds 100% of the error."
+        in content(error).summary
+    )
 
 
 def test_rounding_alone_has_no_pattern() -> None:
@@ -65,7 +74,9 @@ def test_what_is_not_finite_comes_first() -> None:
     error[0, 0] = 5.0
     found = content(error)
     assert found.nonfinite == 1
-    assert found.summary.startswith("1 value is NaN or Inf, most of them in rows 96 to 127, features 96 to 127.")
+    assert found.summary.startswith(
+        "1 value is NaN or Inf, most of them in rows 96 to 127, features 96 to 127."
+    )
     assert found.tiles[0].nonfinite == 1
 
 
@@ -73,8 +84,12 @@ def test_no_error_at_all_and_a_vector_are_maps_too() -> None:
     flat = error_maps.content(error_map(np.ones(500), np.ones(500), "bf16").to_json())
     assert flat.summary == "No tile has an error: every value is the reference's own."
     assert (flat.tiles, map_charts.height(flat)) == ((), "map-flat")
-    assert map_charts.signed(flat)["yAxis"]["name"] == "row"  # a longer name would leave the tiles no height
-    assert map_charts.largest(flat)["visualMap"]["min"] < map_charts.largest(flat)["visualMap"]["max"]
+    assert (
+        map_charts.signed(flat)["yAxis"]["name"] == "row"
+    )  # a longer name would leave the tiles no height
+    assert (
+        map_charts.largest(flat)["visualMap"]["min"] < map_charts.largest(flat)["visualMap"]["max"]
+    )
 
 
 def test_the_colours_of_the_mean_are_even_about_zero_and_those_of_the_largest_are_decades() -> None:

@@ -1,4 +1,5 @@
-"""The grid of a job's seeds: the order of its cells, the bands of large jobs, and what it says in words."""
+"""The grid of a job's seeds: the order of its cells, the bands of large jobs, and what it says in
+words."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Job:
     """A job as stored; only what the grid reads matters."""
     values: dict[str, Any] = dict.fromkeys(Job.__dataclass_fields__)
-    values |= {"kind": JobKind.seeds, "state": state, "request": {"seeds": seeds, "repeats": repeats}, "created_at": NOW}
+    values |= {
+        "kind": JobKind.seeds,
+        "state": state,
+        "request": {"seeds": seeds, "repeats": repeats},
+        "created_at": NOW,
+    }
     return Job(**{**values, **changes})
 
 
@@ -32,12 +38,20 @@ def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("order", "pairs"),
     [
-        (SeedOrder.of({"seeds": {"start": 5, "count": 2}, "repeats": 2}, None), [(5, 0), (5, 1), (6, 0), (6, 1)]),
-        (SeedOrder.of({"seeds": [9, 2, 5]}, {"added": [10, 11]}), [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)]),
+        (
+            SeedOrder.of({"seeds": {"start": 5, "count": 2}, "repeats": 2}, None),
+            [(5, 0), (5, 1), (6, 0), (6, 1)],
+        ),
+        (
+            SeedOrder.of({"seeds": [9, 2, 5]}, {"added": [10, 11]}),
+            [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)],
+        ),
         (SeedOrder.of({"seeds": {"start": 0, "max": 3}}, None), [(0, 0), (1, 0), (2, 0)]),
     ],
 )
-def test_places_and_seeds_are_each_others_inverse(order: SeedOrder, pairs: list[tuple[int, int]]) -> None:
+def test_places_and_seeds_are_each_others_inverse(
+    order: SeedOrder, pairs: list[tuple[int, int]]
+) -> None:
     assert [order.at(place) for place in range(len(order))] == pairs
     assert [order.place(*pair) for pair in pairs] == list(range(len(order)))
     assert order.place(999, 0) is order.place(pairs[0][0], 7) is None
@@ -50,14 +64,25 @@ def test_a_cell_waits_until_its_seed_has_come() -> None:
     assert list(grid.verdicts.values()) == ["fail", "pass"]
     assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
     over = grids.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
-    assert (over.waiting, over.summary) == ("never ran", "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.")
+    assert (over.waiting, over.summary) == (
+        "never ran",
+        "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.",
+    )
     assert grids.view(job({"start": 0, "count": 6}), "", "seed").cells == "......"
-    assert grids.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary == "No seed ever ran."
+    assert (
+        grids.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary
+        == "No seed ever ran."
+    )
 
 
 def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
     assert grids.view(job([9, 2, 5]), "pp", "seed").seeds == (2, 5, 9)
-    assert grids.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (3, 3, 4, 4)
+    assert grids.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (
+        3,
+        3,
+        4,
+        4,
+    )
     added = grids.view(job({"start": 0, "count": 2}, suspects={"added": [70]}), "sp", "seed")
     assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
 

@@ -29,22 +29,33 @@ HOLLOW = {"tolerance_ratio": 0.101, "budget_ratio": 15.0, "xhat_z": 200.0}
 
 
 def scatters(options: dict[str, Any]) -> list[dict[str, Any]]:
-    return [series for series in options["series"] if series["type"] == "scatter" and "dimensions" in series]
+    return [
+        series
+        for series in options["series"]
+        if series["type"] == "scatter" and "dimensions" in series
+    ]
 
 
 def line_heights(options: dict[str, Any]) -> list[float]:
-    return [line["yAxis"] for series in options["series"] for line in series.get("markLine", {}).get("data", ())]
+    return [
+        line["yAxis"]
+        for series in options["series"]
+        for line in series.get("markLine", {}).get("data", ())
+    ]
 
 
 def test_the_line_of_what_rounding_explains_comes_from_the_statistic_that_found_the_error() -> None:
     [found] = plot(mark(verdict="pass_by_tolerance", **HOLLOW)).marks
-    # xhat_z is 50 times its limit of 4, budget_ratio only 5 times its limit of 3: an error of this form is explained below 1/50
+    # xhat_z is 50 times its limit of 4, budget_ratio only 5 times its limit of 3: an error of this
+    # form is explained below 1/50
     assert found.evidence == pytest.approx(200 / POLICY.direction)
     assert found.explained == pytest.approx(0.101 / 50)
 
 
 @pytest.mark.parametrize(("statistics", "explained"), [(RIGHT, True), (HOLLOW, False)])
-def test_a_mark_lies_below_its_line_exactly_when_it_is_explained(statistics: dict[str, float], explained: bool) -> None:
+def test_a_mark_lies_below_its_line_exactly_when_it_is_explained(
+    statistics: dict[str, float], explained: bool
+) -> None:
     [found] = plot(mark(**statistics)).marks
     assert found.value is not None
     assert found.explained is not None
@@ -64,7 +75,9 @@ def test_without_a_tolerance_the_axis_is_the_evidence() -> None:
 
 
 def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> None:
-    options = charts.seeds(plot(mark(0, **RIGHT), mark(1, "pass_by_tolerance", **HOLLOW), mark(2, **RIGHT)))
+    options = charts.seeds(
+        plot(mark(0, **RIGHT), mark(1, "pass_by_tolerance", **HOLLOW), mark(2, **RIGHT))
+    )
     drawn = scatters(options)
     assert [series["name"] for series in drawn] == ["pass", "pass by tolerance"]
     assert sorted(row[2] for series in drawn for row in series["data"]) == [0, 1, 2]
@@ -72,9 +85,13 @@ def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> N
 
 
 def test_the_tolerance_and_the_budget_are_lines_and_the_gap_between_is_shaded() -> None:
-    options = charts.seeds(plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass_by_tolerance", **HOLLOW)))
+    options = charts.seeds(
+        plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass_by_tolerance", **HOLLOW))
+    )
     assert line_heights(options) == [1, pytest.approx(0.00202)]
-    [area] = [area for series in options["series"] for area in series.get("markArea", {}).get("data", ())]
+    [area] = [
+        area for series in options["series"] for area in series.get("markArea", {}).get("data", ())
+    ]
     assert [end["yAxis"] for end in area] == [pytest.approx(0.00202), 1]
 
 
@@ -87,7 +104,12 @@ def test_seeds_of_different_form_each_keep_their_own_limit() -> None:
 
 def test_what_has_no_number_stands_above_everything_and_an_exact_zero_below() -> None:
     options = charts.seeds(
-        plot(mark(0, **RIGHT), mark(1, "hang"), mark(2, "fail", tolerance_ratio=None, nonfinite=3), mark(3, tolerance_ratio=0.0))
+        plot(
+            mark(0, **RIGHT),
+            mark(1, "hang"),
+            mark(2, "fail", tolerance_ratio=None, nonfinite=3),
+            mark(3, tolerance_ratio=0.0),
+        )
     )
     y = {row[2]: row[1] for series in scatters(options) for row in series["data"]}
     axis = options["yAxis"]
@@ -104,12 +126,25 @@ def test_seeds_with_wide_gaps_stand_in_order_instead_of_to_scale() -> None:
 
 def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
     values = [0.02 + 0.0001 * place for place in range(100)]
-    shown = plots.picture("dx", TOLERANCE_RATIO, 100, [mark(40, **RIGHT), mark(50, "hang")], spreads.of(Sketch.of(values)), ends=(0, 99))
+    shown = plots.picture(
+        "dx",
+        TOLERANCE_RATIO,
+        100,
+        [mark(40, **RIGHT), mark(50, "hang")],
+        spreads.of(Sketch.of(values)),
+        ends=(0, 99),
+    )
     assert (shown.whole, shown.first, shown.last) == (False, 0, 99)
     options = charts.seeds(shown)
     boxes, median = [series["data"] for series in options["series"] if series["type"] == "custom"]
     assert boxes[0] == [-0.5, 99.5, 0.02, 0.0299, 0.4]
-    assert boxes[1] == [-0.5, 99.5, pytest.approx(0.0209, rel=0.02), pytest.approx(0.0289, rel=0.02), 0.5]
+    assert boxes[1] == [
+        -0.5,
+        99.5,
+        pytest.approx(0.0209, rel=0.02),
+        pytest.approx(0.0289, rel=0.02),
+        0.5,
+    ]
     assert median == [[-0.5, 99.5, pytest.approx(0.0249, rel=0.02)]]
     assert options["xAxis"]["min"] < 0 < 99 < options["xAxis"]["max"]
     assert "lies between 0.02 and 0.0299 times" in shown.summary
@@ -119,8 +154,15 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
 
 
 def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
-    assert [plot(mark(5, **each)).numbered for each in (RIGHT, {"verdict": "crash"})] == [True, False]  # the page shows the first
-    for shown in (plot(mark(5, **RIGHT)), plot(mark(5, "crash")), plot(mark(5, "pass", tolerance_ratio=0.0, budget_ratio=0.0))):
+    assert [plot(mark(5, **each)).numbered for each in (RIGHT, {"verdict": "crash"})] == [
+        True,
+        False,
+    ]  # the page shows the first
+    for shown in (
+        plot(mark(5, **RIGHT)),
+        plot(mark(5, "crash")),
+        plot(mark(5, "pass", tolerance_ratio=0.0, budget_ratio=0.0)),
+    ):
         options = charts.seeds(shown)
         assert options["xAxis"]["min"] < 5 < options["xAxis"]["max"]
         json.dumps(options, allow_nan=False)
@@ -138,7 +180,18 @@ def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None
     assert plots.choose([], "dx") == ""
 
 
-TERM = TermView("dx", "s2", "s2 sums only the last tile", True, True, 3, 1, "tile", (0.0, None, 0.996), (0.0012, None, 0.0012))
+TERM = TermView(
+    "dx",
+    "s2",
+    "s2 sums only the last tile",
+    True,
+    True,
+    3,
+    1,
+    "tile",
+    (0.0, None, 0.996),
+    (0.0012, None, 0.0012),
+)
 
 
 def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
@@ -165,7 +218,11 @@ def test_a_noisy_coefficient_is_not_called_wrong() -> None:
 def test_grouped_tiles_say_which_they_are() -> None:
     grouped = replace(TERM, tiles=10, group=4, coefficients=(1.0, 1.0, 1.0), errors=())
     assert [charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
-    assert [row[2] for row in charts.term(grouped)["series"][0]["data"]] == ["1 … 4", "5 … 8", "9 … 10"]
+    assert [row[2] for row in charts.term(grouped)["series"][0]["data"]] == [
+        "1 … 4",
+        "5 … 8",
+        "9 … 10",
+    ]
 
 
 def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None:

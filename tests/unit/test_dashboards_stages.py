@@ -1,4 +1,5 @@
-"""The table of stages on a job's page and on a terminal: words, looks, blocker and regression, and everything escaped."""
+"""The table of stages on a job's page and on a terminal: words, looks, blocker and regression, and
+everything escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ REPORTS = [
     {"stage": "kernels", "name": "d", "outcome": "hang", "message": "no end within 60 s"},
     {"stage": "launch", "name": "launch: blocked", "outcome": "skipped", "blocked_by": "kernels"},
 ]
-CONTENT = {**table(REPORTS).to_json(), "regressions": [{"stage": "kernels", "status": "hung", "reason": "", "since": "main-17"}]}
+CONTENT = {
+    **table(REPORTS).to_json(),
+    "regressions": [{"stage": "kernels", "status": "hung", "reason": "", "since": "main-17"}],
+}
 
 
 def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
@@ -42,7 +46,9 @@ def test_what_another_version_wrote_is_no_table() -> None:
 
 
 def test_the_partial_draws_the_table() -> None:
-    template = pages.environment().from_string('{% import "parts.html" as parts with context %}{% include "_stages.html" %}')
+    template = pages.environment().from_string(
+        '{% import "parts.html" as parts with context %}{% include "_stages.html" %}'
+    )
     shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
     html = template.render(stages=stages.view(CONTENT), view=shown)
     assert "API &lt;exists&gt;" in html

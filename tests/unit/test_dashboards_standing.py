@@ -14,25 +14,37 @@ from gonogo_storage.build_series import MOST_BUILDS
 from gonogo_storage.states import FlagKind, FlagState
 
 
-def trend(*means: float | None, red: tuple[int, ...] = (), changes: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+def trend(
+    *means: float | None, red: tuple[int, ...] = (), changes: tuple[dict[str, Any], ...] = ()
+) -> dict[str, Any]:
     points = [
         {
             "name": f"b{place}",
             "failures": rate(int(place in red), 2).to_json(),
             "jobs": 1,
-            "numbers": {} if mean is None else {"dx": {"seeds": 2, "low": mean / 2, "mean": mean, "high": 2 * mean}},
+            "numbers": {}
+            if mean is None
+            else {"dx": {"seeds": 2, "low": mean / 2, "mean": mean, "high": 2 * mean}},
         }
         for place, mean in enumerate(means)
     ]
     said = "; ".join(each["words"] for each in changes) or "no change in 3 points"
-    return {"over": "builds", "metric": "rms", "points": points, "numbers": {"dx": {"changes": list(changes), "words": said}}}
+    return {
+        "over": "builds",
+        "metric": "rms",
+        "points": points,
+        "numbers": {"dx": {"changes": list(changes), "words": said}},
+    }
 
 
 def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     change = {"place": 2, "low": 1, "high": 3, "words": "5 times larger from b2 on"}
     curve = curves.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), changes=(change,)), "dx")
     assert curve is not None
-    assert curve.summary == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005. 5 times larger from b2 on."
+    assert (
+        curve.summary
+        == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005. 5 times larger from b2 on."
+    )
     options = curves.trend(curve)
     json.dumps(options)
     whiskers, fine, failed, changed = options["series"]
@@ -51,7 +63,9 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     curve = curves.read(trend(0.0, 0.0), "dx")
     assert curve is not None
     options = curves.trend(curve)
-    assert all(row[1] > 0 for row in options["series"][1]["data"])  # a log axis has no place for zero
+    assert all(
+        row[1] > 0 for row in options["series"][1]["data"]
+    )  # a log axis has no place for zero
     assert options["series"][1]["data"][0][4] == 0
 
 
@@ -68,7 +82,9 @@ def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
     assert set(words.FLAG_STATES) == set(FlagState)
     assert set(words.FLAGS) == set(FlagKind)
     looks = {*words.GRADES.values(), *words.CHANGE_VERDICTS.values()}
-    assert all(words.mark(each).label != "no verdict yet" and words.sentence(each) for each in looks)
+    assert all(
+        words.mark(each).label != "no verdict yet" and words.sentence(each) for each in looks
+    )
 
 
 def test_evidence_of_any_shape_is_facts_and_tables() -> None:
@@ -88,9 +104,20 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
     )
     assert proof.checks == ("gonogo check --seeds 1", "gonogo check --seeds 2")
     facts = dict(proof.facts)
-    assert facts == {"seeds": "1, 2, 3", "digest": "0123456789ab", "failures": rate(3, 20).words, "certain": "yes"}
+    assert facts == {
+        "seeds": "1, 2, 3",
+        "digest": "0123456789ab",
+        "failures": rate(3, 20).words,
+        "certain": "yes",
+    }
     missed, contexts = proof.tables
     assert missed.rows == (("drop-s1", rate(8, 8).words),)
-    assert (contexts.columns, contexts.rows) == (("name", "runs", "p"), (("isolated", "5", "–"), ("grouped", "–", "0.00123")))
-    assert proofs.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out == 100 - proofs.MOST_ROWS
+    assert (contexts.columns, contexts.rows) == (
+        ("name", "runs", "p"),
+        (("isolated", "5", "–"), ("grouped", "–", "0.00123")),
+    )
+    assert (
+        proofs.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
+        == 100 - proofs.MOST_ROWS
+    )
     assert proofs.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"

@@ -1,4 +1,5 @@
-"""The strip plot and the matrix without a database: where seeds stand, what the lines say, which verdict a cell has."""
+"""The strip plot and the matrix without a database: where seeds stand, what the lines say, which
+verdict a cell has."""
 
 from __future__ import annotations
 
@@ -16,19 +17,40 @@ from gonogo_storage.strips import StripSeed, shares
 
 def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:
     verdict = "hang" if value is None else "pass_by_tolerance" if wrong else "pass"
-    return StripSeed("job", number, 0, verdict, None if value is None else "unexplained" if wrong else "explained", value)
+    return StripSeed(
+        "job",
+        number,
+        0,
+        verdict,
+        None if value is None else "unexplained" if wrong else "explained",
+        value,
+    )
 
 
 def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
     marks, bands = strips._placed(groups)
-    lined = [replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05) for band in bands]
-    spread: dict[str, Any] = {"low": 0.01, "most_from": 0.02, "middle": 0.03, "most_to": 0.05, "high": 0.1, "unnumbered": 0}
+    lined = [
+        replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)
+        for band in bands
+    ]
+    spread: dict[str, Any] = {
+        "low": 0.01,
+        "most_from": 0.02,
+        "middle": 0.03,
+        "most_to": 0.05,
+        "high": 0.1,
+        "unnumbered": 0,
+    }
     columns = [
-        StripColumn(**spread, build=f"b{place}", url="/", seeds=len(group), shown=len(group), counts=())
+        StripColumn(
+            **spread, build=f"b{place}", url="/", seeds=len(group), shown=len(group), counts=()
+        )
         for place, group in enumerate(groups)
     ]
     flat = tuple(mark for group in marks for mark in group)
-    return Strip("dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), "")
+    return Strip(
+        "dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), ""
+    )
 
 
 def drawn(options: dict[str, Any], name: str) -> list[list[Any]]:
@@ -38,27 +60,50 @@ def drawn(options: dict[str, Any], name: str) -> list[list[Any]]:
 def test_seeds_stand_in_their_build_s_column_those_not_explained_on_the_right() -> None:
     shown = plot([seed(0), seed(1)], [seed(2), seed(3, wrong=True), seed(0), seed(1)])
     assert [round(mark.x) for mark in shown.marks] == [0, 0, 1, 1, 1, 1]
-    assert [(band.column, band.beyond, band.shown) for band in shown.bands] == [(0, False, 2), (1, False, 3), (1, True, 1)]
-    assert [mark.seed for mark in shown.marks[2:]] == [0, 1, 2, 3]  # by seed, and the wrong one last
+    assert [(band.column, band.beyond, band.shown) for band in shown.bands] == [
+        (0, False, 2),
+        (1, False, 3),
+        (1, True, 1),
+    ]
+    assert [mark.seed for mark in shown.marks[2:]] == [
+        0,
+        1,
+        2,
+        3,
+    ]  # by seed, and the wrong one last
     explained, other = shown.bands[1:]
-    assert (explained.left, explained.right, other.right) == pytest.approx((1 - strips.HALF, other.left, 1 + strips.HALF))
-    assert other.right - other.left == pytest.approx(0.3 * 2 * strips.HALF, abs=1e-3)  # wide enough to be seen
+    assert (explained.left, explained.right, other.right) == pytest.approx(
+        (1 - strips.HALF, other.left, 1 + strips.HALF)
+    )
+    assert other.right - other.left == pytest.approx(
+        0.3 * 2 * strips.HALF, abs=1e-3
+    )  # wide enough to be seen
 
 
 def test_every_seed_is_drawn_once_in_its_verdict_s_series_and_a_hang_off_the_scale() -> None:
-    options = strip_charts.strip(plot([seed(0), seed(1, value=None), seed(2, value=0.0)], [seed(0, wrong=True, value=0.1)]))
+    options = strip_charts.strip(
+        plot([seed(0), seed(1, value=None), seed(2, value=0.0)], [seed(0, wrong=True, value=0.1)])
+    )
     json.dumps(options)
     marks = {series["name"]: series for series in options["series"] if "dimensions" in series}
-    assert {name: len(series["data"]) for name, series in marks.items()} == {"pass": 2, "pass by tolerance": 1, "hang": 1}
+    assert {name: len(series["data"]) for name, series in marks.items()} == {
+        "pass": 2,
+        "pass by tolerance": 1,
+        "hang": 1,
+    }
     assert len({series["symbol"] for series in marks.values()}) == 3
     top, low = options["yAxis"]["max"], options["yAxis"]["min"]
     assert marks["hang"]["data"][0][1] == top / 3
     assert marks["hang"]["data"][0][5] is None
-    assert all(row[1] >= low > 0 for row in marks["pass"]["data"])  # a log axis has no place for zero
+    assert all(
+        row[1] >= low > 0 for row in marks["pass"]["data"]
+    )  # a log axis has no place for zero
     assert options["xAxis"]["axisLabel"]["formatter"] == ["b0", "b1"]
 
 
-def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_wrong_kernel_is() -> None:
+def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_wrong_kernel_is() -> (
+    None
+):
     options = strip_charts.strip(plot([seed(0)], [seed(0, wrong=True, value=0.1)]))
     assert [row[2:4] for row in drawn(options, "gap")] == [[0.002, 1.0]]
     assert [row[3] for row in drawn(options, "what rounding explains")] == [0.06, 0.002]
@@ -68,7 +113,9 @@ def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_
     many = strip_charts.strip(plot([seed(0)], metric="budget_ratio", whole=False))
     assert [row[2:4] for row in drawn(many, "range")] == [[0.01, 0.1], [0.02, 0.05]]
     assert [row[2] for row in drawn(many, "median")] == [0.03]
-    assert many["series"][-1]["markLine"]["data"] == []  # the declared tolerance is no straight line on this axis
+    assert (
+        many["series"][-1]["markLine"]["data"] == []
+    )  # the declared tolerance is no straight line on this axis
     assert len(drawn(many, "declared")) == 1
 
 
@@ -84,14 +131,20 @@ def test_the_gap_is_shaded_from_what_rounding_explains_to_the_tolerance_where_a_
         ({"rtol": 0.3, "atol": 1.0}, float("inf")),
     ],
 )
-def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(tolerance: dict[str, float], times: float | None) -> None:
+def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
+    tolerance: dict[str, float], times: float | None
+) -> None:
     needed = {"0": 0.2, "0.001": 0.2}
     numbers = {"needed_atol": needed, "rel_frobenius": 0.002, "pcc_deficit": 4e-4, "ulp_max": 32.0}
     assert beyond(tolerance, numbers) == (None if times is None else pytest.approx(times))
 
 
-def test_a_cell_is_the_worst_verdict_of_kernels_and_of_lost_seeds_only_where_nothing_else_is_known() -> None:
-    assert matrices.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3}) == "pass_by_tolerance"
+def test_a_cell_is_the_worst_verdict_of_kernels_and_of_lost_seeds_only_where_nothing_else_is_known() -> (
+    None
+):
+    assert (
+        matrices.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3}) == "pass_by_tolerance"
+    )
     assert matrices.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
     assert matrices.verdict_of({"hang": 2, "error": 1}) == "error"
     assert matrices.verdict_of({"pass": 0}) == "absent"

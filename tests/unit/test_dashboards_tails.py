@@ -1,4 +1,5 @@
-"""How near a test is to failing: the share of seeds above each error, the prediction as a mark, and words for either."""
+"""How near a test is to failing: the share of seeds above each error, the prediction as a mark, and
+words for either."""
 
 from __future__ import annotations
 
@@ -14,7 +15,20 @@ from gonogo_dashboards.tails import FitLine, TailView
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
     curve = ((0.1, 1.0), (0.4, 0.1), (0.8, 0.01), (0.9, 0.01))
     fits = (FitLine(0.4, 10, 0.004),)
-    made = TailView("not enough seeds: 1 of 20", 100, "0 of 100", predicted, upper, False, 0.95, 1e-3, 0.9, fits, curve, "")
+    made = TailView(
+        "not enough seeds: 1 of 20",
+        100,
+        "0 of 100",
+        predicted,
+        upper,
+        False,
+        0.95,
+        1e-3,
+        0.9,
+        fits,
+        curve,
+        "",
+    )
     return TailView(**{**vars(made), "summary": tails._summary(made)})
 
 
@@ -26,7 +40,10 @@ def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None
     assert mark["data"] == [[1.0, 0.004, 0.004, 0.01]]
     assert bound["data"] == [[1.0, 0.004, 0.01]]
     assert [each["yAxis"] for each in line["markLine"]["data"] if "yAxis" in each] == [1e-3]
-    assert (options["xAxis"]["min"], options["xAxis"]["max"]) == (pytest.approx(0.01), pytest.approx(10))
+    assert (options["xAxis"]["min"], options["xAxis"]["max"]) == (
+        pytest.approx(0.01),
+        pytest.approx(10),
+    )
     assert options["yAxis"]["min"] < 1e-3
     assert "0.004 of the seeds are predicted to fail, 0.01 at the upper 95% bound." in shown.summary
 

@@ -14,7 +14,9 @@ from gonogo_storage.states import DeviceHealth, DeviceState, FlagKind, JobState
 def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None:
     assert set(words.MARKS) == set(Verdict)
     judging = [words.MARKS[verdict] for verdict in Verdict if verdict.judges_kernel]
-    assert len({mark.path for mark in judging}) == len({mark.sign for mark in judging}) == len(judging)
+    assert (
+        len({mark.path for mark in judging}) == len({mark.sign for mark in judging}) == len(judging)
+    )
 
 
 def test_every_state_and_flag_has_words() -> None:
@@ -49,20 +51,40 @@ def test_numbers_have_three_digits(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (42.7, "42 s"), (185, "3 min 5 s"), (7800, "2 h 10 min"), (400_000, "4 d 15 h"), (0.31, "0.3 s")]
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (42.7, "42 s"),
+        (185, "3 min 5 s"),
+        (7800, "2 h 10 min"),
+        (400_000, "4 d 15 h"),
+        (0.31, "0.3 s"),
+    ],
 )
 def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("per_s", "told"), [(0.0, (0.0, "s")), (2.0, (2.0, "s")), (0.5, (30.0, "min")), (0.01, (36.0, "h")), (1e-4, (0.36, "h"))]
+    ("per_s", "told"),
+    [
+        (0.0, (0.0, "s")),
+        (2.0, (2.0, "s")),
+        (0.5, (30.0, "min")),
+        (0.01, (36.0, "h")),
+        (1e-4, (0.36, "h")),
+    ],
 )
-def test_a_pace_has_the_unit_in_which_it_is_a_plain_number(per_s: float, told: tuple[float, str]) -> None:
+def test_a_pace_has_the_unit_in_which_it_is_a_plain_number(
+    per_s: float, told: tuple[float, str]
+) -> None:
     assert words.pace(per_s) == (pytest.approx(told[0]), told[1])
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(-5, "just now"), (30, "30 s ago"), (200, "3 min ago"), (90_000, "1 d ago")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "just now"), (30, "30 s ago"), (200, "3 min ago"), (90_000, "1 d ago")],
+)
 def test_ages_have_one_unit(seconds: float, text: str) -> None:
     assert words.ago(seconds) == text
 
@@ -82,12 +104,19 @@ def test_addresses_escape_what_they_hold() -> None:
 
 def test_tolerances_are_said_for_all_outputs_or_for_each() -> None:
     assert commands.tolerance_words({"rtol": 0.001, "atol": 0.5}) == "rtol 0.001, atol 0.5"
-    assert commands.tolerance_words({"dx": {"pcc": 0.999}, "dbeta": {"ulp": 2}}) == "dx: pcc 0.999; dbeta: ulp 2"
+    assert (
+        commands.tolerance_words({"dx": {"pcc": 0.999}, "dbeta": {"ulp": 2}})
+        == "dx: pcc 0.999; dbeta: ulp 2"
+    )
     assert commands.tolerance_words({}) == "no tolerance declared"
 
 
 def test_json_in_a_page_can_not_end_its_block() -> None:
-    text = pages.environment().from_string("{{ value | data }}").render(value={"a": "</script><script>alert(1)</script><!--"})
+    text = (
+        pages.environment()
+        .from_string("{{ value | data }}")
+        .render(value={"a": "</script><script>alert(1)</script><!--"})
+    )
     assert "<" not in text
     assert json.loads(text) == {"a": "</script><script>alert(1)</script><!--"}
 

@@ -1,4 +1,5 @@
-"""What this host's tools tell of its chips: tt-smi's snapshot, tt-umd's list, and which of them a name means."""
+"""What this host's tools tell of its chips: tt-smi's snapshot, tt-umd's list, and which of them a
+name means."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from gonogo_workers.devices.chips import Chip
 def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[str, Any]:
     """One chip as tt-smi's documentation and tests describe it; every value is a text, as there."""
     return {
-        "smbus_telem": {"BOARD_ID_HIGH": "0x1000145", "BOARD_ID_LOW": "0x1170801d", "AICLK": "0x3e80320", "ASIC_TEMPERATURE": "0x2a6"},
+        "smbus_telem": {
+            "BOARD_ID_HIGH": "0x1000145",
+            "BOARD_ID_LOW": "0x1170801d",
+            "AICLK": "0x3e80320",
+            "ASIC_TEMPERATURE": "0x2a6",
+        },
         "board_info": {
             "bus_id": bus,
             "board_type": board,
@@ -39,7 +45,12 @@ def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[
             "fan_speed": "35",
             "heartbeat": "1234",
         },
-        "firmwares": {"fw_bundle_version": "18.3.0.0", "cm_fw": "2.32.0.0", "eth_fw": "6.14.0", "gddr_fw": "N/A"},
+        "firmwares": {
+            "fw_bundle_version": "18.3.0.0",
+            "cm_fw": "2.32.0.0",
+            "eth_fw": "6.14.0",
+            "gddr_fw": "N/A",
+        },
         "limits": {"vdd_min": "0.70", "vdd_max": "0.95", "tdp_limit": "85", "thm_limit": "75"},
     }
 
@@ -65,8 +76,17 @@ def program(path: Path, text: str) -> Path:
 
 def test_a_snapshot_gives_the_chips_with_a_pci_address() -> None:
     first, second = chips.parse_snapshot(SNAPSHOT)
-    assert (first.index, first.arch, first.board, first.serial) == (0, "wormhole", "n300", "010001451170801d")
-    assert (first.pci, first.driver, first.firmware["fw_bundle_version"]) == ("0000:01:00.0", "TT-KMD 2.0.0", "18.3.0.0")
+    assert (first.index, first.arch, first.board, first.serial) == (
+        0,
+        "wormhole",
+        "n300",
+        "010001451170801d",
+    )
+    assert (first.pci, first.driver, first.firmware["fw_bundle_version"]) == (
+        "0000:01:00.0",
+        "TT-KMD 2.0.0",
+        "18.3.0.0",
+    )
     assert "gddr_fw" not in first.firmware
     assert (second.name, second.board) == ("wormhole:1", "n150")
 
@@ -83,17 +103,29 @@ def test_telemetry_is_numbers_with_their_units() -> None:
     assert chips.parse_telemetry(SNAPSHOT, 7) == {}
 
 
-@pytest.mark.parametrize("nonsense", [None, [], "text", {"device_info": 3}, {"device_info": [None, {"board_info": []}, {}]}])
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, [], "text", {"device_info": 3}, {"device_info": [None, {"board_info": []}, {}]}],
+)
 def test_what_is_no_snapshot_has_no_chips(nonsense: object) -> None:
     assert chips.parse_snapshot(nonsense) == ()
     assert chips.parse_telemetry(nonsense, 0) == {}
 
 
 def test_tt_umd_and_tt_smi_complete_each_other_by_pci_address() -> None:
-    told = chips.parse_umd([{"index": 1, "pci": "0000:02:00.0", "arch": "ARCH.WORMHOLE_B0"}, {"index": 5, "arch": "ARCH.Invalid"}, None])
+    told = chips.parse_umd(
+        [
+            {"index": 1, "pci": "0000:02:00.0", "arch": "ARCH.WORMHOLE_B0"},
+            {"index": 5, "arch": "ARCH.Invalid"},
+            None,
+        ]
+    )
     assert [(chip.index, chip.arch, chip.source) for chip in told] == [(1, "wormhole", "tt-umd")]
     both = chips.merged(told, chips.parse_snapshot(SNAPSHOT))
-    assert [(chip.index, chip.board, chip.source) for chip in both] == [(0, "n300", "tt-smi"), (1, "n150", "tt-umd, tt-smi")]
+    assert [(chip.index, chip.board, chip.source) for chip in both] == [
+        (0, "n300", "tt-smi"),
+        (1, "n150", "tt-umd, tt-smi"),
+    ]
 
 
 FAKE = """#!/bin/sh
@@ -105,10 +137,13 @@ FAKE = """#!/bin/sh
     "body",
     [
         'echo "Gathering Information"; cat "$SNAPSHOT"',  # newer versions: standard output
-        'while [ "$1" != -f ]; do shift; done; cp "$SNAPSHOT" "$2"; echo "Saved tt-smi log to: $2"',  # older ones: a file
+        # older ones: a file
+        'while [ "$1" != -f ]; do shift; done; cp "$SNAPSHOT" "$2"; echo "Saved tt-smi log to: $2"',
     ],
 )
-def test_both_kinds_of_tt_smi_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+def test_both_kinds_of_tt_smi_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
     (tmp_path / "snapshot.json").write_text(json.dumps(SNAPSHOT, indent=4))
     monkeypatch.setenv("SNAPSHOT", str(tmp_path / "snapshot.json"))
     found = chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))), interpreters=())
@@ -117,26 +152,56 @@ def test_both_kinds_of_tt_smi_are_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("body", ["exit 1", "sleep 60", "echo '{'", "echo nothing", "kill -9 $$"])
 def test_a_tt_smi_that_fails_or_hangs_has_no_chips(tmp_path: Path, body: str) -> None:
-    assert chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))), interpreters=(), deadline_s=0.5) == ()
+    assert (
+        chips.look(
+            str(program(tmp_path / "tt-smi", FAKE.format(body=body))),
+            interpreters=(),
+            deadline_s=0.5,
+        )
+        == ()
+    )
     assert chips.look(str(tmp_path / "none"), interpreters=()) == ()
 
 
 def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
-    told = json.dumps([{"index": 0, "pci": "0000:01:00.0", "arch": "ARCH.WORMHOLE_B0", "serial": "0100018611902010", "board": "n150"}])
-    without = program(tmp_path / "python-without", FAKE.format(body="echo ModuleNotFoundError >&2; exit 1"))
+    told = json.dumps(
+        [
+            {
+                "index": 0,
+                "pci": "0000:01:00.0",
+                "arch": "ARCH.WORMHOLE_B0",
+                "serial": "0100018611902010",
+                "board": "n150",
+            }
+        ]
+    )
+    without = program(
+        tmp_path / "python-without", FAKE.format(body="echo ModuleNotFoundError >&2; exit 1")
+    )
     having = program(tmp_path / "python-with", FAKE.format(body=f"echo noise; echo '{told}'"))
     (chip,) = chips.look(str(tmp_path / "none"), interpreters=(str(without), str(having)))
-    assert (chip.name, chip.board, chip.serial, chip.source) == ("wormhole:0", "n150", "0100018611902010", "tt-umd")
+    assert (chip.name, chip.board, chip.serial, chip.source) == (
+        "wormhole:0",
+        "n150",
+        "0100018611902010",
+        "tt-umd",
+    )
 
 
 FOUND = chips.parse_snapshot(SNAPSHOT)
 
 
-@pytest.mark.parametrize("wanted", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"])
+@pytest.mark.parametrize(
+    "wanted", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
+)
 def test_a_chip_may_be_named_in_every_way(tmp_path: Path, wanted: str) -> None:
     device = discovery.claim("ttnn", wanted, tmp_path, arch="x", board="y", chips=FOUND)
     try:
-        assert (device.name, device.queue, device.environment) == ("wormhole:1", "ttnn.wormhole.n150", {"TT_VISIBLE_DEVICES": "1"})
+        assert (device.name, device.queue, device.environment) == (
+            "wormhole:1",
+            "ttnn.wormhole.n150",
+            {"TT_VISIBLE_DEVICES": "1"},
+        )
         assert device.facts["serial"] == "0100018611902010"
     finally:
         os.close(device.claim)
@@ -158,10 +223,18 @@ def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) ->
 
 def test_without_chips_and_for_other_executors_a_device_is_virtual(tmp_path: Path) -> None:
     simulated = discovery.claim("ttnn", "0", tmp_path, arch="wormhole", board="n150")
-    emulated = discovery.claim("emulator", "1", tmp_path, arch="wormhole", board="n150", chips=FOUND)
-    plugin = discovery.claim("mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=FOUND)
+    emulated = discovery.claim(
+        "emulator", "1", tmp_path, arch="wormhole", board="n150", chips=FOUND
+    )
+    plugin = discovery.claim(
+        "mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=FOUND
+    )
     try:
-        assert [device.name for device in (simulated, emulated, plugin)] == ["ttnn:0", "emulator:1", "wormhole:1"]
+        assert [device.name for device in (simulated, emulated, plugin)] == [
+            "ttnn:0",
+            "emulator:1",
+            "wormhole:1",
+        ]
         assert simulated.environment == emulated.environment == {}
     finally:
         for device in (simulated, emulated, plugin):

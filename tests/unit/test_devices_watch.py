@@ -15,16 +15,33 @@ NEW = "Device 0 worker core(x= 0,y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BN
 @pytest.mark.parametrize(
     ("points", "smsg", "role", "processor"),
     [
-        ("CWFW,CRBW,R,R,R", "GGGG", "compute", "TRISC0"),  # both neighbours wait for the compute, which runs
-        ("CWFW,NRBW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # the reader waits for the NoC, the compute for the reader
-        ("NWBW,CRBW,R,R,CRBW", "GGGG", "writer", "BRISC"),  # the writer waits for the NoC, the compute for room
+        (
+            "CWFW,CRBW,R,R,R",
+            "GGGG",
+            "compute",
+            "TRISC0",
+        ),  # both neighbours wait for the compute, which runs
+        (
+            "CWFW,NRBW,CWFW,R,R",
+            "GGGG",
+            "reader",
+            "NCRISC",
+        ),  # the reader waits for the NoC, the compute for the reader
+        (
+            "NWBW,CRBW,R,R,CRBW",
+            "GGGG",
+            "writer",
+            "BRISC",
+        ),  # the writer waits for the NoC, the compute for room
         ("CWFW,NSW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # a semaphore
         ("CWFW,CRBW,CWFW,R,R", "GGGG", "compute and reader", None),  # each waits for the other
         ("CWFW,W,CWFW,R,R", "DGGG", "reader", "NCRISC"),  # the reader has ended too early
         ("CWFW,W,W,W,W", "DDDD", "compute", "TRISC0"),  # so has the compute
     ],
 )
-def test_the_stuck_kernel_is_named(form: str, points: str, smsg: str, role: str, processor: str | None) -> None:
+def test_the_stuck_kernel_is_named(
+    form: str, points: str, smsg: str, role: str, processor: str | None
+) -> None:
     found = read("Legend: BRISC, NCRISC\n" + form.format(points=points, smsg=smsg) + NAMES)
     assert found.role == role
     assert role.split()[0] in found.words
@@ -35,7 +52,10 @@ def test_the_stuck_kernel_is_named(form: str, points: str, smsg: str, role: str,
 
 
 def test_a_file_s_name_says_more_than_its_place() -> None:
-    swapped = NEW.format(points="NRBW,W,CWFW,R,R", smsg="DGGG") + "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
+    swapped = (
+        NEW.format(points="NRBW,W,CWFW,R,R", smsg="DGGG")
+        + "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
+    )
     found = read(swapped)
     assert (found.role, found.processor, found.waypoint) == ("reader", "BRISC", "NRBW")
 
@@ -57,8 +77,14 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
     [
         ("", "shows no core"),
         ("nonsense\n\0\n", "shows no core"),
-        ("Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n", "no kernel"),
-        ("Device 0 idleth core(x= 0,y= 0) virtual(x=1,y=1):   GW  rmsg:D1G|E k_ids:11\n", "shows no core"),
+        (
+            "Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n",
+            "no kernel",
+        ),
+        (
+            "Device 0 idleth core(x= 0,y= 0) virtual(x=1,y=1):   GW  rmsg:D1G|E k_ids:11\n",
+            "shows no core",
+        ),
     ],
 )
 def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:

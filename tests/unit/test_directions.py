@@ -1,4 +1,5 @@
-"""Slopes of the error over their standard deviations: each term by hand, and that rounding alone never shows."""
+"""Slopes of the error over their standard deviations: each term by hand, and that rounding alone
+never shows."""
 
 from __future__ import annotations
 
@@ -21,10 +22,13 @@ N = 6
 
 
 def expectation(rows: int = 3, noise: float | Array = 0.25, **fields: Any) -> Expectation:
-    """All references differ, so that nothing is grouped, and are exact in bf16, so that nothing is rounded."""
+    """All references differ, so that nothing is grouped, and are exact in bf16, so that nothing is
+    rounded."""
     reference = fields.pop("reference", np.arange(1.0, rows * N + 1).reshape(rows, N))
     noises = np.broadcast_to(np.asarray(noise, np.float64), reference.shape).copy()
-    return Expectation(reference=reference, bound=np.ones_like(reference), noise=noises, out=2.0**-8, **fields)
+    return Expectation(
+        reference=reference, bound=np.ones_like(reference), noise=noises, out=2.0**-8, **fields
+    )
 
 
 def z(expected: Expectation, direction: Direction, error: Array) -> Array:
@@ -42,17 +46,24 @@ def error() -> Array:
     return np.random.default_rng(1).normal(0, 1, (3, N))
 
 
-def test_a_row_of_independent_noise_has_the_variance_of_a_weighted_sum(weights: Array, error: Array) -> None:
+def test_a_row_of_independent_noise_has_the_variance_of_a_weighted_sum(
+    weights: Array, error: Array
+) -> None:
     noise = np.random.default_rng(2).uniform(0.1, 1, (3, N))
     found = z(expectation(noise=noise), Direction("any", weights), error)
     for i in range(3):
         numerator = math.fsum(w * e for w, e in zip(weights[i], error[i], strict=True))
-        assert found[i] == pytest.approx(numerator / math.sqrt(math.fsum(w * w * v for w, v in zip(weights[i], noise[i], strict=True))))
+        assert found[i] == pytest.approx(
+            numerator
+            / math.sqrt(math.fsum(w * w * v for w, v in zip(weights[i], noise[i], strict=True)))
+        )
 
 
 def test_rms_and_largest_are_over_the_rows_that_say_something(weights: Array, error: Array) -> None:
     weights[1] = 0.0  # below any floor
-    found = directions.scores(expectation(), Direction("any", weights), error, compare.golden_of(expectation()))
+    found = directions.scores(
+        expectation(), Direction("any", weights), error, compare.golden_of(expectation())
+    )
     assert found.count == 2
     assert math.isnan(found.z[1])
     used = np.abs(found.z[[0, 2]])
@@ -61,7 +72,8 @@ def test_rms_and_largest_are_over_the_rows_that_say_something(weights: Array, er
 
 
 def test_elements_of_equal_references_share_one_error(error: Array) -> None:
-    """Variance of a direction = sum over groups of (sum over the group of |w| s)^2; the sign of the reference doesn't matter."""
+    """Variance of a direction = sum over groups of (sum over the group of |w| s)^2; the sign of the
+    reference doesn't matter."""
     reference = np.array([[1.0, 1.0, -1.0, 2.0, 2.0, 3.0]])
     expected = expectation(reference=reference, noise=0.25)
     found = z(expected, Direction("row", np.ones((1, N))), error[:1])
@@ -72,13 +84,23 @@ def test_elements_of_equal_references_share_one_error(error: Array) -> None:
 def test_a_shared_error_adds_its_projection(weights: Array, error: Array) -> None:
     pattern = np.random.default_rng(3).normal(0, 1, (3, N))
     variance = np.array([[0.5], [0.0], [2.0]])
-    found = z(expectation(shared=(Shared(variance, pattern), Shared(np.ones((1, 1)), np.ones((1, 1))))), Direction("any", weights), error)
+    found = z(
+        expectation(shared=(Shared(variance, pattern), Shared(np.ones((1, 1)), np.ones((1, 1))))),
+        Direction("any", weights),
+        error,
+    )
     for i in range(3):
-        total = 0.25 * (weights[i] ** 2).sum() + variance[i, 0] * (weights[i] @ pattern[i]) ** 2 + weights[i].sum() ** 2
+        total = (
+            0.25 * (weights[i] ** 2).sum()
+            + variance[i, 0] * (weights[i] @ pattern[i]) ** 2
+            + weights[i].sum() ** 2
+        )
         assert found[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
 
 
-def test_keyed_errors_add_up_before_they_are_squared_and_nan_is_no_key(weights: Array, error: Array) -> None:
+def test_keyed_errors_add_up_before_they_are_squared_and_nan_is_no_key(
+    weights: Array, error: Array
+) -> None:
     key = np.tile([1.0, 1.0, 2.0, np.nan, 2.0, np.nan], (3, 1))
     amplitude = np.random.default_rng(4).normal(0, 1, (3, N))
     found = z(expectation(keyed=(Keyed(key, amplitude),)), Direction("any", weights), error)
@@ -88,10 +110,17 @@ def test_keyed_errors_add_up_before_they_are_squared_and_nan_is_no_key(weights: 
         assert found[i] == pytest.approx((weights[i] @ error[i]) / math.sqrt(total))
 
 
-def test_factors_are_independent_errors_of_an_output_of_one_row(weights: Array, error: Array) -> None:
-    factors = np.random.default_rng(5).normal(0, 1, (4, N)), np.random.default_rng(6).normal(0, 1, (2, N))
+def test_factors_are_independent_errors_of_an_output_of_one_row(
+    weights: Array, error: Array
+) -> None:
+    factors = (
+        np.random.default_rng(5).normal(0, 1, (4, N)),
+        np.random.default_rng(6).normal(0, 1, (2, N)),
+    )
     found = z(expectation(rows=1, factors=factors), Direction("any", weights[:1]), error[:1])
-    total = 0.25 * (weights[0] ** 2).sum() + sum(float((each @ weights[0]) ** 2) for factor in factors for each in factor)
+    total = 0.25 * (weights[0] ** 2).sum() + sum(
+        float((each @ weights[0]) ** 2) for factor in factors for each in factor
+    )
     assert found[0] == pytest.approx((weights[0] @ error[0]) / math.sqrt(total))
 
 
@@ -102,14 +131,22 @@ def test_a_predicted_bias_counts_only_beyond_chance(weights: Array, error: Array
         expected = expectation(rows=1, bias=bias)
         golden = max(float((weights[:1] * each).sum() ** 2) for each in compare.golden_of(expected))
         total = own + max(0.0, golden - 4 * own) + max(0.0, size**2 - 4 * own)
-        assert z(expected, Direction("any", weights[:1]), error[:1])[0] == pytest.approx((weights[0] @ error[0]) / math.sqrt(total))
+        assert z(expected, Direction("any", weights[:1]), error[:1])[0] == pytest.approx(
+            (weights[0] @ error[0]) / math.sqrt(total)
+        )
     assert total > own
 
 
 def test_what_a_perfectly_rounded_output_shows_by_itself_is_not_evidence(error: Array) -> None:
-    reference = np.full((1, N), 1.0) + np.arange(N) * 2.0**-20 + 0.9 * 2.0**-8  # all are rounded up by nearly half an ulp
+    reference = (
+        np.full((1, N), 1.0) + np.arange(N) * 2.0**-20 + 0.9 * 2.0**-8
+    )  # all are rounded up by nearly half an ulp
     expected = expectation(reference=reference, noise=(2.0**-8) ** 2 / 3 / 100)
-    found = z(expected, Direction("row", np.ones((1, N))), compare.rounded(reference, 2.0**-8, block=False) - reference)
+    found = z(
+        expected,
+        Direction("row", np.ones((1, N))),
+        compare.rounded(reference, 2.0**-8, block=False) - reference,
+    )
     assert abs(found[0]) < 1.2
     away = np.full((1, N), 1.0) + np.array([1, 3, 5, 7, 9, 11]) * 2.0**-8  # all are ties
     expected = expectation(reference=away, noise=(2.0**-8) ** 2 / 3 / 100)
@@ -128,10 +165,17 @@ def test_a_projection_inside_the_hull_of_the_allowances_is_none(weights: Array) 
 def test_a_direction_below_its_floor_is_null() -> None:
     expected = expectation()
     floor = np.array([1.0, 0.0, 7.0])
-    found = directions.scores(expected, Direction("row", np.ones((3, N)), floor=floor), np.ones((3, N)), compare.golden_of(expected))
+    found = directions.scores(
+        expected,
+        Direction("row", np.ones((3, N)), floor=floor),
+        np.ones((3, N)),
+        compare.golden_of(expected),
+    )
     assert found.count == 2
     assert math.isnan(found.z[2])
-    nothing = directions.scores(expected, Direction("row", np.zeros((3, N))), np.ones((3, N)), compare.golden_of(expected))
+    nothing = directions.scores(
+        expected, Direction("row", np.zeros((3, N))), np.ones((3, N)), compare.golden_of(expected)
+    )
     assert (nothing.rms, nothing.largest, nothing.count) == (None, None, 0)
 
 
@@ -139,7 +183,9 @@ def test_zero_over_zero_says_nothing_and_something_over_zero_is_infinite() -> No
     expected = expectation(noise=0.0)
     error = np.zeros((3, N))
     error[1, 0] = 1.0
-    found = directions.scores(expected, Direction("row", np.ones((3, N))), error, compare.golden_of(expected))
+    found = directions.scores(
+        expected, Direction("row", np.ones((3, N))), error, compare.golden_of(expected)
+    )
     assert found.count == 1
     assert found.rms == found.largest == math.inf
 
@@ -152,22 +198,35 @@ def test_tiles_are_several_directions_on_one_row(weights: Array, error: Array) -
 def test_columns_add_independent_rows(weights: Array, error: Array) -> None:
     noise = np.random.default_rng(2).uniform(0.1, 1, (3, N))
     shared = Shared(np.array([[0.5], [1.0], [2.0]]), np.ones((1, 1)))
-    found = z(expectation(noise=noise, shared=(shared,)), Direction("col", weights, axis="column"), error)
+    found = z(
+        expectation(noise=noise, shared=(shared,)), Direction("col", weights, axis="column"), error
+    )
     variance = noise + shared.variance
     for j in range(N):
         w = weights[:, j]
-        assert found[j] == pytest.approx((w @ error[:, j]) / math.sqrt((w**2 * variance[:, j]).sum()))
+        assert found[j] == pytest.approx(
+            (w @ error[:, j]) / math.sqrt((w**2 * variance[:, j]).sum())
+        )
 
 
 def test_identical_rows_err_together_down_a_column(error: Array) -> None:
     reference = np.array([[1.0, 2, 3, 4, 5, 6], [7.0, 8, 9, 10, 11, 12], [1.0, 2, 3, 4, 5, 6]])
-    found = z(expectation(reference=reference), Direction("col", np.ones((3, N)), axis="column"), error)
+    found = z(
+        expectation(reference=reference), Direction("col", np.ones((3, N)), axis="column"), error
+    )
     np.testing.assert_allclose(found, error.sum(axis=0) / math.sqrt((2 * 0.5) ** 2 + 0.5**2))
 
 
-def test_trends_and_spreads_add_up_down_a_column_before_they_are_squared(weights: Array, error: Array) -> None:
-    trend, spread = np.random.default_rng(7).normal(0, 1, (3, N)), np.random.default_rng(8).uniform(0, 1, (3, N))
-    found = z(expectation(trend=(trend,), spread=spread), Direction("col", weights, axis="column"), error)
+def test_trends_and_spreads_add_up_down_a_column_before_they_are_squared(
+    weights: Array, error: Array
+) -> None:
+    trend, spread = (
+        np.random.default_rng(7).normal(0, 1, (3, N)),
+        np.random.default_rng(8).uniform(0, 1, (3, N)),
+    )
+    found = z(
+        expectation(trend=(trend,), spread=spread), Direction("col", weights, axis="column"), error
+    )
     for j in range(N):
         w = weights[:, j]
         total = 0.25 * (w @ w) + (w @ trend[:, j]) ** 2 + (np.abs(w) @ spread[:, j]) ** 2
@@ -177,7 +236,12 @@ def test_trends_and_spreads_add_up_down_a_column_before_they_are_squared(weights
 def test_grouping_is_what_keeps_a_rounded_constant_below_the_limit() -> None:
     n = 4096
     reference = np.full((1, n), 1 + 0.4 * 2.0**-7)  # rounded down by .4 of an ulp, everywhere
-    expected = Expectation(reference=reference, bound=np.ones((1, n)), noise=np.full((1, n), (2.0**-8) ** 2 / 3), out=2.0**-8)
+    expected = Expectation(
+        reference=reference,
+        bound=np.ones((1, n)),
+        noise=np.full((1, n), (2.0**-8) ** 2 / 3),
+        out=2.0**-8,
+    )
     error = compare.rounded(reference, 2.0**-8, block=False) - reference
     nothing = (np.zeros((1, n)),)  # no golden error: grouping alone
     grouped = directions.scores(expected, Direction("scale", reference), error, nothing).largest
@@ -194,7 +258,13 @@ def test_independent_noise_of_the_stated_size_has_a_z_of_one() -> None:
     error = random.normal(0, 1, (rows, n)) * np.sqrt(noise)
     ones = np.ones((rows, n))
     plain = Expectation(reference=reference, bound=ones, noise=noise, out=2.0**-40)
-    shifted = Expectation(reference=reference, bound=ones, noise=noise, out=2.0**-40, shared=(Shared(np.full((rows, 1), 9.0), ones),))
+    shifted = Expectation(
+        reference=reference,
+        bound=ones,
+        noise=noise,
+        out=2.0**-40,
+        shared=(Shared(np.full((rows, 1), 9.0), ones),),
+    )
     moved = error + random.normal(0, 3, (rows, 1))
     for expected, direction, used in (
         (plain, Direction("row", ones), error),
@@ -221,19 +291,40 @@ def test_the_rounding_of_equal_values_is_coherent_and_that_of_spread_ones_is_not
 
 @pytest.mark.parametrize("profile", ["generic", "tt-train"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_perfectly_rounded_output_shows_on_no_direction_in_any_regime(kernel: str, profile: str) -> None:
-    """Equal references (constant, ramp) share one rounding error: scale_z was 634 before they were grouped."""
+def test_a_perfectly_rounded_output_shows_on_no_direction_in_any_regime(
+    kernel: str, profile: str
+) -> None:
+    """Equal references (constant, ramp) share one rounding error: scale_z was 634 before they were
+    grouped."""
     seen = 0
     for regime in REGIMES:
         for shape in ((7, 33), (64, 96), (33, 512)):
             for output in ("bf16", "fp32"):
                 case = Case.of(spec(kernel, shape, regime=regime, numerics={"output": output}))
-                found = statistics(case.test, case.raw, case.given, case.matrices(perfect(case.test, case.given)), profile)
+                found = statistics(
+                    case.test,
+                    case.raw,
+                    case.given,
+                    case.matrices(perfect(case.test, case.given)),
+                    profile,
+                )
                 for name, numbers in found.items():
                     for statistic, value in numbers.items():
                         if statistic.endswith("_z") and value is not None:
                             seen += 1
-                            assert value <= POLICY.direction, (regime, shape, output, name, statistic)
+                            assert value <= POLICY.direction, (
+                                regime,
+                                shape,
+                                output,
+                                name,
+                                statistic,
+                            )
                             count = numbers[statistic.removesuffix("_z") + "_count"]
-                            assert numbers[statistic + "_max"] <= POLICY.direction_limit(count), (regime, shape, output, name, statistic)
+                            assert numbers[statistic + "_max"] <= POLICY.direction_limit(count), (
+                                regime,
+                                shape,
+                                output,
+                                name,
+                                statistic,
+                            )
     assert seen > 200

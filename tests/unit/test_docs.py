@@ -22,14 +22,20 @@ def default_of(name: str) -> str:
     value = gonogo_settings.Settings.model_fields[name].default
     if value is None or value in ("", ()):
         return ""
-    return f"`{','.join(value)}`" if isinstance(value, tuple) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return (
+        f"`{','.join(value)}`"
+        if isinstance(value, tuple)
+        else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )
 
 
 def settings_table() -> str:
     """The table that docs/settings.md must hold."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in gonogo_settings.Settings.model_fields.items():
-        rows.append(f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | {field.description} |")
+        rows.append(
+            f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | {field.description} |"
+        )
     return "\n".join(rows)
 
 
@@ -39,11 +45,17 @@ def outside_table() -> str:
     return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
-@pytest.mark.parametrize(("mark", "wanted"), [("settings", settings_table()), ("outside", outside_table())])
+@pytest.mark.parametrize(
+    ("mark", "wanted"), [("settings", settings_table()), ("outside", outside_table())]
+)
 def test_the_table_of_settings_is_the_code_s(mark: str, wanted: str) -> None:
-    found = re.search(rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / "settings.md").read_text(), re.DOTALL)
+    found = re.search(
+        rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / "settings.md").read_text(), re.DOTALL
+    )
     assert found is not None
-    assert found[1] == wanted, f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{wanted}"
+    assert found[1] == wanted, (
+        f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{wanted}"
+    )
 
 
 def test_every_setting_says_what_it_is() -> None:
@@ -58,9 +70,21 @@ def variables(text: str) -> set[str]:
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))]
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, "docker-compose.yml", "docker-compose.wormhole.yml", "Dockerfile", ".ci/run", "Makefile"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *DOCUMENTS,
+        "docker-compose.yml",
+        "docker-compose.wormhole.yml",
+        "Dockerfile",
+        ".ci/run",
+        "Makefile",
+    ],
+)
 def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
-    known = {f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields} | set(gonogo_settings.OUTSIDE_VARIABLES)
+    known = {
+        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
+    } | set(gonogo_settings.OUTSIDE_VARIABLES)
     assert variables((ROOT / path).read_text()) <= known
 
 
@@ -100,9 +124,13 @@ def test_production_compose_keeps_its_promises() -> None:
     assert "noeviction" in services["redis"]["command"]
     assert services["migrate"]["restart"] == "no"
     for name in ("api", "background"):
-        assert services[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+        assert services[name]["depends_on"]["migrate"] == {
+            "condition": "service_completed_successfully"
+        }
         assert services[name]["healthcheck"]["test"]
-    assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(services["worker"]["environment"])
+    assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(
+        services["worker"]["environment"]
+    )
     for service in services.values():  # secrets come from outside, without a default
         for variable, value in (service.get("environment") or {}).items():
             if variable.endswith(("_KEY", "_PASSWORD")):
@@ -110,12 +138,16 @@ def test_production_compose_keeps_its_promises() -> None:
 
 
 def test_the_overlay_for_a_wormhole_host_names_services_of_the_base() -> None:
-    assert set(compose("docker-compose.wormhole.yml")["services"]) <= set(compose("docker-compose.yml")["services"])
+    assert set(compose("docker-compose.wormhole.yml")["services"]) <= set(
+        compose("docker-compose.yml")["services"]
+    )
 
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    last_stage = lines[max(number for number, line in enumerate(lines) if line.startswith("FROM")) :]
+    last_stage = lines[
+        max(number for number, line in enumerate(lines) if line.startswith("FROM")) :
+    ]
     users = [line.split()[1] for line in last_stage if line.startswith("USER")]
     assert users == ["gonogo"]
     entry = next(line for line in last_stage if line.startswith("ENTRYPOINT"))
@@ -124,13 +156,25 @@ def test_the_image_runs_as_nobody_in_particular() -> None:
 
 
 def test_the_image_copies_only_what_is_let_through() -> None:
-    let_through = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    let_through = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    packages = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+            "wheel"
+        ]["packages"]
+    )
     folders = {package.partition("/")[0] for package in packages}
-    assert folders | {"requirements", "pyproject.toml", "hatch_build.py", "README.md"} == let_through
+    assert (
+        folders | {"requirements", "pyproject.toml", "hatch_build.py", "README.md"} == let_through
+    )
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements/*.txt")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("requirements/*.txt")), ids=lambda path: path.name
+)
 def test_locks_have_hashes_and_no_address(path: Path) -> None:
     text = path.read_text()
     assert "://" not in text

@@ -1,4 +1,5 @@
-"""The workflows in docs/ci.md: they are YAML of the right form, and each `gonogo` line in them is a real command with real options."""
+"""The workflows in docs/ci.md: they are YAML of the right form, and each `gonogo` line in them is a
+real command with real options."""
 
 from __future__ import annotations
 
@@ -14,14 +15,22 @@ import yaml
 from gonogo_cli.app import COMMANDS, UsageError, load
 
 PAGE = Path(__file__).parents[2] / "docs/ci.md"
-BLOCKS = {name: yaml.safe_load(text) for name, text in re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)}
+BLOCKS = {
+    name: yaml.safe_load(text)
+    for name, text in re.findall(r"```yaml\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+}
 GITHUB, GITLAB = BLOCKS[".github/workflows/numerics.yml"], BLOCKS[".gitlab-ci.yml"]
 
 
 def scripts() -> list[str]:
-    """Every line that a shell would run, also those that the page shows outside of the workflows."""
+    """Every line that a shell would run, also those that the page shows outside of the
+    workflows."""
     steps = GITHUB["jobs"]["gauge"]["steps"]
-    texts = [step["run"] for step in steps if "run" in step] + GITLAB["gauge"]["script"] + GITLAB["gauge"]["after_script"]
+    texts = (
+        [step["run"] for step in steps if "run" in step]
+        + GITLAB["gauge"]["script"]
+        + GITLAB["gauge"]["after_script"]
+    )
     texts += re.findall(r"```\n(gonogo .*?)```", PAGE.read_text(), re.DOTALL)
     return [line.strip() for text in texts for line in text.splitlines()]
 
@@ -52,7 +61,10 @@ def test_every_command_is_real_and_the_gates_watch() -> None:
 
 def test_the_github_workflow_has_the_form_that_github_wants() -> None:
     job = GITHUB["jobs"]["gauge"]
-    assert set(GITHUB[True]) == {"push", "pull_request"}  # YAML 1.1 reads `on` as true; GitHub doesn't
+    assert set(GITHUB[True]) == {
+        "push",
+        "pull_request",
+    }  # YAML 1.1 reads `on` as true; GitHub doesn't
     assert GITHUB["permissions"] == {"contents": "read"}
     assert {"runs-on", "timeout-minutes", "if", "env", "steps"} == set(job)
     assert all(("uses" in step) != ("run" in step) for step in job["steps"])

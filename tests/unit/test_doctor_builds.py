@@ -14,17 +14,23 @@ from gonogo_cli.doctor import findings
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
 
-def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> dict[str, tuple[bool, str]]:
+def builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> dict[str, tuple[bool, str]]:
     """The trials of a builds file with this text: build -> (ok, words)."""
     (tmp_path / "builds.toml").write_text(text)
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "builds.toml"))
-    monkeypatch.setenv("GONOGO_EXECUTORS", "troublesome=troublesome:Troublesome,missing=no_such_module:F")
+    monkeypatch.setenv(
+        "GONOGO_EXECUTORS", "troublesome=troublesome:Troublesome,missing=no_such_module:F"
+    )
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
     gonogo_settings.load.cache_clear()
     return {trial.build: (trial.ok, trial.words) for trial in tried()}
 
 
-def test_each_build_is_tried_and_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_build_is_tried_and_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tool").write_text("")
     text = f"""
 [builds.good]
@@ -63,7 +69,9 @@ python = "/x"
         assert said in found[build][1], found[build]
 
 
-def test_an_interpreter_without_the_executor_s_packages_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_without_the_executor_s_packages_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gonogo_cli.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"})
     found = builds(tmp_path, monkeypatch, '[builds.x]\nexecutor = "troublesome"\n')
     assert found["x"][0] is False
@@ -71,7 +79,11 @@ def test_an_interpreter_without_the_executor_s_packages_is_named(tmp_path: Path,
 
 
 def test_the_canary_is_run_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builds(tmp_path, monkeypatch, '[builds.fine]\nexecutor = "troublesome"\n[builds.nan]\nexecutor = "troublesome"\n')
+    builds(
+        tmp_path,
+        monkeypatch,
+        '[builds.fine]\nexecutor = "troublesome"\n[builds.nan]\nexecutor = "troublesome"\n',
+    )
     found = {trial.build: (trial.ok, trial.words) for trial in tried(canary=True)}
     assert found["fine"][0], found
     assert "explained by rounding" in found["fine"][1]

@@ -62,7 +62,10 @@ def test_the_build_s_profile_comes_before_the_dump_s(tmp_path: Path) -> None:
 
 def test_shapes_may_have_dimensions_of_one_and_flat_rows(tmp_path: Path) -> None:
     gamma = tensors()["gamma"].reshape(1, 1, 1, 32)
-    assert judged(store(tmp_path, gamma=gamma, dy=tensors()["dy"].reshape(4, 1, 32))).judged.judgement is not None
+    assert (
+        judged(store(tmp_path, gamma=gamma, dy=tensors()["dy"].reshape(4, 1, 32))).judged.judgement
+        is not None
+    )
 
 
 def truncated(folder: Path) -> Path:
@@ -94,7 +97,11 @@ def huge(folder: Path) -> Path:
     """A header that promises more than there is: reading by it would ask for all memory."""
     path = folder / "huge.npy"
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4, 32), }".ljust(117) + b"\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.replace(b"(4, 32)", b"(1<<40)"))
+    path.write_bytes(
+        b"\x93NUMPY\x01\x00"
+        + len(header).to_bytes(2, "little")
+        + header.replace(b"(4, 32)", b"(1<<40)")
+    )
     return path
 
 
@@ -104,7 +111,9 @@ def missing(folder: Path) -> Path:
 
 @pytest.mark.parametrize("make", [truncated, pickled, text, pipe, huge, missing])
 @pytest.mark.timeout(20)
-def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(tmp_path: Path, make: Any) -> None:
+def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
+    tmp_path: Path, make: Any
+) -> None:
     found = judged(store(tmp_path, x=make(tmp_path))).judged
     assert found.judgement is None
     assert "can't be judged" in found.problem
@@ -119,7 +128,9 @@ def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
         ({"y": np.zeros((4, 32), np.float32)}, "y"),
     ],
 )
-def test_an_array_that_is_not_the_test_s_is_told(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_an_array_that_is_not_the_test_s_is_told(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
     assert said in judged(store(tmp_path, **change)).judged.problem
 
 
@@ -136,7 +147,9 @@ def test_an_array_that_is_not_the_test_s_is_told(tmp_path: Path, change: dict[st
         ({"tensors": []}, "no output"),
     ],
 )
-def test_a_manifest_that_is_no_test_is_told(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_a_manifest_that_is_no_test_is_told(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
     assert said in judged({**store(tmp_path), **change}).judged.problem
 
 
@@ -171,7 +184,9 @@ def test_a_raw_x_gives_the_raw_statistics() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 32]})
     wanted = generate(test, 0)
     given = quantise(test, wanted)
-    raw, again = given_inputs(test, {name: array for name, array in given.items() if name != "x"}, {"x": wanted["x"]})
+    raw, again = given_inputs(
+        test, {name: array for name, array in given.items() if name != "x"}, {"x": wanted["x"]}
+    )
     assert np.array_equal(raw["mean"], wanted["mean"])
     assert np.array_equal(again["mean"], given["mean"])
 
@@ -204,5 +219,9 @@ def test_arrays_can_be_judged_in_several_threads(tmp_path: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    digests = {each.judged.judgement.outputs["dx"].statistics["digest"] for each in found if each.judged.judgement is not None}
+    digests = {
+        each.judged.judgement.outputs["dx"].statistics["digest"]
+        for each in found
+        if each.judged.judgement is not None
+    }
     assert (len(found), len(digests)) == (3, 1)

@@ -1,4 +1,5 @@
-"""The analytic lower edge of every tolerance: no right kernel is beyond it, and it isn't far beyond them."""
+"""The analytic lower edge of every tolerance: no right kernel is beyond it, and it isn't far beyond
+them."""
 
 from __future__ import annotations
 
@@ -25,11 +26,23 @@ def beyond(case: Case, outputs: dict[str, Any], profile: str) -> list[tuple[str,
     """(output, comparator) of every edge that a kernel's outputs exceed."""
     found = edges.edges(case.test, case.raw, case.given, profile, RTOLS)
     result = []
-    for name, judged in judge(case.test, case.raw, case.given, outputs, profile=profile).outputs.items():
+    for name, judged in judge(
+        case.test, case.raw, case.given, outputs, profile=profile
+    ).outputs.items():
         numbers = judged.statistics
-        pairs = [(f"rtol {rtol:g}", numbers["needed_atol"][f"{rtol:g}"], found[name].needed_atol[rtol]) for rtol in RTOLS]
-        pairs += [(each, numbers[each], getattr(found[name], each)) for each in ("rel_frobenius", "pcc_deficit", "ulp_max")]
-        result += [(name, comparator) for comparator, value, edge in pairs if value is not None and value > edge]
+        pairs = [
+            (f"rtol {rtol:g}", numbers["needed_atol"][f"{rtol:g}"], found[name].needed_atol[rtol])
+            for rtol in RTOLS
+        ]
+        pairs += [
+            (each, numbers[each], getattr(found[name], each))
+            for each in ("rel_frobenius", "pcc_deficit", "ulp_max")
+        ]
+        result += [
+            (name, comparator)
+            for comparator, value, edge in pairs
+            if value is not None and value > edge
+        ]
     return result
 
 
@@ -42,14 +55,19 @@ def test_a_right_kernel_is_within_every_edge(kernel: str, regime: str) -> None:
 
 
 ARITHMETICS = [
-    (name, kernel) for name in RIGHT for kernel in ("layernorm_bw", "layernorm_fw") if kernel[-2:] == "fw" or "Welford" not in name
+    (name, kernel)
+    for name in RIGHT
+    for kernel in ("layernorm_bw", "layernorm_fw")
+    if kernel[-2:] == "fw" or "Welford" not in name
 ]
 """Welford's is a way to make a variance: the backward kernel is given its own."""
 
 
 @pytest.mark.parametrize("regime", ["uniform", "offset"])
 @pytest.mark.parametrize(("arithmetic", "kernel"), ARITHMETICS)
-def test_right_kernels_of_every_arithmetic_are_within_every_edge(arithmetic: str, kernel: str, regime: str) -> None:
+def test_right_kernels_of_every_arithmetic_are_within_every_edge(
+    arithmetic: str, kernel: str, regime: str
+) -> None:
     kernel_of, profiles = RIGHT[arithmetic]
     for seed in range(2):
         case = Case.of(spec(kernel, (40, 200), regime=regime), seed)
@@ -58,18 +76,26 @@ def test_right_kernels_of_every_arithmetic_are_within_every_edge(arithmetic: str
             assert beyond(case, outputs, profile) == [], (seed, profile)
 
 
-def test_the_edge_is_what_the_definition_says_and_less_than_twice_what_a_right_kernel_needs() -> None:
+def test_the_edge_is_what_the_definition_says_and_less_than_twice_what_a_right_kernel_needs() -> (
+    None
+):
     case = Case.of(spec("layernorm_bw", (64, 519)))
     found = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)["dx"]
     wanted = expected.expectations(case.test, case.given, PROFILE)["dx"]
     raw = layernorm.reference(case.test, case.raw)["dx"]
-    error = np.minimum(wanted.bound, 7.5 * np.sqrt(wanted.variance)) + np.abs(wanted.reference - raw)
+    error = np.minimum(wanted.bound, 7.5 * np.sqrt(wanted.variance)) + np.abs(
+        wanted.reference - raw
+    )
     for rtol in RTOLS:
-        assert found.needed_atol[rtol] == pytest.approx(float((error - rtol * np.abs(raw)).max()), rel=1e-12)
+        assert found.needed_atol[rtol] == pytest.approx(
+            float((error - rtol * np.abs(raw)).max()), rel=1e-12
+        )
     assert found.needed_atol[0.0] < 2 * stored(case)["dx"]["needed_atol"]["0"]
 
 
-def test_blocks_of_rows_and_columns_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_and_columns_give_what_the_whole_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for kernel in ("layernorm_bw", "layernorm_fw"):
         case = Case.of(spec(kernel, (100, 130), tolerance={"rtol": 1e-3, "atol": 1e-3}))
         whole = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)
@@ -78,8 +104,12 @@ def test_blocks_of_rows_and_columns_give_what_the_whole_gives(monkeypatch: pytes
             cut = edges.edges(case.test, case.raw, case.given, PROFILE, RTOLS)
         for name in case.test.outputs:
             for rtol in RTOLS:
-                assert cut[name].needed_atol[rtol] == pytest.approx(whole[name].needed_atol[rtol], rel=1e-9), name
-            assert cut[name].rel_frobenius == pytest.approx(whole[name].rel_frobenius, rel=1e-6), name
+                assert cut[name].needed_atol[rtol] == pytest.approx(
+                    whole[name].needed_atol[rtol], rel=1e-9
+                ), name
+            assert cut[name].rel_frobenius == pytest.approx(whole[name].rel_frobenius, rel=1e-6), (
+                name
+            )
             assert cut[name].alarm == pytest.approx(whole[name].alarm, rel=1e-6, abs=1e-12), name
 
 

@@ -1,4 +1,5 @@
-"""Attribution on made-up histories of each kind, on the emulator's stale register, and on the table of a bug report."""
+"""Attribution on made-up histories of each kind, on the emulator's stale register, and on the table
+of a bug report."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ PASSED, FAILED = Outcome.passed, Outcome.failed
 
 def sample(seed: int | None, outcome: Outcome = PASSED, **changed: Any) -> Sample:
     """A run first in its own process on device 0."""
-    fields = {"repeat": 0, "device": "d0", "build": "b", "context": "isolated", "host_run": "h", "position": 0, "digest": f"s{seed}"}
+    fields = {
+        "repeat": 0,
+        "device": "d0",
+        "build": "b",
+        "context": "isolated",
+        "host_run": "h",
+        "position": 0,
+        "digest": f"s{seed}",
+    }
     return Sample(seed=seed, outcome=outcome, **{**fields, **changed})
 
 
@@ -32,7 +41,11 @@ def cause(samples: Iterable[Sample]) -> Cause:
 
 
 def test_a_seed_that_repeats_differently_is_nondeterminism() -> None:
-    runs = [sample(k, FAILED if (k + r) % 3 == 0 else PASSED, repeat=r, digest=f"{k}.{(k + r) % 3}") for k in range(8) for r in range(3)]
+    runs = [
+        sample(k, FAILED if (k + r) % 3 == 0 else PASSED, repeat=r, digest=f"{k}.{(k + r) % 3}")
+        for k in range(8)
+        for r in range(3)
+    ]
     found = attribute(runs)
     assert found.cause is Cause.nondeterministic
     assert found.findings[0].compared.failures == 8
@@ -54,7 +67,14 @@ def test_equal_seeds_that_differ_by_device() -> None:
 
 def test_equal_seeds_that_differ_by_context() -> None:
     runs = [
-        sample(k, FAILED if c == "group" else PASSED, repeat=r, context=c, digest=f"{k}{c}", position=3 if c == "group" else 0)
+        sample(
+            k,
+            FAILED if c == "group" else PASSED,
+            repeat=r,
+            context=c,
+            digest=f"{k}{c}",
+            position=3 if c == "group" else 0,
+        )
         for k in range(4)
         for c in ("isolated", "group")
         for r in range(2)
@@ -65,7 +85,10 @@ def test_equal_seeds_that_differ_by_context() -> None:
 
 
 def test_steady_seeds_of_which_some_fail_are_seed_sensitive() -> None:
-    assert cause(sample(k, FAILED if k < 3 else PASSED, repeat=r) for k in range(10) for r in range(2)) is Cause.seed_sensitive
+    assert (
+        cause(sample(k, FAILED if k < 3 else PASSED, repeat=r) for k in range(10) for r in range(2))
+        is Cause.seed_sensitive
+    )
 
 
 def test_without_a_repeat_the_seed_cannot_be_blamed() -> None:
@@ -89,7 +112,9 @@ def test_hangs_are_apart() -> None:
 
 
 def test_a_sick_device_is_left_out() -> None:
-    runs = [sample(k) for k in range(8)] + [sample(k, FAILED, device="d1", digest="junk") for k in range(8)]
+    runs = [sample(k) for k in range(8)] + [
+        sample(k, FAILED, device="d1", digest="junk") for k in range(8)
+    ]
     sick = {"d1": Suspicion("d1", 6, 6, ())}
     assert attribute(runs).cause is Cause.device_dependent
     assert attribute(runs, sick=sick).cause is Cause.stable
@@ -120,7 +145,9 @@ def test_outcomes_alone_show_a_context_where_seeds_are_not_controlled() -> None:
 def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_finding() -> None:
     # five runs each: alone, with 5 tests, with 12 tests, of which one passed
     runs = [
-        sample(None, FAILED, context=c, digest=None, host_run=f"{c}{k}", position=int(c != "isolated"))
+        sample(
+            None, FAILED, context=c, digest=None, host_run=f"{c}{k}", position=int(c != "isolated")
+        )
         for c in ("isolated", "5 tests", "12 tests")
         for k in range(5)
     ]
@@ -133,23 +160,53 @@ def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_findin
     assert rows[1].higher is not None
     assert rows[1].higher < 0.5
     assert rows[1].to_json()["pass_rate"] == pytest.approx(0.2)
-    assert attribute(runs).cause is Cause.unknown  # one of fifteen: a difference between the groups would be chance
+    assert (
+        attribute(runs).cause is Cause.unknown
+    )  # one of fifteen: a difference between the groups would be chance
 
 
 def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
-    """Each seed first in a process, twice; and behind two different others: only what ran before changes its bytes."""
-    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [8, 96], "inputs": {"regime": "uniform", "low": -1, "high": 1}})
+    """Each seed first in a process, twice; and behind two different others: only what ran before
+    changes its bytes."""
+    test = TestSpec.parse(
+        {
+            "kernel": "layernorm_bw",
+            "shape": [8, 96],
+            "inputs": {"regime": "uniform", "low": -1, "high": 1},
+        }
+    )
 
     def run(seed: int, position: int) -> str:
         given = quantise(test, generate(test, seed))
-        return tensix.run(test, given, "stale-register", position=position)["dx"].tobytes().hex()[:4000]
+        return (
+            tensix.run(test, given, "stale-register", position=position)["dx"]
+            .tobytes()
+            .hex()[:4000]
+        )
 
     runs = []
     for seed in range(4):
         for repeat in range(2):
-            runs.append(sample(seed, PASSED, repeat=repeat, host_run=f"first{seed}{repeat}", digest=run(seed, 0)))
+            runs.append(
+                sample(
+                    seed,
+                    PASSED,
+                    repeat=repeat,
+                    host_run=f"first{seed}{repeat}",
+                    digest=run(seed, 0),
+                )
+            )
             run(20 + repeat, 1)  # another seed leaves its lanes behind
-            runs.append(sample(seed, FAILED, repeat=repeat, host_run=f"behind{seed}{repeat}", position=1, digest=run(seed, 1)))
+            runs.append(
+                sample(
+                    seed,
+                    FAILED,
+                    repeat=repeat,
+                    host_run=f"behind{seed}{repeat}",
+                    position=1,
+                    digest=run(seed, 1),
+                )
+            )
     found = attribute(runs)
     assert found.cause is Cause.context_dependent
     assert not found.findings[0].holds
@@ -157,7 +214,12 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
 
 
 def test_a_million_runs_are_attributed() -> None:
-    found = attribute([Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED) for k in range(1_000_000)])
+    found = attribute(
+        [
+            Sample(k // 2, k % 2, "d0", "b", "isolated", "h", 0, "x", PASSED)
+            for k in range(1_000_000)
+        ]
+    )
     assert found.cause is Cause.stable
     assert found.findings[0].compared.runs == 500_000
 

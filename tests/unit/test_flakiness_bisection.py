@@ -1,4 +1,5 @@
-"""Noisy bisection: the posterior by hand, where runs go, when it stops, runs in flight, several changes, what can't be."""
+"""Noisy bisection: the posterior by hand, where runs go, when it stops, runs in flight, several
+changes, what can't be."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 testable.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
 
 
-def search(tallies: list[Tally], bad: list[float], *, sharp: bool, expect: Expect = Expect.either, seed: int = 1) -> tuple[Look, int]:
+def search(
+    tallies: list[Tally],
+    bad: list[float],
+    *,
+    sharp: bool,
+    expect: Expect = Expect.either,
+    seed: int = 1,
+) -> tuple[Look, int]:
     """Run to the end with these rates of bad runs; the runs it took."""
     rng = random.Random(seed)
     for runs in range(2000):
@@ -33,13 +41,19 @@ def search(tallies: list[Tally], bad: list[float], *, sharp: bool, expect: Expec
 @pytest.mark.parametrize("expect", [Expect.regression, Expect.either])
 def test_a_logic_bug_takes_log_n_runs_and_two_at_every_place(count: int, expect: Expect) -> None:
     for place in {1, count // 2, count // 3 or 1, count - 1}:
-        found, runs = search([(0, 0)] * count, [float(build >= place) for build in range(count)], sharp=True, expect=expect)
+        found, runs = search(
+            [(0, 0)] * count,
+            [float(build >= place) for build in range(count)],
+            sharp=True,
+            expect=expect,
+        )
         assert (found.stage, found.culprit) == (Stage.found, place)
         assert runs <= math.ceil(math.log2(count)) + 2
 
 
 def test_the_posterior_is_that_of_the_plain_sum() -> None:
-    """The oracle: every place and pair of rates on a fine grid, uniform priors, one after the other."""
+    """The oracle: every place and pair of rates on a fine grid, uniform priors, one after the
+    other."""
     policy = FlakinessPolicy(bisect_bad=1.0, bisect_good=1.0)
     tallies = [(0, 3), (0, 0), (1, 4), (2, 2), (3, 3)]
     points = [(number + 0.5) / 200 for number in range(200)]
@@ -48,13 +62,17 @@ def test_the_posterior_is_that_of_the_plain_sum() -> None:
         return sum(each**bad * (1 - each) ** (runs - bad) for each in points)
 
     whole = [
-        side(*map(sum, zip(*tallies[:place], strict=True))) * side(*map(sum, zip(*tallies[place:], strict=True))) for place in range(1, 5)
+        side(*map(sum, zip(*tallies[:place], strict=True)))
+        * side(*map(sum, zip(*tallies[place:], strict=True)))
+        for place in range(1, 5)
     ]
     found = look(tallies, expect=Expect.either, policy=policy)
     assert found.posterior == pytest.approx([each / sum(whole) for each in whole], rel=0.02)
 
 
-@pytest.mark.parametrize(("before", "after", "most"), [(0.02, 0.9, 60), (0.9, 0.02, 60), (0.2, 0.8, 200)])
+@pytest.mark.parametrize(
+    ("before", "after", "most"), [(0.02, 0.9, 60), (0.9, 0.02, 60), (0.2, 0.8, 200)]
+)
 def test_noisy_series_end_at_the_place(before: float, after: float, most: int) -> None:
     right = 0
     for seed in range(6):

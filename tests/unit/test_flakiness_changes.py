@@ -1,4 +1,5 @@
-"""Change points: known shifts are found at their place, stable series give no alarm, and any history has an answer."""
+"""Change points: known shifts are found at their place, stable series give no alarm, and any
+history has an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from gonogo.flakiness.contrasts import welch
 RNG = 7
 
 
-def shifted(points: int, sigma: float, stream: int = RNG) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def shifted(
+    points: int, sigma: float, stream: int = RNG
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     values = np.random.default_rng(stream).normal(size=points)
     values[points // 2 :] += sigma
     return np.exp(values)
@@ -32,8 +35,12 @@ def test_a_shift_is_found_at_its_place_with_an_interval() -> None:
 
 
 def test_two_changes_up_and_down_again() -> None:
-    values = np.random.default_rng(RNG).normal(size=90) + 4 * ((np.arange(90) >= 30) & (np.arange(90) < 60))
-    assert [change.place for change in number_changes(np.exp(values)).changes] == pytest.approx([30, 60], abs=1)
+    values = np.random.default_rng(RNG).normal(size=90) + 4 * (
+        (np.arange(90) >= 30) & (np.arange(90) < 60)
+    )
+    assert [change.place for change in number_changes(np.exp(values)).changes] == pytest.approx(
+        [30, 60], abs=1
+    )
 
 
 def test_few_builds_of_many_seeds_are_judged_by_welch() -> None:
@@ -41,7 +48,9 @@ def test_few_builds_of_many_seeds_are_judged_by_welch() -> None:
     values[2:] += 2
     (change,) = number_changes(np.exp(values)).changes
     assert change.place == 2
-    assert change.p == pytest.approx(3 * welch(values[:2].ravel(), values[2:].ravel()).p, rel=1e-6, abs=0)  # three places
+    assert change.p == pytest.approx(
+        3 * welch(values[:2].ravel(), values[2:].ravel()).p, rel=1e-6, abs=0
+    )  # three places
     assert change.p <= 1e-4
     assert number_changes(np.exp(np.random.default_rng(RNG).normal(size=(4, 20)))).changes == ()
 
@@ -49,8 +58,13 @@ def test_few_builds_of_many_seeds_are_judged_by_welch() -> None:
 @pytest.mark.parametrize("points", [20, 60])
 def test_a_thousand_stable_series_give_at_most_ten_alarms(points: int) -> None:
     rng = np.random.default_rng(points)
-    numbers = sum(bool(number_changes(np.exp(rng.normal(size=points))).changes) for _ in range(1000))
-    rates = sum(bool(rate_changes([(int(bad), 10) for bad in rng.binomial(10, 0.1, size=points)]).changes) for _ in range(1000))
+    numbers = sum(
+        bool(number_changes(np.exp(rng.normal(size=points))).changes) for _ in range(1000)
+    )
+    rates = sum(
+        bool(rate_changes([(int(bad), 10) for bad in rng.binomial(10, 0.1, size=points)]).changes)
+        for _ in range(1000)
+    )
     assert numbers <= 10
     assert rates <= 10
 
@@ -71,13 +85,18 @@ def test_the_bayes_factor_is_that_of_the_closed_form() -> None:
         return math.lgamma(bad + 0.5) + math.lgamma(good + 0.5) - math.lgamma(bad + good + 1)
 
     (change,) = rate_changes([(0, 20), (20, 20)]).changes
-    assert math.log(change.odds or 1) == pytest.approx(log_b(0, 20) + log_b(20, 0) - log_b(20, 20) - log_b(0, 0))
+    assert math.log(change.odds or 1) == pytest.approx(
+        log_b(0, 20) + log_b(20, 0) - log_b(20, 20) - log_b(0, 0)
+    )
 
 
 def test_clocks_that_go_back_are_sorted_and_counted() -> None:
     values = shifted(60, 3)
     order = np.random.default_rng(3).permutation(60)
-    straight, mixed = number_changes(values), number_changes(values[order], at=[float(k) for k in order])
+    straight, mixed = (
+        number_changes(values),
+        number_changes(values[order], at=[float(k) for k in order]),
+    )
     assert mixed.moved > 0
     assert order[mixed.changes[0].place] == straight.changes[0].place
     assert number_changes(values, at=[0.0] * 60).moved == 0

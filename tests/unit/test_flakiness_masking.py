@@ -1,4 +1,5 @@
-"""Fixed or masked: a series of emulated builds in which the verdict turns green while the coefficients stay, and made-up records."""
+"""Fixed or masked: a series of emulated builds in which the verdict turns green while the
+coefficients stay, and made-up records."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo import tensix
-from gonogo.flakiness.masking import Change, Coefficients, Record, Seed, compare_builds, same_coefficients, series
+from gonogo.flakiness.masking import (
+    Change,
+    Coefficients,
+    Record,
+    Seed,
+    compare_builds,
+    same_coefficients,
+    series,
+)
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.inputs import generate, quantise
 from gonogo.judging import judge
@@ -18,12 +27,15 @@ from gonogo.numerics.forensics import diagnose
 from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation
 
-TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [96, 1024], "tolerance": {"rtol": 1e-3, "atol": 0.5}})
+TEST = TestSpec.parse(
+    {"kernel": "layernorm_bw", "shape": [96, 1024], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+)
 UNEXPLAINED, EXPLAINED = Explanation.unexplained, Explanation.explained
 
 
 def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Record:
-    """A build as the report has it: a defect of the sums, and (before the dispatch change) a stray value that turns the gate red."""
+    """A build as the report has it: a defect of the sums, and (before the dispatch change) a stray
+    value that turns the gate red."""
     found, terms = {}, {}
     for seed in seeds:
         raw = generate(TEST, seed)
@@ -32,19 +44,26 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
         dx[3, 5] += stray
         judged = judge(TEST, raw, inputs, {"dx": dx}, profile="tt-train", produced=("dx",))
         output = judged.outputs["dx"]
-        statistics = {name: value for name, value in output.statistics.items() if isinstance(value, float)}
+        statistics = {
+            name: value for name, value in output.statistics.items() if isinstance(value, float)
+        }
         green = outcome_of(judged.verdict) is Outcome.passed
-        found[seed] = Seed(green, judged.explanation, {"dx": str(output.statistics["digest"])}, {"dx": statistics})
+        found[seed] = Seed(
+            green, judged.explanation, {"dx": str(output.statistics["digest"])}, {"dx": statistics}
+        )
         if not terms and judged.explanation is UNEXPLAINED:
             terms = {
-                f"{term.output} {term.name}": Coefficients(term.coefficients, term.errors, term.wrong, term.words)
+                f"{term.output} {term.name}": Coefficients(
+                    term.coefficients, term.errors, term.wrong, term.words
+                )
                 for term in diagnose(TEST, inputs, {"dx": dx}).terms
             }
     return Record(build, found, terms)
 
 
 def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
-    """As in the bug report's table of containers: red, red, green though nothing was fixed; then a real fix."""
+    """As in the bug report's table of containers: red, red, green though nothing was fixed; then a
+    real fix."""
     records = [
         emulated("december-10", "double-subtract", range(2), stray=1.0),
         emulated("december-12", "double-subtract", range(2), stray=1.0),
@@ -54,7 +73,13 @@ def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
         emulated("fixed", "correct", range(2)),
     ]
     found = series(records)
-    assert [each.change for each in found] == [Change.unchanged, Change.fix_masked, Change.unchanged, Change.unknown, Change.fixed]
+    assert [each.change for each in found] == [
+        Change.unchanged,
+        Change.fix_masked,
+        Change.unchanged,
+        Change.unknown,
+        Change.fixed,
+    ]
     masked = found[1]
     assert masked.turned_green
     assert masked.by == "coefficients"
@@ -62,12 +87,19 @@ def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
     assert found[4].before == "december-17"
 
 
-def seeds(explanation: Explanation, green: bool, digest: str, **statistics: float) -> dict[int, Seed]:
-    return {k: Seed(green, explanation, {"dx": f"{digest}{k}"}, {"dx": statistics}) for k in range(5)}
+def seeds(
+    explanation: Explanation, green: bool, digest: str, **statistics: float
+) -> dict[int, Seed]:
+    return {
+        k: Seed(green, explanation, {"dx": f"{digest}{k}"}, {"dx": statistics}) for k in range(5)
+    }
 
 
 def test_every_pair_of_builds_has_its_word() -> None:
-    right, other = Record("a", seeds(EXPLAINED, True, "r")), Record("b", seeds(EXPLAINED, True, "q"))
+    right, other = (
+        Record("a", seeds(EXPLAINED, True, "r")),
+        Record("b", seeds(EXPLAINED, True, "q")),
+    )
     red = Record("c", seeds(UNEXPLAINED, False, "w", row_z=200.0))
     hollow = Record("d", seeds(UNEXPLAINED, True, "h", row_z=210.0))
     elsewhere = Record("e", seeds(UNEXPLAINED, True, "x", row_z=20.0))
@@ -88,10 +120,17 @@ def test_every_pair_of_builds_has_its_word() -> None:
 
 def test_one_of_two_faults_fixed_is_masked_only_if_the_other_stays_the_same() -> None:
     def record(build: str, green: bool, **values: float) -> Record:
-        terms = {name: Coefficients((value,) * 8, (0.001,) * 8, abs(value - 1) > 0.1) for name, value in values.items()}
+        terms = {
+            name: Coefficients((value,) * 8, (0.001,) * 8, abs(value - 1) > 0.1)
+            for name, value in values.items()
+        }
         return Record(build, seeds(UNEXPLAINED, green, build), terms)
 
-    both, one, changed = record("a", False, s1=2.0, s2=0.0), record("b", True, s1=2.0, s2=1.0), record("c", True, s1=0.0, s2=1.0)
+    both, one, changed = (
+        record("a", False, s1=2.0, s2=0.0),
+        record("b", True, s1=2.0, s2=1.0),
+        record("c", True, s1=0.0, s2=1.0),
+    )
     assert compare_builds(both, one).change is Change.fix_masked
     assert compare_builds(both, changed).change is Change.wrong_otherwise
     assert compare_builds(both, changed).differing == ("s1",)
@@ -103,11 +142,16 @@ def test_coefficients_are_compared_within_their_errors() -> None:
     assert not same_coefficients(exact, Coefficients((1.0, 1.0, None), (0.001, 0.001, None), True))
     assert same_coefficients(exact, Coefficients((1.0, 1.0, None), (0.001, 0.5, None), True))
     assert not same_coefficients(exact, Coefficients((1.0,), (0.001,), True))
-    assert not same_coefficients(Coefficients((None,), (None,), False), Coefficients((None,), (None,), False))
+    assert not same_coefficients(
+        Coefficients((None,), (None,), False), Coefficients((None,), (None,), False)
+    )
 
 
 def test_bits_that_are_equal_say_so_even_where_the_verdict_moved() -> None:
-    before, after = Record("a", seeds(UNEXPLAINED, False, "w")), Record("b", seeds(UNEXPLAINED, True, "w"))
+    before, after = (
+        Record("a", seeds(UNEXPLAINED, False, "w")),
+        Record("b", seeds(UNEXPLAINED, True, "w")),
+    )
     found = compare_builds(before, after)
     assert found.change is Change.unchanged
     assert "turned green for another reason" in found.words
@@ -132,12 +176,18 @@ RECORDS = st.builds(
             st.none() | st.booleans(),
             st.sampled_from(list(Explanation)),
             st.dictionaries(st.just("dx"), st.sampled_from("12")),
-            st.dictionaries(st.just("dx"), st.dictionaries(st.sampled_from(["chi", "row_z"]), NUMBERS)),
+            st.dictionaries(
+                st.just("dx"), st.dictionaries(st.sampled_from(["chi", "row_z"]), NUMBERS)
+            ),
         ),
     ),
     st.dictionaries(
         st.sampled_from(["s1", "s2"]),
-        st.integers(0, 3).flatmap(lambda n: st.builds(Coefficients, st.tuples(*[NUMBERS] * n), st.tuples(*[NUMBERS] * n), st.booleans())),
+        st.integers(0, 3).flatmap(
+            lambda n: st.builds(
+                Coefficients, st.tuples(*[NUMBERS] * n), st.tuples(*[NUMBERS] * n), st.booleans()
+            )
+        ),
     ),
 )
 
@@ -151,7 +201,10 @@ def test_any_records_have_an_answer(records: list[Record]) -> None:
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_statistics_that_say_nothing_are_no_signature(value: float) -> None:
-    before, after = Record("a", seeds(UNEXPLAINED, False, "w", chi=value)), Record("b", seeds(UNEXPLAINED, True, "v", chi=value))
+    before, after = (
+        Record("a", seeds(UNEXPLAINED, False, "w", chi=value)),
+        Record("b", seeds(UNEXPLAINED, True, "v", chi=value)),
+    )
     found = compare_builds(before, after)
     assert found.change is Change.wrong_otherwise
     assert found.by == "nothing"

@@ -1,4 +1,5 @@
-"""Rates and contrasts: the distribution functions against scipy, known cases, and answers for data that say nothing."""
+"""Rates and contrasts: the distribution functions against scipy, known cases, and answers for data
+that say nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from scipy import stats
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, fisher, greater, outcome_of, rate, rate_of
-from gonogo.flakiness.special import beta_cdf, beta_quantile, beta_tail, normal_quantile, student_tail
+from gonogo.flakiness.special import (
+    beta_cdf,
+    beta_quantile,
+    beta_tail,
+    normal_quantile,
+    student_tail,
+)
 from gonogo.problems import FieldError
 from gonogo.verdicts import Verdict
 
@@ -36,7 +43,9 @@ def test_the_beta_quantile_inverts_the_cdf(q: float, a: float, b: float) -> None
 @given(st.floats(-50, 50), st.floats(1, 1e4))
 @example(5.9e-8, 1e4)
 def test_student_s_tail_is_scipy_s(t: float, freedom: float) -> None:
-    assert student_tail(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-8, abs=1e-300)
+    assert student_tail(t, freedom) == pytest.approx(
+        2 * stats.t.sf(abs(t), freedom), rel=1e-8, abs=1e-300
+    )
 
 
 def test_edges_of_the_distributions_are_defined() -> None:
@@ -55,7 +64,9 @@ def test_edges_of_the_distributions_are_defined() -> None:
 
 def test_a_rate_has_jeffreys_interval_with_open_ends() -> None:
     found = rate(3, 20)
-    assert (found.low, found.high) == pytest.approx(stats.beta.ppf([0.025, 0.975], 3.5, 17.5), rel=1e-9)
+    assert (found.low, found.high) == pytest.approx(
+        stats.beta.ppf([0.025, 0.975], 3.5, 17.5), rel=1e-9
+    )
     assert found.words == "3 of 20 (15%, 4.41% to 34.9%)"
     none, all_of_them = rate(0, 20), rate(20, 20)
     assert none.low == 0
@@ -75,7 +86,9 @@ def test_no_run_is_unknown_and_impossible_counts_are_refused() -> None:
 
 def test_a_million_seeds_have_a_rate() -> None:
     found = rate(1000, 1_000_000)
-    assert (found.low, found.high) == pytest.approx(stats.beta.ppf([0.025, 0.975], 1000.5, 999000.5), rel=1e-7)
+    assert (found.low, found.high) == pytest.approx(
+        stats.beta.ppf([0.025, 0.975], 1000.5, 999000.5), rel=1e-7
+    )
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
@@ -83,14 +96,23 @@ def test_fisher_is_scipy_s(a: int, b: int, c: int, d: int) -> None:
     if a + b == 0 or c + d == 0:
         assert fisher(a, a + b, c, c + d) == 1
     else:
-        assert fisher(a, a + b, c, c + d) == pytest.approx(stats.fisher_exact([[a, b], [c, d]]).pvalue, rel=1e-7)
+        assert fisher(a, a + b, c, c + d) == pytest.approx(
+            stats.fisher_exact([[a, b], [c, d]]).pvalue, rel=1e-7
+        )
 
 
 def test_the_posterior_of_a_higher_rate_agrees_with_drawn_rates() -> None:
     rng = np.random.default_rng(0)
-    for one, two in (((3, 10), (1, 12)), ((0, 5), (0, 500)), ((400_000, 1_000_000), (401_000, 1_000_000)), ((7, 7), (7, 7))):
+    for one, two in (
+        ((3, 10), (1, 12)),
+        ((0, 5), (0, 500)),
+        ((400_000, 1_000_000), (401_000, 1_000_000)),
+        ((7, 7), (7, 7)),
+    ):
         drawn = [rng.beta(f + 0.5, n - f + 0.5, 200_000) for f, n in (one, two)]
-        assert greater(rate(*one), rate(*two)) == pytest.approx(float((drawn[0] > drawn[1]).mean()), abs=0.005)
+        assert greater(rate(*one), rate(*two)) == pytest.approx(
+            float((drawn[0] > drawn[1]).mean()), abs=0.005
+        )
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))

@@ -1,4 +1,5 @@
-"""Seeds that run again: the same numbers are no new samples, other numbers are; of tails, rates and tables of contexts and devices."""
+"""Seeds that run again: the same numbers are no new samples, other numbers are; of tails, rates and
+tables of contexts and devices."""
 
 from __future__ import annotations
 
@@ -18,10 +19,28 @@ NIGHTS = 30
 FAR, NEAR = (0.1, 0.15, 0.2, 0.27), (0.5, 0.6, 0.7, 0.86)
 
 
-def sample(seed: int, *, digest: str | None = "", failed: bool = False, device: str = "a", build: str = "b", night: int = 0) -> Sample:
+def sample(
+    seed: int,
+    *,
+    digest: str | None = "",
+    failed: bool = False,
+    device: str = "a",
+    build: str = "b",
+    night: int = 0,
+) -> Sample:
     """One run, first in its process; its digest that of its seed alone unless told otherwise."""
     bits = f"{seed}" if digest == "" else digest
-    return Sample(seed, 0, device, build, "isolated", f"{night}", 0, bits, Outcome.failed if failed else Outcome.passed)
+    return Sample(
+        seed,
+        0,
+        device,
+        build,
+        "isolated",
+        f"{night}",
+        0,
+        bits,
+        Outcome.failed if failed else Outcome.passed,
+    )
 
 
 def noisy(values: tuple[float, ...], spread: float) -> list[tuple[int | None, float | None]]:
@@ -41,7 +60,9 @@ def test_four_seeds_of_thirty_nights_are_four(values: tuple[float, ...], spread:
     told = noisy(values, spread)
     found = tail_of(told)
     assert (found.seeds, found.distinct, found.repeated, found.predicted) == (4, 4, 116, None)
-    assert found.words.startswith("4 distinct seeds are too few to predict how often others fail (20 are needed)")
+    assert found.words.startswith(
+        "4 distinct seeds are too few to predict how often others fail (20 are needed)"
+    )
     kind, words = stability(rate(0, len(told)), found)
     assert kind is Stability.unknown
     assert words.startswith("not enough seeds: 4 of 20; 4 distinct seeds are too few")
@@ -49,15 +70,21 @@ def test_four_seeds_of_thirty_nights_are_four(values: tuple[float, ...], spread:
 
 
 def test_a_tail_of_repeated_numbers_would_have_been_nonsense() -> None:
-    """What the samples of four seeds said as if they were forty: a right kernel, a quarter of the tolerance, was foretold to fail."""
+    """What the samples of four seeds said as if they were forty: a right kernel, a quarter of the
+    tolerance, was foretold to fail."""
     found = tail([value for value in FAR for _ in range(10)])
     assert found.predicted is not None
     assert found.predicted > 0.01
-    assert tail_of([(seed, value) for _ in range(10) for seed, value in enumerate(FAR)]).predicted is None
+    assert (
+        tail_of([(seed, value) for _ in range(10) for seed, value in enumerate(FAR)]).predicted
+        is None
+    )
 
 
 def test_numbers_that_differ_as_much_within_a_seed_as_between_seeds_are_new_samples() -> None:
-    values = np.random.default_rng(3).permutation(0.42 + 0.1 * exponential(NIGHTS * 4))  # .003 of them are above 1
+    values = np.random.default_rng(3).permutation(
+        0.42 + 0.1 * exponential(NIGHTS * 4)
+    )  # .003 of them are above 1
     again = tail_of([(place % 4, float(value)) for place, value in enumerate(values)])
     fresh = tail_of([(place, float(value)) for place, value in enumerate(values)])
     assert (again.seeds, again.distinct, again.per) == (120, 4, "runs")
@@ -65,26 +92,40 @@ def test_numbers_that_differ_as_much_within_a_seed_as_between_seeds_are_new_samp
     assert again.predicted == fresh.predicted
     assert again.predicted is not None
     assert again.predicted > 1e-3
-    assert stability(rate(0, 120), again)[0] is stability(rate(0, 120), fresh)[0] is Stability.marginal
+    assert (
+        stability(rate(0, 120), again)[0] is stability(rate(0, 120), fresh)[0] is Stability.marginal
+    )
     assert again.words.endswith("(120 runs), of 4 seeds")
 
 
 def test_a_seed_that_comes_near_by_itself_is_foretold_per_run() -> None:
     noise = np.random.default_rng(5).permutation(exponential(NIGHTS))  # of seed 3 .007 are above 1
-    told = [(seed, (0.2, 0.3, 0.4, 0.7)[seed] + (0.06 if seed == 3 else 0.01) * float(each)) for each in noise for seed in range(4)]
+    told = [
+        (seed, (0.2, 0.3, 0.4, 0.7)[seed] + (0.06 if seed == 3 else 0.01) * float(each))
+        for each in noise
+        for seed in range(4)
+    ]
     found = tail_of(told)
     assert (found.per, found.distinct, found.at_most) == ("runs", 4, False)
     assert found.predicted is not None
     assert found.predicted > 1e-3
     assert found.words.startswith("of these 4 seeds themselves ")
-    rest = tail_of([*told, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))])  # too few runs for tails of their own
+    rest = tail_of(
+        [*told, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))]
+    )  # too few runs for tails of their own
     assert (rest.seeds, rest.distinct, rest.words) == (found.seeds, 4, found.words)
     assert stability(rate(0, len(told)), found)[0] is Stability.marginal
 
 
 def test_enough_seeds_are_one_sample_each_however_often_they_run() -> None:
     values = np.random.default_rng(2).random(50) * 0.1
-    found = tail_of([(seed, float(value) * (1 + 1e-4 * night)) for night in range(5) for seed, value in enumerate(values)])
+    found = tail_of(
+        [
+            (seed, float(value) * (1 + 1e-4 * night))
+            for night in range(5)
+            for seed, value in enumerate(values)
+        ]
+    )
     assert (found.seeds, found.distinct, found.repeated) == (50, 50, 200)
     assert found.predicted == pytest.approx(1 / 500)
 
@@ -99,28 +140,49 @@ def test_runs_without_a_controlled_seed_are_each_their_own() -> None:
     assert not clustered([[1.0], [2.0]])
 
 
-def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_nondeterministic() -> None:
-    nights = [sample(seed, night=night, build=f"b{night}") for night in range(NIGHTS) for seed in range(4)]
+def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_nondeterministic() -> (
+    None
+):
+    nights = [
+        sample(seed, night=night, build=f"b{night}") for night in range(NIGHTS) for seed in range(4)
+    ]
     assert once(nights) == [0, 1, 2, 3]
     assert once([each._replace(digest=None) for each in nights]) == list(range(120))
     assert once([each._replace(seed=None) for each in nights]) == list(range(120))
     other = [each._replace(digest=f"{each.digest} {each.build}") for each in nights]
     assert len(once(other)) == 120
-    assert once(other, [0.5] * 120) == [0, 1, 2, 3]  # each build's bits are its own, the figures are the same
+    assert once(other, [0.5] * 120) == [
+        0,
+        1,
+        2,
+        3,
+    ]  # each build's bits are its own, the figures are the same
     same = [each._replace(build="b") for each in nights]
     same[50] = same[50]._replace(digest="another")
     assert once(same, [0.5] * 120) == list(range(120))
 
 
 def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
-    runs = [sample(seed, device="a" if seed < 2 else "b", failed=seed == 3, night=night) for night in range(NIGHTS) for seed in range(4)]
+    runs = [
+        sample(seed, device="a" if seed < 2 else "b", failed=seed == 3, night=night)
+        for night in range(NIGHTS)
+        for seed in range(4)
+    ]
     first, second = devices(runs)
-    assert (first.rate.runs, second.rate.runs, second.rate.failures, second.repeated, second.runs) == (2, 2, 1, 58, NIGHTS)
+    assert (
+        first.rate.runs,
+        second.rate.runs,
+        second.rate.failures,
+        second.repeated,
+        second.runs,
+    ) == (2, 2, 1, 58, NIGHTS)
     found = attribute(runs)
     assert found.cause is Cause.seed_sensitive
     assert (found.failures.failures, found.failures.runs, found.repeated) == (1, 4, 116)
     assert "(116 more repeat one of these bit for bit)" in found.words
-    mixed = [each._replace(digest=f"{night}") for night, each in enumerate(runs)]  # it never repeats itself: each run is a trial
+    mixed = [
+        each._replace(digest=f"{night}") for night, each in enumerate(runs)
+    ]  # it never repeats itself: each run is a trial
     assert attribute(mixed).failures.runs == 120
     assert devices(mixed)[1].rate.runs == 60
 
@@ -130,11 +192,18 @@ def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_device
     bad = [sample(99, failed=True, device=f"d{number}") for number in range(8)]
     found = attribute([*well, *bad])
     assert Cause.device_dependent not in found.causes
-    assert next(row.p for row in found.devices if row.name == "a") == pytest.approx(1 / 31)  # 0 of 30 against 1 of 1
-    other = [each._replace(digest=each.device) for each in bad]  # each device has bits of its own: eight failures
+    assert next(row.p for row in found.devices if row.name == "a") == pytest.approx(
+        1 / 31
+    )  # 0 of 30 against 1 of 1
+    other = [
+        each._replace(digest=each.device) for each in bad
+    ]  # each device has bits of its own: eight failures
     assert Cause.device_dependent in attribute([*well, *other]).causes
 
 
 def test_one_red_seed_run_again_is_not_a_broken_test() -> None:
-    assert attribute([sample(0, failed=True, night=night) for night in range(9)]).cause is Cause.unknown
+    assert (
+        attribute([sample(0, failed=True, night=night) for night in range(9)]).cause
+        is Cause.unknown
+    )
     assert attribute([sample(seed, failed=True) for seed in range(4)]).cause is Cause.broken

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
-from gonogo.flakiness.sequential import Progress, Stopping, bounds, decide, fixed_seeds, more_for_suspects, plan
+from gonogo.flakiness.sequential import (
+    Progress,
+    Stopping,
+    bounds,
+    decide,
+    fixed_seeds,
+    more_for_suspects,
+    plan,
+)
 
 
 def test_run_lengths_are_those_of_the_figures() -> None:
@@ -31,7 +39,9 @@ def test_a_test_that_always_passes_stops_after_49_seeds_and_saves_the_rest() -> 
     found = decide(0, 49, 500, durations_ms=[100.0] * 49)
     assert found.state is Stopping.stable
     assert found.saved_ms == pytest.approx(45_100)
-    stopped = "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1"
+    stopped = (
+        "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1"
+    )
     assert found.words == f"{stopped}; 45.1 s of device time saved"
 
 
@@ -56,7 +66,9 @@ def test_clocks_that_go_back_are_left_out_of_the_time_saved() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 10**6))
-def test_any_counts_are_decided_and_needed_seeds_decide(failures: int, passes: int, most: int) -> None:
+def test_any_counts_are_decided_and_needed_seeds_decide(
+    failures: int, passes: int, most: int
+) -> None:
     found = decide(failures, failures + passes, most)
     json.dumps(found.to_json(), allow_nan=False)
     if found.state is Stopping.more:
@@ -98,7 +110,11 @@ def test_seeds_that_say_nothing_use_up_the_limit_and_count_for_nothing() -> None
     assert decide(0, 49, 500, durations_ms=[10.0], ran=60).saved_ms == 4400
 
 
-@given(st.lists(st.tuples(st.sampled_from(Outcome), st.booleans()), max_size=80), st.lists(st.integers(0, 80), max_size=6), st.booleans())
+@given(
+    st.lists(st.tuples(st.sampled_from(Outcome), st.booleans()), max_size=80),
+    st.lists(st.integers(0, 80), max_size=6),
+    st.booleans(),
+)
 def test_the_decision_does_not_depend_on_how_seeds_came_together(
     seeds: list[tuple[Outcome, bool]], cuts: list[int], to_the_end: bool
 ) -> None:
@@ -106,7 +122,9 @@ def test_the_decision_does_not_depend_on_how_seeds_came_together(
     part = Progress()
     for low, high in pairwise([0, *sorted(cuts), len(seeds)]):
         if part.seen >= low:
-            part, _ = Progress.parse(part.to_json()).read(seeds[low:high], 60, to_the_end=to_the_end)
+            part, _ = Progress.parse(part.to_json()).read(
+                seeds[low:high], 60, to_the_end=to_the_end
+            )
     assert part == whole
     assert part.decide(60, to_the_end=to_the_end).state is decision.state
     assert whole.seen <= 60

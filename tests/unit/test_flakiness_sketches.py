@@ -1,4 +1,5 @@
-"""Sketches: quantiles within the stated error of the exact ones, sums that don't depend on order, an answer for every kind of value."""
+"""Sketches: quantiles within the stated error of the exact ones, sums that don't depend on order,
+an answer for every kind of value."""
 
 from __future__ import annotations
 
@@ -13,12 +14,18 @@ from hypothesis import strategies as st
 
 from gonogo.flakiness.sketches import _EDGES, MOST_BUCKETS, PER_OCTAVE, Sketch, total
 
-ANY = st.lists(st.one_of(st.none(), st.floats(allow_subnormal=True), st.just(0.0), st.integers(-5, 5).map(float)), max_size=60)
+ANY = st.lists(
+    st.one_of(
+        st.none(), st.floats(allow_subnormal=True), st.just(0.0), st.integers(-5, 5).map(float)
+    ),
+    max_size=60,
+)
 LARGE = st.lists(st.floats(min_value=1e-300, max_value=1e300), min_size=0, max_size=60)
 
 
 def exact(values: list[float | None], thousandths: int) -> float | None:
-    """The plainest oracle: the smallest value that at least so many thousandths of the known values don't exceed."""
+    """The plainest oracle: the smallest value that at least so many thousandths of the known values
+    don't exceed."""
     known = sorted(abs(value) for value in values if value is not None and not math.isnan(value))
     wanted = Fraction(thousandths, 1000) * len(known)
     return next((value for rank, value in enumerate(known, 1) if rank >= wanted), None)
@@ -28,7 +35,9 @@ def exact(values: list[float | None], thousandths: int) -> float | None:
 @example([5e-324, 1e-323, 1.5e-323], 500)
 @example([1.7976931348623157e308, 1.7976931348623155e308, 1.797693134862315e308], 600)
 @example([2.0**0.5, math.nextafter(2.0**0.5, 0), 1.0, math.nextafter(1.0, 0)], 250)
-def test_a_quantile_is_within_the_stated_error_of_the_exact_one(values: list[float | None], thousandths: int) -> None:
+def test_a_quantile_is_within_the_stated_error_of_the_exact_one(
+    values: list[float | None], thousandths: int
+) -> None:
     sketch = Sketch.of(values)
     found, wanted = sketch.quantile(thousandths / 1000), exact(values, thousandths)
     assert sketch.count == sum(value is not None and not math.isnan(value) for value in values)
@@ -46,7 +55,13 @@ def test_a_sum_is_the_sketch_of_all_values_in_whatever_order(
     first: list[float | None], second: list[float | None], third: list[float]
 ) -> None:
     a, b, c = Sketch.of(first), Sketch.of(second), Sketch.of(third)
-    assert (a + b) + c == a + (b + c) == c + b + a == total([b, c, a]) == Sketch.of([*third, *second, *first])
+    assert (
+        (a + b) + c
+        == a + (b + c)
+        == c + b + a
+        == total([b, c, a])
+        == Sketch.of([*third, *second, *first])
+    )
     assert Sketch.parse(json.loads(json.dumps((a + b + c).to_json()))) == a + b + c
 
 
@@ -68,7 +83,13 @@ def test_more_buckets_than_fit_are_joined_and_say_their_error_whatever_the_group
 
 
 def test_every_finite_number_fits_at_level_eight() -> None:
-    sketch = Sketch.of([math.ldexp(1.0, exponent) * 2 ** (step / 32) for exponent in range(-1070, 1023) for step in range(0, 32, 3)])
+    sketch = Sketch.of(
+        [
+            math.ldexp(1.0, exponent) * 2 ** (step / 32)
+            for exponent in range(-1070, 1023)
+            for step in range(0, 32, 3)
+        ]
+    )
     assert sketch.level <= 8
     assert len(sketch.buckets) <= MOST_BUCKETS
     assert all(low < high for low, high, _ in sketch.bins())
@@ -76,16 +97,28 @@ def test_every_finite_number_fits_at_level_eight() -> None:
 
 def test_the_edges_are_roots_of_two_rounded_up() -> None:
     for step, edge in enumerate(_EDGES):
-        assert Fraction(edge) ** PER_OCTAVE >= 2**step > Fraction(math.nextafter(edge, 0)) ** PER_OCTAVE
+        assert (
+            Fraction(edge) ** PER_OCTAVE
+            >= 2**step
+            > Fraction(math.nextafter(edge, 0)) ** PER_OCTAVE
+        )
 
 
 def test_nothing_one_value_and_values_without_numbers_have_an_answer() -> None:
     empty = Sketch.of([])
-    assert (empty.count, empty.quantile(0.5), empty.mean(), empty.bins(), empty.to_json()) == (0, None, None, [], {})
+    assert (empty.count, empty.quantile(0.5), empty.mean(), empty.bins(), empty.to_json()) == (
+        0,
+        None,
+        None,
+        [],
+        {},
+    )
     silent = Sketch.of([None, math.nan, None])
     assert (silent.count, silent.quantile(0.5), silent.nan, silent.missing) == (0, None, 1, 2)
     one = Sketch.of([-0.0265])
-    assert [one.quantile(share) for share in (0, 0.5, 1)] == [0.0265] * 3  # a magnitude; of equal values the exact one
+    assert [one.quantile(share) for share in (0, 0.5, 1)] == [
+        0.0265
+    ] * 3  # a magnitude; of equal values the exact one
     assert one.mean() == 0.0265
     mixed = Sketch.of([0.0, 0.0, 1.0, math.inf])
     assert [mixed.quantile(share) for share in (0, 0.5, 0.75, 1)] == [0.0, 0.0, 1.0, math.inf]

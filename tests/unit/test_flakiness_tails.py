@@ -19,7 +19,9 @@ from gonogo.flakiness.tails import pareto_fit, survival, tail
 from gonogo.verdicts import Explanation
 
 
-def exponential(seeds: int, true: float, stream: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def exponential(
+    seeds: int, true: float, stream: int = 0
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """tolerance_ratios of which `true` are above 1."""
     return np.random.default_rng(stream).exponential(size=seeds) / -np.log(true)
 
@@ -40,7 +42,9 @@ def test_survival_of_known_shapes() -> None:
 
 def test_the_predicted_rate_is_near_the_true_one_and_the_bound_above() -> None:
     predictions = [tail(exponential(200, 0.004, stream)) for stream in range(60)]
-    assert float(np.median([each.predicted for each in predictions if each.predicted is not None])) == pytest.approx(0.004, rel=0.35)
+    assert float(
+        np.median([each.predicted for each in predictions if each.predicted is not None])
+    ) == pytest.approx(0.004, rel=0.35)
     assert sum((each.upper or 0) >= 0.004 for each in predictions) >= 55
 
 
@@ -140,7 +144,14 @@ def test_sharpness_and_hollow() -> None:
 
 
 def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> None:
-    quiet = {"row_z": 1.0, "chi": 1.0, "budget_ratio": 0.9, "row_z_max": 3.0, "row_z_count": 32, "count": 3072}
+    quiet = {
+        "row_z": 1.0,
+        "chi": 1.0,
+        "budget_ratio": 0.9,
+        "row_z_max": 3.0,
+        "row_z_count": 32,
+        "count": 3072,
+    }
     chance = [quiet | {"row_z": 4.5}] + [quiet] * 8
     wrong = [quiet | {"row_z": 4.5}] * 9
     assert settled({"dx": chance}) == {"dx": Explanation.explained}

@@ -1,4 +1,5 @@
-"""Forensics of layernorm_bw: every named defect is told in words, unknown wrong kernels too, and right kernels are right."""
+"""Forensics of layernorm_bw: every named defect is told in words, unknown wrong kernels too, and
+right kernels are right."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def test_every_named_defect_is_told_in_words(build: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [24, 64])
-@pytest.mark.parametrize("build", ["correct", "tt-train-2025", "tile-missing", "drop-s1", "gamma-shifted-tile"])
+@pytest.mark.parametrize(
+    "build", ["correct", "tt-train-2025", "tile-missing", "drop-s1", "gamma-shifted-tile"]
+)
 def test_fewer_rows_than_tiles_tell_simple_patterns_all_the_same(build: str, rows: int) -> None:
     words = emulated(build, rows, 2048 + 40).words
     assert (
@@ -112,7 +115,10 @@ def test_coefficients_measure_even_the_truncated_reciprocal() -> None:
 
 def test_one_tile_has_the_one_coefficient() -> None:
     for features in (1, 2, 20, 32):
-        assert emulated("double-subtract", 64, features).words == "s1 is subtracted twice in the only tile"
+        assert (
+            emulated("double-subtract", 64, features).words
+            == "s1 is subtracted twice in the only tile"
+        )
     for build in ("correct", "last-two-tiles", "last-block-only"):
         for features in (1, 20, 33):
             assert emulated(build, 64, features).words == RIGHT, "can't show at these widths"
@@ -121,7 +127,10 @@ def test_one_tile_has_the_one_coefficient() -> None:
 def test_constant_inputs_tell_the_total_and_say_why_no_more() -> None:
     inputs = {"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}
     found = emulated("double-subtract", 64, 2048, inputs=inputs)
-    assert found.words == "s1 is subtracted twice in total; cannot tell which tiles: x and dy are constant"
+    assert (
+        found.words
+        == "s1 is subtracted twice in total; cannot tell which tiles: x and dy are constant"
+    )
     assert not found.can_tell
     found = emulated("correct", 64, 2048, inputs=inputs)
     assert found.words.startswith(f"{PARTLY}; cannot tell which tiles: x and dy are constant")
@@ -132,7 +141,10 @@ def test_constant_inputs_tell_the_total_and_say_why_no_more() -> None:
 
 def test_one_row_tells_the_total_only() -> None:
     found = emulated("double-subtract", 1, 8462)
-    assert found.words == "s1 is subtracted twice in total; cannot tell which tiles: there is only one row"
+    assert (
+        found.words
+        == "s1 is subtracted twice in total; cannot tell which tiles: there is only one row"
+    )
     assert emulated("correct", 1, 8462).words == RIGHT
 
 
@@ -158,18 +170,23 @@ def test_few_rows_do_not_guess() -> None:
         ({"statistics": "own"}, {}),
     ],
 )
-def test_right_kernels_of_other_numerics_and_regimes_have_no_wrong_term(numerics: dict[str, Any], inputs: dict[str, Any]) -> None:
+def test_right_kernels_of_other_numerics_and_regimes_have_no_wrong_term(
+    numerics: dict[str, Any], inputs: dict[str, Any]
+) -> None:
     for rows, features in ((160, 1024), (33, 100)):
         assert emulated("correct", rows, features, numerics=numerics, inputs=inputs).words == RIGHT
 
 
 # --- unknown wrong kernels: float64 with one bf16 rounding, whatever logic one can think of ---
 
-Change = Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+Change = Callable[
+    [NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]
+]
 
 
 def built(change: Change, rows: int = 256, features: int = 2080, scale: float = 1.0) -> Diagnosis:
-    """dx with s1 and s2 from `change(P, P x^)`, which gives the means over the last axis as the wrong kernel makes them."""
+    """dx with s1 and s2 from `change(P, P x^)`, which gives the means over the last axis as the
+    wrong kernel makes them."""
     test, given = made(rows, features)
     x, dy, gamma = (given[name].astype(np.float64) for name in ("x", "dy", "gamma"))
     mean, rstd = (given[name].astype(np.float64)[:, None] for name in ("mean", "rstd"))
@@ -179,36 +196,48 @@ def built(change: Change, rows: int = 256, features: int = 2080, scale: float = 
     return diagnose(test, given, {"dx": dx.astype(ml_dtypes.bfloat16).astype(np.float32)})
 
 
-def means(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def means(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return p.mean(axis=1), pz.mean(axis=1)
 
 
-def flipped(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def flipped(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     pz = pz.copy()
     pz[:, 2048:] *= -1
     return means(p, pz)
 
 
-def stale(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def stale(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     s1, s2 = means(p, pz)
     s2[7::8] = s2[6::8]
     return s1, s2
 
 
-def zeroed(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def zeroed(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     s1, s2 = means(p, pz)
     s1[32:64] = 0
     return s1, s2
 
 
-def odd_tiles(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def odd_tiles(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     p = p.copy()
     p[:, 224:256] *= 2
     p[:, 96:128] = 0
     return means(p, pz)
 
 
-def offset(p: NDArray[np.float64], pz: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def offset(
+    p: NDArray[np.float64], pz: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     s1, s2 = means(p, pz)
     return s1 + 0.25, s2
 
@@ -250,7 +279,10 @@ def test_gamma_wrong_in_one_tile_is_found() -> None:
     found = diagnose(test, given, tensix.run(test, wrong, "correct"))
     assert found.words == "gamma is 2 times what it should be in the 8th tile of 32"
     wrong["gamma"][224:256] = 1
-    assert diagnose(test, given, tensix.run(test, wrong, "correct")).words == "gamma is missing (1 in its place) in the 8th tile of 32"
+    assert (
+        diagnose(test, given, tensix.run(test, wrong, "correct")).words
+        == "gamma is missing (1 in its place) in the 8th tile of 32"
+    )
 
 
 def test_dbeta_wrong_in_one_column_tile_is_found() -> None:
@@ -263,7 +295,9 @@ def test_dbeta_wrong_in_one_column_tile_is_found() -> None:
 def test_any_subset_of_outputs_will_do_and_the_json_is_plain() -> None:
     test, given = made(64, 256)
     outputs = tensix.run(test, given, "tt-train-2025")
-    assert {each.output for each in diagnose(test, given, {"dbeta": outputs["dbeta"]}).terms} == {"dbeta"}
+    assert {each.output for each in diagnose(test, given, {"dbeta": outputs["dbeta"]}).terms} == {
+        "dbeta"
+    }
     found = diagnose(test, given, outputs)
     written = found.to_json()
     assert json.loads(json.dumps(written, allow_nan=False)) == written

@@ -1,4 +1,5 @@
-"""Forensics of coarse arithmetic: what a low fidelity or a format of few bits does is not called a wrong term, and defects still are."""
+"""Forensics of coarse arithmetic: what a low fidelity or a format of few bits does is not called a
+wrong term, and defects still are."""
 
 from __future__ import annotations
 
@@ -12,12 +13,23 @@ from gonogo.inputs import generate, quantise
 from gonogo.numerics.forensics import Diagnosis, diagnose
 from gonogo.tests import TestSpec
 
-CALM = {"gamma": {"regime": "uniform", "low": 0.5, "high": 1.5}, "beta": {"regime": "uniform", "low": -0.1, "high": 0.1}}
+CALM = {
+    "gamma": {"regime": "uniform", "low": 0.5, "high": 1.5},
+    "beta": {"regime": "uniform", "low": -0.1, "high": 0.1},
+}
 FINE = {"output": "fp32", "input": "fp32", "buffers": "fp32"}
 
 
-def emulated(kernel: str, shape: list[int], numerics: dict[str, str], build: str = "correct", inputs: Any = None) -> Diagnosis:
-    test = TestSpec.parse({"kernel": kernel, "shape": shape, "numerics": numerics, "inputs": inputs or {}})
+def emulated(
+    kernel: str,
+    shape: list[int],
+    numerics: dict[str, str],
+    build: str = "correct",
+    inputs: Any = None,
+) -> Diagnosis:
+    test = TestSpec.parse(
+        {"kernel": kernel, "shape": shape, "numerics": numerics, "inputs": inputs or {}}
+    )
     given = quantise(test, generate(test, 3))
     return diagnose(test, given, tensix.run(test, given, build))
 
@@ -27,7 +39,12 @@ def emulated(kernel: str, shape: list[int], numerics: dict[str, str], build: str
     [
         ("layernorm_fw", [160, 1024], {"fidelity": "lofi"}, CALM),
         ("layernorm_fw", [160, 1024], {"fidelity": "hifi2"}, CALM),
-        ("layernorm_fw", [64, 2048], {"fidelity": "hifi2", "input": "bfp8_b", "output": "bfp8_b"}, CALM),
+        (
+            "layernorm_fw",
+            [64, 2048],
+            {"fidelity": "hifi2", "input": "bfp8_b", "output": "bfp8_b"},
+            CALM,
+        ),
         ("layernorm_fw", [160, 1024], {"fidelity": "lofi", "input": "bfp4_b"}, None),
         ("layernorm_fw", [64, 2048], {"fidelity": "lofi", "input": "bfp4_b"}, None),
         ("layernorm_fw", [64, 2048], {"fidelity": "lofi", **FINE}, None),
@@ -39,7 +56,9 @@ def emulated(kernel: str, shape: list[int], numerics: dict[str, str], build: str
         ("layernorm_bw", [160, 1024], {"buffers": "bfp8_b"}, None),
     ],
 )
-def test_no_term_of_a_right_kernel_is_called_wrong(kernel: str, shape: list[int], numerics: dict[str, str], inputs: Any) -> None:
+def test_no_term_of_a_right_kernel_is_called_wrong(
+    kernel: str, shape: list[int], numerics: dict[str, str], inputs: Any
+) -> None:
     if kernel == "layernorm_bw" and inputs:
         inputs = {"gamma": inputs["gamma"]}
     found = emulated(kernel, shape, numerics, inputs=inputs)
@@ -48,7 +67,12 @@ def test_no_term_of_a_right_kernel_is_called_wrong(kernel: str, shape: list[int]
     assert found.can_tell is (found.words == RIGHT)
 
 
-COARSE = [{"fidelity": "lofi"}, {"fidelity": "hifi2"}, {"input": "bfp4_b"}, {"input": "bfp4_b", "fidelity": "lofi"}]
+COARSE = [
+    {"fidelity": "lofi"},
+    {"fidelity": "hifi2"},
+    {"input": "bfp4_b"},
+    {"input": "bfp4_b", "fidelity": "lofi"},
+]
 
 
 @pytest.mark.parametrize("numerics", COARSE)
@@ -62,18 +86,30 @@ COARSE = [{"fidelity": "lofi"}, {"fidelity": "hifi2"}, {"input": "bfp4_b"}, {"in
         ("layernorm_fw", "gamma-shifted-tile", "gamma is that of the tile before in all 32 tiles"),
     ],
 )
-def test_defects_are_told_in_coarse_arithmetic_too(kernel: str, build: str, words: str, numerics: dict[str, str]) -> None:
+def test_defects_are_told_in_coarse_arithmetic_too(
+    kernel: str, build: str, words: str, numerics: dict[str, str]
+) -> None:
     inputs = CALM if kernel == "layernorm_fw" else None
     assert words in emulated(kernel, [160, 1000], numerics, build, inputs).words
 
 
 def test_beside_an_unexplained_error_nothing_is_called_right() -> None:
     right = {"terms": [{"wrong": False}], "words": RIGHT, "can_tell": True}
-    partly = {"terms": [{"wrong": False}], "words": f"{PARTLY}; cannot tell which tiles: x is constant", "can_tell": False}
+    partly = {
+        "terms": [{"wrong": False}],
+        "words": f"{PARTLY}; cannot tell which tiles: x is constant",
+        "can_tell": False,
+    }
     wrong = {"terms": [{"wrong": True}], "words": "s1 is missing", "can_tell": True}
     assert beside(right, "unexplained") == {**right, "words": NOT_FOUND, "can_tell": False}
-    assert beside(partly, "unexplained") == {**partly, "words": f"{NOT_FOUND}; cannot tell which tiles: x is constant"}
+    assert beside(partly, "unexplained") == {
+        **partly,
+        "words": f"{NOT_FOUND}; cannot tell which tiles: x is constant",
+    }
     assert beside(right, "suspect") == {**right, "words": AT_THE_EDGE}
     assert beside(wrong, "unexplained") == wrong
     assert beside(right, "explained") == right
-    assert beside({"words": "cannot tell: there is no x", "can_tell": False}, None)["words"] == "cannot tell: there is no x"
+    assert (
+        beside({"words": "cannot tell: there is no x", "can_tell": False}, None)["words"]
+        == "cannot tell: there is no x"
+    )

@@ -1,4 +1,5 @@
-"""Forensics of layernorm_fw: mean, variance, epsilon, gamma and beta told from y, and from the outputs mean and rstd."""
+"""Forensics of layernorm_fw: mean, variance, epsilon, gamma and beta told from y, and from the
+outputs mean and rstd."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from gonogo.numerics.layernorm import forward
 from gonogo.tests import TestSpec
 
 Arrays = dict[str, NDArray[np.float32]]
-CALM = {"gamma": {"regime": "uniform", "low": 0.5, "high": 1.5}, "beta": {"regime": "uniform", "low": -0.1, "high": 0.1}}
+CALM = {
+    "gamma": {"regime": "uniform", "low": 0.5, "high": 1.5},
+    "beta": {"regime": "uniform", "low": -0.1, "high": 0.1},
+}
 
 
 def made(rows: int, features: int, **fields: Any) -> tuple[TestSpec, Arrays]:
@@ -26,7 +30,13 @@ def made(rows: int, features: int, **fields: Any) -> tuple[TestSpec, Arrays]:
     return test, quantise(test, generate(test, 0))
 
 
-def emulated(build: str, rows: int, features: int, outputs: tuple[str, ...] = ("y", "mean", "rstd"), **fields: Any) -> Diagnosis:
+def emulated(
+    build: str,
+    rows: int,
+    features: int,
+    outputs: tuple[str, ...] = ("y", "mean", "rstd"),
+    **fields: Any,
+) -> Diagnosis:
     """The diagnosis of some outputs of an emulated build."""
     test, given = made(rows, features, **fields)
     results = tensix.run(test, given, build)
@@ -66,14 +76,20 @@ def test_y_and_the_output_mean_tell_the_same(outputs: tuple[str, ...]) -> None:
 
 
 def test_fewer_rows_than_tiles_tell_a_missing_tile() -> None:
-    assert emulated("mean-last-tile-missing", 64, 4096, inputs=CALM).words == "mean misses the last tile (128th of 128)"
+    assert (
+        emulated("mean-last-tile-missing", 64, 4096, inputs=CALM).words
+        == "mean misses the last tile (128th of 128)"
+    )
     assert emulated("correct", 64, 4096, inputs=CALM).words == RIGHT
 
 
 @pytest.mark.parametrize("outputs", [("y",), ("rstd",)])
 def test_an_unbiased_variance_is_named_where_it_shows(outputs: tuple[str, ...]) -> None:
     for features in (20, 32, 64):
-        assert emulated("unbiased-variance", 64, features, outputs).words == "variance is unbiased (divides by N-1)"
+        assert (
+            emulated("unbiased-variance", 64, features, outputs).words
+            == "variance is unbiased (divides by N-1)"
+        )
         assert emulated("correct", 64, features, outputs).words == RIGHT
 
 
@@ -89,9 +105,18 @@ def test_a_wrong_epsilon_is_measured(outputs: tuple[str, ...]) -> None:
     ("wrong", "words"),
     [
         (lambda gamma, beta: (gamma, 0 * beta), "beta is missing (0 in its place) in all 32 tiles"),
-        (lambda gamma, beta: (gamma, np.roll(beta, 32)), "beta is that of the tile before in all 32 tiles"),
-        (lambda gamma, beta: (gamma, np.roll(beta, -32)), "beta is that of the tile after in all 32 tiles"),
-        (lambda gamma, beta: (1 + 0 * gamma, beta), "gamma is missing (1 in its place) in all 32 tiles"),
+        (
+            lambda gamma, beta: (gamma, np.roll(beta, 32)),
+            "beta is that of the tile before in all 32 tiles",
+        ),
+        (
+            lambda gamma, beta: (gamma, np.roll(beta, -32)),
+            "beta is that of the tile after in all 32 tiles",
+        ),
+        (
+            lambda gamma, beta: (1 + 0 * gamma, beta),
+            "gamma is missing (1 in its place) in all 32 tiles",
+        ),
         (lambda gamma, beta: (gamma, beta), RIGHT),
     ],
 )
@@ -125,11 +150,28 @@ def test_constant_x_tells_the_mean_in_total_only() -> None:
 
 
 def test_a_mean_that_should_be_zero_and_is_not_is_said() -> None:
-    found = emulated("mean-last-tile-missing", 64, 2048, ("mean",), inputs={"x": {"regime": "ramp", "low": -1, "high": 1}})
-    assert found.words == "mean is -0.0154 where it should be 0; cannot tell which tiles: x is the same in every row"
+    found = emulated(
+        "mean-last-tile-missing",
+        64,
+        2048,
+        ("mean",),
+        inputs={"x": {"regime": "ramp", "low": -1, "high": 1}},
+    )
+    assert (
+        found.words
+        == "mean is -0.0154 where it should be 0; cannot tell which tiles: x is the same in every row"
+    )
 
 
-@pytest.mark.parametrize("inputs", [{}, CALM, {"regime": "normal", "mean": 0.3, "std": 0.01}, {"regime": "normal", "mean": 5, "std": 1}])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {},
+        CALM,
+        {"regime": "normal", "mean": 0.3, "std": 0.01},
+        {"regime": "normal", "mean": 5, "std": 1},
+    ],
+)
 def test_right_kernels_of_other_regimes_have_no_wrong_term(inputs: dict[str, Any]) -> None:
     for rows, features in ((160, 1024), (33, 100), (8, 64), (1, 1), (3, 2)):
         found = emulated("correct", rows, features, inputs=inputs)

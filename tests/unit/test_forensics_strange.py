@@ -1,4 +1,5 @@
-"""Forensics of strange data: whatever the arrays hold, the answer is defined, plain JSON, and no exception or warning."""
+"""Forensics of strange data: whatever the arrays hold, the answer is defined, plain JSON, and no
+exception or warning."""
 
 from __future__ import annotations
 
@@ -14,8 +15,24 @@ from numpy.typing import NDArray
 from gonogo.numerics.forensics import diagnose
 from gonogo.tests import TestSpec
 
-STRANGE = [0.0, -0.0, 1.0, -1.0, 1e-38, 1e-45, 3e38, -3e38, float("nan"), float("inf"), float("-inf"), 0.5, 1e20]
-SHAPES = st.sampled_from([(1, 1), (1, 2), (2, 1), (3, 33), (33, 3), (40, 1), (5, 64), (20, 70), (45, 40)])
+STRANGE = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1e-38,
+    1e-45,
+    3e38,
+    -3e38,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    0.5,
+    1e20,
+]
+SHAPES = st.sampled_from(
+    [(1, 1), (1, 2), (2, 1), (3, 33), (33, 3), (40, 1), (5, 64), (20, 70), (45, 40)]
+)
 
 
 @st.composite
@@ -34,23 +51,45 @@ def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 @settings(max_examples=150, deadline=None)
-@drawn(data=st.data(), shape=SHAPES, kernel=st.sampled_from(["layernorm_bw", "layernorm_fw"]), own=st.booleans())
+@drawn(
+    data=st.data(),
+    shape=SHAPES,
+    kernel=st.sampled_from(["layernorm_bw", "layernorm_fw"]),
+    own=st.booleans(),
+)
 @pytest.mark.filterwarnings("error")
-def test_whatever_the_arrays_hold_the_answer_is_defined(data: st.DataObject, shape: tuple[int, int], kernel: str, own: bool) -> None:
+def test_whatever_the_arrays_hold_the_answer_is_defined(
+    data: st.DataObject, shape: tuple[int, int], kernel: str, own: bool
+) -> None:
     rows, features = shape
     numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
     test = TestSpec.parse({"kernel": kernel, "shape": list(shape), "numerics": numerics})
-    shapes = {"x": shape, "dy": shape, "gamma": (features,), "beta": (features,), "mean": (rows,), "rstd": (rows,)}
+    shapes = {
+        "x": shape,
+        "dy": shape,
+        "gamma": (features,),
+        "beta": (features,),
+        "mean": (rows,),
+        "rstd": (rows,),
+    }
     given = {name: data.draw(arrays(size), label=name) for name, size in shapes.items()}
     results: dict[str, tuple[int, ...]] = {"y": shape, "mean": (rows,), "rstd": (rows,)}
     if kernel == "layernorm_bw":
         results = {"dx": shape, "dgamma": (features,), "dbeta": (features,)}
-    outputs = {name: data.draw(arrays(size), label=name) for name, size in results.items() if data.draw(st.booleans())}
+    outputs = {
+        name: data.draw(arrays(size), label=name)
+        for name, size in results.items()
+        if data.draw(st.booleans())
+    }
     found = diagnose(test, given, outputs)
     assert found.words
     written = found.to_json()
     assert json.loads(json.dumps(written, allow_nan=False)) == written
-    silent = [term for term in found.terms if not term.words and (term.wrong or (not term.can_tell and term.name != "scale"))]
+    silent = [
+        term
+        for term in found.terms
+        if not term.words and (term.wrong or (not term.can_tell and term.name != "scale"))
+    ]
     assert not silent
 
 
@@ -58,6 +97,11 @@ def test_outputs_without_a_finite_value_are_said_to_be_so() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [40, 40]})
     rng = np.random.default_rng(0)
     shapes = {"x": (40, 40), "dy": (40, 40), "gamma": (40,), "mean": (40,), "rstd": (40,)}
-    given = {name: rng.uniform(0.1, 1, size=size).astype(np.float32) for name, size in shapes.items()}
+    given = {
+        name: rng.uniform(0.1, 1, size=size).astype(np.float32) for name, size in shapes.items()
+    }
     found = diagnose(test, given, {"dx": np.full((40, 40), np.nan, np.float32)})
-    assert found.words == "1600 of 1600 values of dx are not finite, in both row tiles, both column tiles"
+    assert (
+        found.words
+        == "1600 of 1600 values of dx are not finite, in both row tiles, both column tiles"
+    )

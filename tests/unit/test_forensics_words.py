@@ -1,4 +1,5 @@
-"""How the forensics speak: places of tiles, coefficients as simple ones only within their errors, doubt said as doubt."""
+"""How the forensics speak: places of tiles, coefficients as simple ones only within their errors,
+doubt said as doubt."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ def test_ordinals() -> None:
     ("rows", "words"),
     [
         (range(7, 256, 8), "the rows 8, 16, 24, ... (every 8th of 256)"),
-        ([row for row in range(7, 256, 8) if row != 39], "the rows 8, 16, 24, ... (every 8th of 256)"),
+        (
+            [row for row in range(7, 256, 8) if row != 39],
+            "the rows 8, 16, 24, ... (every 8th of 256)",
+        ),
         (range(32, 64), "the rows 33 to 64 of 256"),
         ([4], "the 5th row of 256"),
         ([4, 9, 90], "the rows 5, 10 and 91 of 256"),
@@ -88,20 +92,31 @@ def made(coefficients: list[float], rows: int, noise: float = 0.01, seed: int = 
         ([1.0] * 8 + [0.0] * 4 + [1.0] * 8, "s1 misses the tiles 9 to 12 of 20"),
     ],
 )
-def test_tiles_are_named_with_one_row_per_tile_and_with_fewer(rows: int, coefficients: list[float], words: str) -> None:
+def test_tiles_are_named_with_one_row_per_tile_and_with_fewer(
+    rows: int, coefficients: list[float], words: str
+) -> None:
     told = made(coefficients, rows)
     if words == "s1 misses every 2nd tile (2, 4, 6, ... of 20)":
         # as many tiles are summed as are missed: either is true
         assert told in (words, "s1 sums only every 2nd tile (1, 3, 5, ... of 20)")
     else:
-        assert told == (words.replace("0.9 times", told.split()[2] + " times") if "0.9 times" in words else words)
+        assert told == (
+            words.replace("0.9 times", told.split()[2] + " times")
+            if "0.9 times" in words
+            else words
+        )
 
 
 def test_several_kinds_of_wrong_tiles_need_a_row_per_tile() -> None:
     coefficients = [1.0] * 3 + [0.0] + [1.0] * 5 + [2.0] + [1.0] * 9 + [-1.0]
     told = made(coefficients, 60)
-    assert told == "s1 misses the 4th tile of 20 and counts the 10th tile of 20 twice and has the wrong sign in the last tile (20th of 20)"
-    assert "s1 is wrong" in made([float(v) for v in np.random.default_rng(1).integers(0, 3, size=20)], 12)
+    assert (
+        told
+        == "s1 misses the 4th tile of 20 and counts the 10th tile of 20 twice and has the wrong sign in the last tile (20th of 20)"
+    )
+    assert "s1 is wrong" in made(
+        [float(v) for v in np.random.default_rng(1).integers(0, 3, size=20)], 12
+    )
 
 
 def test_a_pattern_that_fits_no_hypothesis_is_not_guessed() -> None:
@@ -112,13 +127,18 @@ def test_a_pattern_that_fits_no_hypothesis_is_not_guessed() -> None:
 def test_rows_alike_tell_the_total_only() -> None:
     partial = np.ones((50, 20))
     found = describe(fit_tiles(partial, np.full(50, 40.0), np.full(50, 0.01)), S1)
-    assert found.words == "s1 is subtracted twice in total; cannot tell which tiles: the rows are alike"
+    assert (
+        found.words
+        == "s1 is subtracted twice in total; cannot tell which tiles: the rows are alike"
+    )
     assert found.wrong
     assert not found.can_tell
 
 
 def test_nothing_to_sum_is_said() -> None:
-    found = describe(fit_tiles(np.zeros((50, 3)), np.zeros(50), np.full(50, 0.01)), S1, why="x is constant")
+    found = describe(
+        fit_tiles(np.zeros((50, 3)), np.zeros(50), np.full(50, 0.01)), S1, why="x is constant"
+    )
     assert found.words == "cannot tell s1: x is constant"
     assert not found.wrong
 

@@ -1,4 +1,5 @@
-"""Formats: every bit pattern against ml_dtypes and against plain arithmetic; compiled scalars against the definition."""
+"""Formats: every bit pattern against ml_dtypes and against plain arithmetic; compiled scalars
+against the definition."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_every_bf16_pattern_is_kept(mode: Mode) -> None:
     assert same_bits(round_to(BF16, "bf16", mode), BF16)
 
 
-@pytest.mark.parametrize("values", [around(HALFWAY), around(BF16), RANDOM], ids=["halfway", "bf16", "random"])
+@pytest.mark.parametrize(
+    "values", [around(HALFWAY), around(BF16), RANDOM], ids=["halfway", "bf16", "random"]
+)
 def test_bf16_even_is_that_of_ml_dtypes(values: Floats) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         expected = values.astype(ml_dtypes.bfloat16).astype(np.float32)
@@ -55,13 +58,18 @@ def test_bf16_halfway_goes_away_from_zero_or_toward_it() -> None:
     below = np.nextafter(finite, np.float32(0))
     assert (np.abs(round_to(below, "bf16", "away")) <= np.abs(below)).all()
     for values in (finite, below, np.nextafter(finite, np.copysign(np.float32(np.inf), finite))):
-        assert same_bits(round_to(values, "bf16", "zero"), (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32))
+        assert same_bits(
+            round_to(values, "bf16", "zero"),
+            (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32),
+        )
 
 
 def test_fp16_even_is_that_of_numpy() -> None:
     patterns = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.concatenate([around(patterns), around((patterns[:-1] + patterns[1:]) / 2), RANDOM])
+        values = np.concatenate(
+            [around(patterns), around((patterns[:-1] + patterns[1:]) / 2), RANDOM]
+        )
         expected = values.astype(np.float16).astype(np.float32)
     assert same_bits(round_to(values, "fp16"), expected)
 
@@ -73,12 +81,18 @@ def exactly(value: float, name: str, mode: Mode) -> float:
     exponent = max(math.frexp(value)[1] - 1, form.min_exponent)
     step = Fraction(2) ** (exponent - form.fraction_bits)
     whole, rest = divmod(size, step)
-    up = {"zero": False, "away": rest * 2 >= step, "even": rest * 2 > step or (rest * 2 == step and whole % 2 == 1)}[mode]
+    up = {
+        "zero": False,
+        "away": rest * 2 >= step,
+        "even": rest * 2 > step or (rest * 2 == step and whole % 2 == 1),
+    }[mode]
     rounded = (whole + up) * step
     return math.copysign(float(rounded) if rounded < 2**200 else math.inf, value)
 
 
-doubles = st.floats(allow_nan=False, allow_infinity=False) | st.floats(-8, 8) | st.floats(-1e-37, 1e-37)
+doubles = (
+    st.floats(allow_nan=False, allow_infinity=False) | st.floats(-8, 8) | st.floats(-1e-37, 1e-37)
+)
 singles = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.floats(-8, 8, width=32)
 
 
@@ -86,7 +100,12 @@ singles = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.floats
 @pytest.mark.parametrize("name", ["fp32", "tf32", "bf16", "fp16"])
 @given(value=doubles | singles)
 def test_rounding_is_the_exact_one_from_float64_too(name: str, mode: Mode, value: float) -> None:
-    largest = {"fp16": 65504.0, "bf16": 3.3895313892515355e38, "tf32": 3.4011621342146535e38, "fp32": 3.4028234663852886e38}[name]
+    largest = {
+        "fp16": 65504.0,
+        "bf16": 3.3895313892515355e38,
+        "tf32": 3.4011621342146535e38,
+        "fp32": 3.4028234663852886e38,
+    }[name]
     expected = exactly(value, name, mode)
     if abs(expected) > largest:
         expected = math.copysign(largest if mode == "zero" else math.inf, value)
@@ -95,7 +114,8 @@ def test_rounding_is_the_exact_one_from_float64_too(name: str, mode: Mode, value
 
 
 def test_float64_is_rounded_once() -> None:
-    """Just above half way between two bf16: rounding to float32 first would land on the tie, and go down to even."""
+    """Just above half way between two bf16: rounding to float32 first would land on the tie, and go
+    down to even."""
     value = 1 + 2.0**-8 + 2.0**-40
     assert round_to(np.array(value), "bf16") == 1 + 2.0**-7
     assert round_to(np.float32(value), "bf16") == 1.0
@@ -113,7 +133,9 @@ def test_special_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0), (2, 3, 40)])
-def test_shapes_are_kept_and_results_are_new_c_contiguous_float32(name: str, shape: tuple[int, ...]) -> None:
+def test_shapes_are_kept_and_results_are_new_c_contiguous_float32(
+    name: str, shape: tuple[int, ...]
+) -> None:
     values = np.ones(shape, np.float32, order="F")
     got = round_to(values, name)
     assert (got.shape, got.dtype, got.flags.c_contiguous) == (shape, np.float32, True)
@@ -121,7 +143,8 @@ def test_shapes_are_kept_and_results_are_new_c_contiguous_float32(name: str, sha
     assert half_ulp(values, name).shape == shape
 
 
-# --- block formats -------------------------------------------------------------------------------------------------
+# --- block formats
+# -------------------------------------------------------------------------------------------------
 
 
 def block_exactly(block: list[float], bits: int, mode: Mode) -> list[float]:
@@ -134,7 +157,11 @@ def block_exactly(block: list[float], bits: int, mode: Mode) -> list[float]:
     result = []
     for value in block:
         whole, rest = divmod(Fraction(abs(value)), step)
-        up = {"zero": False, "away": rest * 2 >= step, "even": rest * 2 > step or (rest * 2 == step and whole % 2 == 1)}[mode]
+        up = {
+            "zero": False,
+            "away": rest * 2 >= step,
+            "even": rest * 2 > step or (rest * 2 == step and whole % 2 == 1),
+        }[mode]
         size = float(min(whole + up, 2**bits - 1) * step)
         result.append(math.copysign(size, value) if size else 0.0)
     return result
@@ -144,14 +171,24 @@ blocks = st.lists(singles, min_size=1, max_size=16)
 
 
 @given(blocks, st.sampled_from(MODES))
-def test_bfp8_is_sign_and_seven_bits_under_the_largest_exponent(block: list[float], mode: Mode) -> None:
-    assert same_bits(round_to(np.float32(block), "bfp8_b", mode), np.float32(block_exactly(block, 7, mode)))
+def test_bfp8_is_sign_and_seven_bits_under_the_largest_exponent(
+    block: list[float], mode: Mode
+) -> None:
+    assert same_bits(
+        round_to(np.float32(block), "bfp8_b", mode), np.float32(block_exactly(block, 7, mode))
+    )
 
 
 @given(blocks)
-def test_bfp4_rounds_to_even_on_the_host_and_truncates_bfp8_on_the_device(block: list[float]) -> None:
-    assert same_bits(round_to(np.float32(block), "bfp4_b", "even"), np.float32(block_exactly(block, 3, "even")))
-    assert same_bits(round_to(np.float32(block), "bfp4_b", "zero"), np.float32(block_exactly(block, 3, "zero")))
+def test_bfp4_rounds_to_even_on_the_host_and_truncates_bfp8_on_the_device(
+    block: list[float],
+) -> None:
+    assert same_bits(
+        round_to(np.float32(block), "bfp4_b", "even"), np.float32(block_exactly(block, 3, "even"))
+    )
+    assert same_bits(
+        round_to(np.float32(block), "bfp4_b", "zero"), np.float32(block_exactly(block, 3, "zero"))
+    )
     device = block_exactly(block_exactly(block, 7, "away"), 3, "zero")
     assert same_bits(round_to(np.float32(block), "bfp4_b", "away"), np.float32(device))
 
@@ -193,16 +230,21 @@ def test_every_magnitude_of_a_block_format_is_kept(name: str, bits: int, mode: M
     magnitudes = np.arange(2**bits)
     for exponent in (-126, -1, 0, 5, 120):
         column = magnitudes[:, None] * 2.0**exponent
-        block = np.concatenate([np.full_like(column, (2**bits - 1) * 2.0**exponent), column, -column], axis=1).astype(np.float32)
+        block = np.concatenate(
+            [np.full_like(column, (2**bits - 1) * 2.0**exponent), column, -column], axis=1
+        ).astype(np.float32)
         expected = np.where(np.abs(block) < 2.0**-126, np.float32(0), block) + np.float32(0)
         assert same_bits(round_to(block, name, mode), expected)
 
 
-# --- units in the last place -----------------------------------------------------------------------------------------
+# --- units in the last place
+# -----------------------------------------------------------------------------------------
 
 
 def test_half_ulp_of_every_bf16_is_half_the_way_to_the_next() -> None:
-    positive = BF16[:0x7F80].astype(np.float64)  # 0, the subnormals and all finite numbers, in order
+    positive = BF16[:0x7F80].astype(
+        np.float64
+    )  # 0, the subnormals and all finite numbers, in order
     following = np.append(positive[1:], 2.0**128)
     assert (half_ulp(positive, "bf16") == (following - positive) / 2).all()
     assert (half_ulp(-positive, "bf16") == half_ulp(positive, "bf16")).all()
@@ -212,7 +254,15 @@ def test_half_ulp_of_every_bf16_is_half_the_way_to_the_next() -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp32", np.float32), ("fp16", np.float16)])
 def test_ulp_is_numpys_spacing(name: str, dtype: type) -> None:
-    values = np.abs(np.concatenate([RANDOM[:20_000], np.float32(2.0) ** np.arange(-149, 128, dtype=np.float32), np.float32([0])]))
+    values = np.abs(
+        np.concatenate(
+            [
+                RANDOM[:20_000],
+                np.float32(2.0) ** np.arange(-149, 128, dtype=np.float32),
+                np.float32([0]),
+            ]
+        )
+    )
     with np.errstate(over="ignore"):
         values = values.astype(dtype)
     values = values[np.isfinite(values) & (values < np.finfo(dtype).max)]
@@ -235,22 +285,46 @@ def test_half_ulp_of_a_block_format_is_that_of_its_largest() -> None:
 
 def test_unit_roundoffs() -> None:
     roundoffs = {name: form.unit_roundoff for name, form in FORMATS.items()}
-    assert roundoffs == {"fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11, "bfp8_b": 2.0**-7, "bfp4_b": 2.0**-3}
+    assert roundoffs == {
+        "fp32": 2.0**-24,
+        "tf32": 2.0**-11,
+        "bf16": 2.0**-8,
+        "fp16": 2.0**-11,
+        "bfp8_b": 2.0**-7,
+        "bfp4_b": 2.0**-3,
+    }
 
 
-# --- compiled scalars ------------------------------------------------------------------------------------------------
+# --- compiled scalars
+# ------------------------------------------------------------------------------------------------
 
 SCALARS: list[tuple[str, Callable[[Any], Any]]] = [
-    (name, getattr(formats_jit, name)) for name in ("bf16_even", "bf16_away", "bf16_zero", "tf32_even", "tf32_away", "tf32_zero")
+    (name, getattr(formats_jit, name))
+    for name in ("bf16_even", "bf16_away", "bf16_zero", "tf32_even", "tf32_away", "tf32_zero")
 ]
-TIES = st.integers(0, 2**16 - 1).map(lambda bits: bits << 16 | 0x8000) | st.integers(0, 2**19 - 1).map(lambda bits: bits << 13 | 0x1000)
-SPECIAL = [0, 0x80000000, 1, 0x7F800000, 0xFF800000, 0x7F800001, 0xFFC00000, 0x7FFFFFFF, 0x7F7FFFFF, 0x00007FFF]
+TIES = st.integers(0, 2**16 - 1).map(lambda bits: bits << 16 | 0x8000) | st.integers(
+    0, 2**19 - 1
+).map(lambda bits: bits << 13 | 0x1000)
+SPECIAL = [
+    0,
+    0x80000000,
+    1,
+    0x7F800000,
+    0xFF800000,
+    0x7F800001,
+    0xFFC00000,
+    0x7FFFFFFF,
+    0x7F7FFFFF,
+    0x00007FFF,
+]
 patterns = st.integers(0, 2**32 - 1) | TIES | st.sampled_from(SPECIAL)
 
 
 @pytest.mark.parametrize(("name", "scalar"), SCALARS)
 @given(bits=patterns)
-def test_compiled_scalars_agree_bit_for_bit(name: str, scalar: Callable[[Any], Any], bits: int) -> None:
+def test_compiled_scalars_agree_bit_for_bit(
+    name: str, scalar: Callable[[Any], Any], bits: int
+) -> None:
     value = np.array([bits], np.uint32).view(np.float32)
     fmt, mode = name.split("_")
     expected = round_to(value, fmt, mode)  # type: ignore[arg-type]
@@ -261,7 +335,11 @@ def test_compiled_scalars_agree_bit_for_bit(name: str, scalar: Callable[[Any], A
         assert plain(value[0]).view(np.uint32) == expected.view(np.uint32)[0]
 
 
-@given(st.floats() | st.floats(width=32) | st.sampled_from([0.0, -0.0, 2.0**-126, 5e-324, math.inf, math.nan]))
+@given(
+    st.floats()
+    | st.floats(width=32)
+    | st.sampled_from([0.0, -0.0, 2.0**-126, 5e-324, math.inf, math.nan])
+)
 def test_compiled_half_ulp_agrees(value: float) -> None:
     for name in ("fp32", "tf32", "bf16", "fp16"):
         form = FORMATS[name]

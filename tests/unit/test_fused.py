@@ -1,4 +1,5 @@
-"""The compiled path against the NumPy definition: the same statistics, over shapes, formats, regimes and defects."""
+"""The compiled path against the NumPy definition: the same statistics, over shapes, formats,
+regimes and defects."""
 
 from __future__ import annotations
 
@@ -23,31 +24,46 @@ from numeric_cases import KERNELS, REGIMES, Case, spec
 needs_numba = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 
 EXACT = (
-    *("count", "digest", "nonfinite", "nonfinite_kinds", "nonfinite_statistics", "rows_left_out", "outliers", "mismatch_fraction"),
+    *(
+        "count",
+        "digest",
+        "nonfinite",
+        "nonfinite_kinds",
+        "nonfinite_statistics",
+        "rows_left_out",
+        "outliers",
+        "mismatch_fraction",
+    ),
     *("ulp_p99", "over_budget_fraction"),
 )
 """Counts, and what is made of counts alone."""
 
 RTOL = 1e-9
 FLOAT64 = 2.0**-44
-"""The references are summed in another order, so an error e = out - ref is off by float64's rounding of what it is the difference of."""
+"""The references are summed in another order, so an error e = out - ref is off by float64's
+rounding of what it is the difference of."""
 
 PREDICTED = 0.05
-"""Predicted roundings, and groups of equal references, turn on ties that float64's last bit decides: they move s, seldom and by little."""
+"""Predicted roundings, and groups of equal references, turn on ties that float64's last bit
+decides: they move s, seldom and by little."""
 
 TURNS_ON_TIES = {"mean": ("scale",), "rstd": ("scale",), "dgamma": ("scale", "tile")}
 FEW_COLUMNS = {"y": ("gamma", "beta")}
 """In rows of few columns many elements of a column are the same but for that last bit."""
 
 
-def both(case: Case, outputs: Mapping[str, NDArray[Any]], profile: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(
+    case: Case, outputs: Mapping[str, NDArray[Any]], profile: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(fused, definition)."""
     matrices = case.matrices(outputs)
     arguments = case.test, case.raw, case.given, matrices, profile
     return expected.statistics(*arguments), expected.statistics_plain(*arguments)
 
 
-def assert_same(case: Case, found: Mapping[str, Any], wanted: Mapping[str, Any], *, predicted: float = PREDICTED) -> None:
+def assert_same(
+    case: Case, found: Mapping[str, Any], wanted: Mapping[str, Any], *, predicted: float = PREDICTED
+) -> None:
     assert list(found) == list(wanted)
     for output, numbers in wanted.items():
         mine = found[output]
@@ -71,7 +87,9 @@ def assert_same(case: Case, found: Mapping[str, Any], wanted: Mapping[str, Any],
             else:
                 assert other == pytest.approx(value, rel=1e-7, abs=1e-7), what
         assert explain(mine) == explain(numbers), output
-        assert within(case.test.tolerance_for(output), mine) == within(case.test.tolerance_for(output), numbers), output
+        assert within(case.test.tolerance_for(output), mine) == within(
+            case.test.tolerance_for(output), numbers
+        ), output
 
 
 def magnitude(case: Case, output: str) -> float:
@@ -95,7 +113,15 @@ FORMATS = st.fixed_dictionaries(
         "statistics": st.sampled_from(["given", "own"]),
     },
 )
-BUILDS = ("correct", "double-subtract", "tile-missing", "power-of-two-outliers", "rstd-off-1e-3", "gamma-shifted-tile", "bf16-accumulate")
+BUILDS = (
+    "correct",
+    "double-subtract",
+    "tile-missing",
+    "power-of-two-outliers",
+    "rstd-off-1e-3",
+    "gamma-shifted-tile",
+    "bf16-accumulate",
+)
 
 
 @needs_numba
@@ -107,11 +133,36 @@ BUILDS = ("correct", "double-subtract", "tile-missing", "power-of-two-outliers",
     regime=st.sampled_from(sorted(REGIMES)),
     profile=st.sampled_from([None, "generic", "tt-train", "fp32"]),
     build=st.sampled_from(BUILDS),
-    tolerance=st.sampled_from([{}, {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0, "atol": 0}, {"dx": {"rtol": 0.01}, "dgamma": {"atol": 0.1}}]),
+    tolerance=st.sampled_from(
+        [
+            {},
+            {"rtol": 1e-3, "atol": 0.5},
+            {"rtol": 0, "atol": 0},
+            {"dx": {"rtol": 0.01}, "dgamma": {"atol": 0.1}},
+        ]
+    ),
     seed=st.integers(0, 1000),
 )
-@example(kernel="layernorm_bw", shape=(70, 130), numerics={}, regime="uniform", profile="tt-train", build="correct", tolerance={}, seed=0)
-@example(kernel="layernorm_fw", shape=(70, 130), numerics={}, regime="uniform", profile="tt-train", build="correct", tolerance={}, seed=0)
+@example(
+    kernel="layernorm_bw",
+    shape=(70, 130),
+    numerics={},
+    regime="uniform",
+    profile="tt-train",
+    build="correct",
+    tolerance={},
+    seed=0,
+)
+@example(
+    kernel="layernorm_fw",
+    shape=(70, 130),
+    numerics={},
+    regime="uniform",
+    profile="tt-train",
+    build="correct",
+    tolerance={},
+    seed=0,
+)
 def test_the_fused_path_is_the_definition(
     kernel: str,
     shape: tuple[int, int],
@@ -151,9 +202,12 @@ def test_the_fused_correlation_keeps_its_digits(kernel: str) -> None:
 
 
 def whole_numbers(rows: int, n: int, seed: int) -> Case:
-    """A backward case in which float64 rounds nowhere: few-bit values, n a power of two, mean and rstd powers of two."""
+    """A backward case in which float64 rounds nowhere: few-bit values, n a power of two, mean and
+    rstd powers of two."""
     random = np.random.default_rng(seed)
-    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [rows, n], "tolerance": {"rtol": 0.25, "atol": 0.125}})
+    test = TestSpec.parse(
+        {"kernel": "layernorm_bw", "shape": [rows, n], "tolerance": {"rtol": 0.25, "atol": 0.125}}
+    )
     arrays: dict[str, NDArray[Any]] = {
         "x": random.integers(-8, 9, (rows, n)).astype(np.float32),
         "gamma": random.choice([0.5, 1.0, 2.0], n).astype(np.float32),
@@ -166,16 +220,27 @@ def whole_numbers(rows: int, n: int, seed: int) -> Case:
 
 @needs_numba
 @pytest.mark.parametrize(("rows", "n"), [(1, 1), (3, 4), (33, 64), (70, 128)])
-def test_counts_maxima_and_places_are_bit_for_bit_the_same_where_the_references_are(rows: int, n: int) -> None:
+def test_counts_maxima_and_places_are_bit_for_bit_the_same_where_the_references_are(
+    rows: int, n: int
+) -> None:
     case = whole_numbers(rows, n, seed=rows)
     for build in ("correct", "double-subtract", "power-of-two-outliers"):
         found, wanted = both(case, case.emulated(build), "tt-train")
         for output, numbers in wanted.items():
-            for name in (*EXACT, "max_abs", "needed_atol", "ulp_max", "tolerance_ratio", "tolerance_ratio_quantised"):
+            for name in (
+                *EXACT,
+                "max_abs",
+                "needed_atol",
+                "ulp_max",
+                "tolerance_ratio",
+                "tolerance_ratio_quantised",
+            ):
                 assert found[output][name] == numbers[name], (build, output, name)
         assert_same(case, found, wanted, predicted=1e-9)  # no tie turns on a last bit here
         dx, plain = found["dx"], wanted["dx"]
-        assert dx["worst_index"] == plain["worst_index"] or dx["budget_ratio"] == pytest.approx(plain["budget_ratio"], rel=1e-14)
+        assert dx["worst_index"] == plain["worst_index"] or dx["budget_ratio"] == pytest.approx(
+            plain["budget_ratio"], rel=1e-14
+        )
 
 
 @needs_numba
@@ -233,7 +298,10 @@ def test_identical_rows_agree(kernel: str) -> None:
 @needs_numba
 @pytest.mark.parametrize(("rows", "build"), [(45, "tile-missing"), (17, "power-of-two-outliers")])
 def test_rows_of_equal_references_agree(rows: int, build: str) -> None:
-    case = Case.of(spec(shape=(rows, 1), regime="normal", numerics={"input": "fp32", "fidelity": "hifi2"}), seed=3165)
+    case = Case.of(
+        spec(shape=(rows, 1), regime="normal", numerics={"input": "fp32", "fidelity": "hifi2"}),
+        seed=3165,
+    )
     found, wanted = both(case, case.emulated(build), None)
     assert found["dx"]["col_z"] == pytest.approx(wanted["dx"]["col_z"], rel=PREDICTED)
 
@@ -245,7 +313,9 @@ def test_any_subset_of_the_outputs_has_the_same_statistics(kernel: str) -> None:
     whole = case.matrices(case.emulated())
     wanted = expected.statistics(case.test, case.raw, case.given, whole, None)
     for names in (case.test.outputs[:1], case.test.outputs[1:], case.test.outputs[2:], ()):
-        found = expected.statistics(case.test, case.raw, case.given, {name: whole[name] for name in names}, None)
+        found = expected.statistics(
+            case.test, case.raw, case.given, {name: whole[name] for name in names}, None
+        )
         assert found == {name: wanted[name] for name in names}
 
 
@@ -265,12 +335,16 @@ def test_block_formats_are_judged_by_the_definition() -> None:
 
 # The loops themselves.
 
-VALUES = st.floats(-1e30, 1e30, allow_nan=False, allow_subnormal=False).filter(lambda v: v == 0 or abs(v) > 1e-30)
+VALUES = st.floats(-1e30, 1e30, allow_nan=False, allow_subnormal=False).filter(
+    lambda v: v == 0 or abs(v) > 1e-30
+)
 
 
 @needs_numba
 @given(st.lists(VALUES, min_size=1, max_size=40), st.sampled_from([2.0**-8, 2.0**-11, 2.0**-24]))
-def test_the_compiled_roundings_are_those_of_numpy_bit_for_bit(values: list[float], unit: float) -> None:
+def test_the_compiled_roundings_are_those_of_numpy_bit_for_bit(
+    values: list[float], unit: float
+) -> None:
     array = np.array(values)
     for value, wanted in zip(values, binade(array), strict=True):
         assert loops.binade(value) == wanted

@@ -1,4 +1,5 @@
-"""A right kernel that fails one run in a hundred: the gauge predicts it before it is seen, and advises what ends it."""
+"""A right kernel that fails one run in a hundred: the gauge predicts it before it is seen, and
+advises what ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from gonogo.numerics import layernorm
 from gonogo.numerics.formats import round_to
 from numeric_cases import spec
 
-PUBLIC: dict[str, Any] = {  # a public report: bf16 outputs of 4,736 elements, some beyond 16, where half an ulp is .0625; atol .06, rtol 0
+PUBLIC: dict[
+    str, Any
+    # a public report: bf16 outputs of 4,736 elements, some beyond 16, where half an ulp is .0625; atol
+    # .06, rtol 0
+] = {
     "kernel": "layernorm_fw",
     "shape": (37, 128),
     "numerics": {"input": "fp32"},
@@ -68,7 +73,9 @@ def test_it_is_predicted_from_seeds_none_of_which_fails(rows: list[measure.Row])
     assert 0.002 < found.predicted < 0.05
 
 
-def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(gauge: Gauge, rows: list[measure.Row]) -> None:
+def test_a_relative_tolerance_is_advised_that_no_right_kernel_fails(
+    gauge: Gauge, rows: list[measure.Row]
+) -> None:
     advised = gauge.advice.tolerance["y"]
     assert advised["rtol"] > 0
     needed = [row["outputs"]["y"]["needed_atol"] for row in rows if row["kind"] == "go"]

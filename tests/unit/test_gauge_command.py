@@ -79,7 +79,9 @@ def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_
     assert first["advice"]["works"], first["advice"]["words"]
     file = tmp_path / "advised.json"
     test = {**first["test"], "tolerance": first["advice"]["tolerance"]}
-    file.write_text(json.dumps({"defaults": {"seeds": 2}, "tests": [{"name": "advised", "test": test}]}))
+    file.write_text(
+        json.dumps({"defaults": {"seeds": 2}, "tests": [{"name": "advised", "test": test}]})
+    )
     sharp = run(str(file), "--json")
     assert sharp.exit_code == 0
     assert report(sharp)["tests"][0]["sharpness"] == "sharp"
@@ -126,7 +128,9 @@ def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> Non
 
 def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "tests.toml"
-    file.write_text('[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = "layernorm_bw"\nshape = [8, 64]\n')
+    file.write_text(
+        '[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = "layernorm_bw"\nshape = [8, 64]\n'
+    )
     found = report(run(str(file), "--no-search", "--json"))
     assert [each["name"] for each in found["tests"]] == ["nightly"]
 
@@ -135,16 +139,24 @@ def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("tests: [{test: {kernel: layernorm_bw}}]", "tests[0].test.shape"),
-        ("tests: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]", "tests[0].nmae"),
+        (
+            "tests: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]",
+            "tests[0].nmae",
+        ),
         ("tests: []", "tests"),
         ("tests: 3", "tests"),
         ("[1, 2]", "tests[0]"),
         ("null", "file"),
         ("a: [", "isn't YAML"),
-        ("tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: layernorm_bw, shape: [4, 4]}}]", "two tests"),
+        (
+            "tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: layernorm_bw, shape: [4, 4]}}]",
+            "two tests",
+        ),
     ],
 )
-def test_a_wrong_file_is_a_usage_error_that_names_the_place(run: Run, tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_a_usage_error_that_names_the_place(
+    run: Run, tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text(text)
     result = run(str(file))
@@ -152,7 +164,9 @@ def test_a_wrong_file_is_a_usage_error_that_names_the_place(run: Run, tmp_path: 
     assert said in str(result.exception)
 
 
-def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(
+    run: Run, tmp_path: Path
+) -> None:
     assert isinstance(run(str(tmp_path / "none.yaml")).exception, JobError)
     assert isinstance(run(str(tmp_path / "none.yaml"), "--shape", "4,4").exception, FieldError)
     assert isinstance(run().exception, FieldError)
@@ -164,12 +178,30 @@ def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
         "tests": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
     }
     (entry,) = parse(data, seeds=3)
-    assert (entry.seeds, entry.builds, entry.executor, entry.name) == (5, ("b",), "mine", "layernorm_fw 2x32")
+    assert (entry.seeds, entry.builds, entry.executor, entry.name) == (
+        5,
+        ("b",),
+        "mine",
+        "layernorm_fw 2x32",
+    )
 
 
 @pytest.mark.usefixtures("plugin")
 def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> None:
-    flags = ("--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--atol", "0.05", "--executor", "mine", "--json")
+    flags = (
+        "--kernel",
+        "layernorm_fw",
+        "--shape",
+        "4,64",
+        "--seeds",
+        "2",
+        "--no-search",
+        "--atol",
+        "0.05",
+        "--executor",
+        "mine",
+        "--json",
+    )
     found = report(run(*flags, "--build", "right", "--wrong-build", "wrong"))
     assert found["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = found["misses"]["parts"]["mine:wrong"]
@@ -178,7 +210,18 @@ def test_builds_of_a_plug_in_are_measured_beside_the_emulator_s(run: Run) -> Non
 
 @pytest.mark.usefixtures("plugin")
 def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
-    flags = ("--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--executor", "mine", "--json")
+    flags = (
+        "--kernel",
+        "layernorm_fw",
+        "--shape",
+        "4,64",
+        "--seeds",
+        "2",
+        "--no-search",
+        "--executor",
+        "mine",
+        "--json",
+    )
     result = run(*flags, "--build", "dies")
     found = report(result)
     assert result.exit_code == 1
@@ -188,5 +231,10 @@ def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
 
 def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
     shown = run("--shape", "8,64", "--seeds", "1", "--no-search", "--atol", "0.5").stdout
-    for words in ("double-subtract", "right kernels need", "gate of a public suite", "the test is blunt"):
+    for words in (
+        "double-subtract",
+        "right kernels need",
+        "gate of a public suite",
+        "the test is blunt",
+    ):
         assert words in shown

@@ -1,4 +1,5 @@
-"""False alarms and misses over the tolerance: read off at any place, drawn with the window, said in words."""
+"""False alarms and misses over the tolerance: read off at any place, drawn with the window, said in
+words."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ def row(part: str, *errors: float, kind: str = "no_go") -> dict[str, Any]:
     """A run whose outputs need these atols; NaN was given where one is infinite."""
     outputs = {}
     for name, error in zip(("dx", "dgamma"), errors, strict=False):
-        outputs[name] = {"nonfinite": 0 if math.isfinite(error) else 1, "needed_atol": {f"{rtol:g}": error for rtol in STORED_RTOLS}}
+        outputs[name] = {
+            "nonfinite": 0 if math.isfinite(error) else 1,
+            "needed_atol": {f"{rtol:g}": error for rtol in STORED_RTOLS},
+        }
     return {"part": part, "kind": kind, "able": True, "outputs": outputs}
 
 
@@ -34,17 +38,29 @@ def of(*outputs: str) -> Curves:
 
 def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
     found = of("dx", "dgamma")
-    assert (found.quiet_from, found.blind_from) == (0.2, 0.5)  # dgamma is what right kernels need, dx what wrong ones show
+    assert (found.quiet_from, found.blind_from) == (
+        0.2,
+        0.5,
+    )  # dgamma is what right kernels need, dx what wrong ones show
     assert found.at(0.05) == (Rate(2, 2), Rate(0, 3))
     assert found.at(0.1) == (Rate(1, 2), Rate(0, 3))  # at its own deviation a run passes
     assert found.at(0.6) == (Rate(0, 2), Rate(1, 3))
     assert found.at(1e9) == (Rate(0, 2), Rate(2, 3))
-    assert {each.part: each.tolerance for each in found.onsets} == {"correct": 0.2, "reversed": 0.1, "drop-s1": 0.5, "nan-tile": None}
+    assert {each.part: each.tolerance for each in found.onsets} == {
+        "correct": 0.2,
+        "reversed": 0.1,
+        "drop-s1": 0.5,
+        "nan-tile": None,
+    }
     assert of("dx").quiet_from == 0.02
-    many = curves(CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"])
+    many = curves(
+        CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"]
+    )
     assert len(many.steps) == MOST_STEPS
     assert (many.steps[-1].tolerance, many.steps[-1].alarms) == (pytest.approx(0.998), Rate(0, 998))
-    assert all(many.at(0.001 * place)[0] == Rate(998 - place, 998) for place in (1, 2, 3, 500, 997))  # whichever steps are left out
+    assert all(
+        many.at(0.001 * place)[0] == Rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
+    )  # whichever steps are left out
     assert curves(CLOSE, [], [], ["dx"]).at(1.0) == (Rate(0, 0), Rate(0, 0))
 
 
@@ -55,7 +71,10 @@ def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     assert found.blind_from == 0.0
     shown = drawn(found, None)
     series = {each["name"]: each["data"] for each in gauge_charts.curves(shown)["series"]}
-    assert (series["right kernels that fail"][0][1], series["wrong kernels that pass"][0][1]) == (pytest.approx(2 / 3, abs=1e-4), 0.25)
+    assert (series["right kernels that fail"][0][1], series["wrong kernels that pass"][0][1]) == (
+        pytest.approx(2 / 3, abs=1e-4),
+        0.25,
+    )
     assert series["interval of misses"][0][2] > 0
 
 
@@ -86,14 +105,26 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
     assert [line["xAxis"] for line in series["window"]["markLine"]["data"]] == [0.6]
     assert options["xAxis"]["min"] < 0.1 < 0.7 < options["xAxis"]["max"]
     assert series["wrong kernels that pass"]["data"][0][1] == 0
-    assert series["wrong kernels that pass"]["data"][-1] == [options["xAxis"]["max"], pytest.approx(2 / 3, abs=1e-4)]
+    assert series["wrong kernels that pass"]["data"][-1] == [
+        options["xAxis"]["max"],
+        pytest.approx(2 / 3, abs=1e-4),
+    ]
     assert series["right kernels that fail"]["data"][0][1] == 1
-    assert [each[2] for each in series["wrong kernel"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
-    for pieces in (series["interval of misses"]["data"], series["interval of false alarms"]["data"]):
-        assert all(left < right and 0 <= least <= most <= 1 for left, right, least, most, _ in pieces)
+    assert [each[2] for each in series["wrong kernel"]["data"]] == [
+        "drop-s1"
+    ]  # a NaN turns nowhere
+    for pieces in (
+        series["interval of misses"]["data"],
+        series["interval of false alarms"]["data"],
+    ):
+        assert all(
+            left < right and 0 <= least <= most <= 1 for left, right, least, most, _ in pieces
+        )
     assert "The window is 0.25 to 0.5." in shown.summary
     assert "Today's, 0.6, fails 0 of 2 right runs and passes 1 of 3 wrong ones." in shown.summary
-    assert [(point.tolerance, point.note) for point in shown.table if point.note] == [(0.6, "today")]
+    assert [(point.tolerance, point.note) for point in shown.table if point.note] == [
+        (0.6, "today")
+    ]
 
 
 def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
@@ -102,4 +133,7 @@ def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
     assert "The window is empty: rounding alone may need 0.5." in shown.summary
     marked = next(each for each in gauge_charts.curves(shown)["series"] if each["name"] == "window")
     assert marked["markArea"]["data"] == []
-    assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == ["today", "rounding may need"]
+    assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == [
+        "today",
+        "rounding may need",
+    ]

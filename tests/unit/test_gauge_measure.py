@@ -1,4 +1,5 @@
-"""The gauge on the emulator's right and wrong kernels: what public gates and the nightly test's tolerance miss, at small sizes."""
+"""The gauge on the emulator's right and wrong kernels: what public gates and the nightly test's
+tolerance miss, at small sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from numeric_cases import spec
 PROFILE = "tt-train"
 NIGHTLY = {"rtol": 1e-3, "atol": 0.5}
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
-"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be wrong."""
+"""The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
+wrong."""
 
 
 def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
@@ -46,7 +48,11 @@ def rows(test: TestSpec, seeds: int = 2) -> list[measure.Row]:
 
 @cache
 def gauged(kernel: str, rows_: int, features: int) -> Gauge:
-    tolerance = NIGHTLY if kernel == "layernorm_bw" else {"y": {"rtol": 1e-2, "atol": 5e-2, "pcc": 0.9999, "frobenius": 0.015}}
+    tolerance = (
+        NIGHTLY
+        if kernel == "layernorm_bw"
+        else {"y": {"rtol": 1e-2, "atol": 5e-2, "pcc": 0.9999, "frobenius": 0.015}}
+    )
     test = spec(kernel, (rows_, features), tolerance=tolerance)
     return report(test, rows(test))
 
@@ -62,24 +68,35 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions_and_so_does_pc
         assert found.seen[name].count == found.seen[name].of == 2, name
 
 
-def test_the_advised_tolerance_of_the_nightly_test_rejects_them_all_and_lets_every_right_kernel_pass() -> None:
+def test_the_advised_tolerance_of_the_nightly_test_rejects_them_all_and_lets_every_right_kernel_pass() -> (
+    None
+):
     found = gauged("layernorm_bw", 8, 8462)
     assert not set(REDUCTIONS) & set(found.advice.missed)
-    for each in rows(TestSpec.parse({**found.test.canonical(), "tolerance": found.advice.tolerance}), seeds=1):
-        advised = {name: Tolerance(**tolerance) for name, tolerance in found.advice.tolerance.items()}
+    for each in rows(
+        TestSpec.parse({**found.test.canonical(), "tolerance": found.advice.tolerance}), seeds=1
+    ):
+        advised = {
+            name: Tolerance(**tolerance) for name, tolerance in found.advice.tolerance.items()
+        }
         green = all(within(advised.get(name), numbers) for name, numbers in each["outputs"].items())
-        assert green == (each["kind"] == "go" or each["part"] in found.advice.missed or not each["able"]), each["part"]
+        assert green == (
+            each["kind"] == "go" or each["part"] in found.advice.missed or not each["able"]
+        ), each["part"]
 
 
 def test_an_impossible_window_is_said_to_be_one_and_other_inputs_see_more() -> None:
     found = gauged("layernorm_bw", 8, 8462)
     assert not found.advice.works
     assert "No tolerance works with these inputs" in found.words
-    where = next(each for each in elsewhere.candidates(found.test) if each.name == "offset x and dy")
+    where = next(
+        each for each in elsewhere.candidates(found.test) if each.name == "offset x and dy"
+    )
     other = spec("layernorm_bw", (8, 8462), tolerance=NIGHTLY, inputs=where.inputs)
     there = report(other, rows(other, seeds=1))
     tried = elsewhere.Tried.of(found, where, there)
-    # a mean of dy makes s1 as large as dx: a plain allclose, and a far looser one, now rejects what was wrong
+    # a mean of dy makes s1 as large as dx: a plain allclose, and a far looser one, now rejects what
+    # was wrong
     window = next(each for each in there.windows if str(each.comparator) == "allclose rtol 0")
     assert not set(REDUCTIONS) & set(window.missed)
     assert window.lower["dx"] < 0.1
@@ -105,9 +122,16 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
         found = measure.measured(part, drawn, outputs, profile=PROFILE, produced=None)
         for gate in GATES.values():
             gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
-            own = judge(gated, drawn.raw, drawn.given, outputs, profile=PROFILE).outputs["y"].statistics
+            own = (
+                judge(gated, drawn.raw, drawn.given, outputs, profile=PROFILE)
+                .outputs["y"]
+                .statistics
+            )
             tolerance = Tolerance.parse(gate.tolerance)
-            assert within(tolerance, found["outputs"]["y"]) == within(tolerance, own), (part.name, gate.name)
+            assert within(tolerance, found["outputs"]["y"]) == within(tolerance, own), (
+                part.name,
+                gate.name,
+            )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
@@ -144,7 +168,9 @@ def test_a_build_of_somebody_s_can_show_by_what_it_gives() -> None:
 
 
 def test_a_switch_that_the_test_sets_already_is_no_other_arithmetic() -> None:
-    names = [part.name for part in kernels.right(spec(numerics={"srcb": "bf16", "fidelity": "hifi3"}))]
+    names = [
+        part.name for part in kernels.right(spec(numerics={"srcb": "bf16", "fidelity": "hifi3"}))
+    ]
     assert names == ["correct", "reversed"]
 
 

@@ -49,9 +49,19 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     mine = gauge_parts.parse({"parts": [of_mine]}, test, "mine")
     assert mine is not None
     assert mine[7] is not None
-    assert (mine[7].part.kind, mine[7].part.build, mine[7].part.unsure, mine[7].edges) == (Kind.no_go, "x", True, False)
+    assert (mine[7].part.kind, mine[7].part.build, mine[7].part.unsure, mine[7].edges) == (
+        Kind.no_go,
+        "x",
+        True,
+        False,
+    )
     assert gauge_parts.parse(None, test, "mine") is None
-    for wrong in ({"parts": []}, {"parts": [{**of_mine, "kind": "x"}]}, {"parts": [{**of_mine, "number": -1}]}, 3):
+    for wrong in (
+        {"parts": []},
+        {"parts": [{**of_mine, "kind": "x"}]},
+        {"parts": [{**of_mine, "number": -1}]},
+        3,
+    ):
         with pytest.raises(FieldError):
             gauge_parts.parse(wrong, test, "mine")
 
@@ -78,7 +88,9 @@ def test_the_line_measures_the_same_test_again(test: dict[str, Any]) -> None:
 
 
 def test_a_tolerance_is_given_once() -> None:
-    result = CliRunner().invoke(app, ["gauge", "--shape", "4,40", "--atol", "1", "--tolerance", '{"atol": 1}'])
+    result = CliRunner().invoke(
+        app, ["gauge", "--shape", "4,40", "--atol", "1", "--tolerance", '{"atol": 1}']
+    )
     assert "tolerance" in str(result.exception)
 
 

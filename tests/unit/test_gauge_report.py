@@ -1,4 +1,5 @@
-"""The gauge as a pure function of stored rows: rates, windows, advice, and rows that say nothing."""
+"""The gauge as a pure function of stored rows: rates, windows, advice, and rows that say
+nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +36,15 @@ def numbers(error: float, **more: Any) -> dict[str, Any]:
     }
 
 
-def row(part: str, error: float, *, seed: int = 0, able: bool | None = None, edge: float | None = None, **more: Any) -> dict[str, Any]:
+def row(
+    part: str,
+    error: float,
+    *,
+    seed: int = 0,
+    able: bool | None = None,
+    edge: float | None = None,
+    **more: Any,
+) -> dict[str, Any]:
     kind = "go" if able is None else "no_go"
     edges = None if edge is None else {"dx": {**numbers(edge), "alarm": 0.0}}
     explanation = "explained" if able is None else "unexplained"
@@ -62,9 +71,17 @@ def test_the_stored_rtols_are_those_of_the_statistics() -> None:
 @pytest.mark.parametrize(
     ("count", "of", "low", "high"),
     # R: binom.test(count, of)$conf.int
-    [(0, 3, 0.0, 0.7075982), (3, 3, 0.2924018, 1.0), (2, 12, 0.02086253, 0.4841377), (50, 100, 0.3983211, 0.6016789), (0, 0, 0.0, 1.0)],
+    [
+        (0, 3, 0.0, 0.7075982),
+        (3, 3, 0.2924018, 1.0),
+        (2, 12, 0.02086253, 0.4841377),
+        (50, 100, 0.3983211, 0.6016789),
+        (0, 0, 0.0, 1.0),
+    ],
 )
-def test_the_interval_is_that_of_clopper_and_pearson(count: int, of: int, low: float, high: float) -> None:
+def test_the_interval_is_that_of_clopper_and_pearson(
+    count: int, of: int, low: float, high: float
+) -> None:
     assert Rate(count, of).interval == pytest.approx((low, high), abs=1e-6)
 
 
@@ -85,7 +102,12 @@ def test_seeds_on_which_a_defect_cannot_show_are_left_out_of_its_miss_rate() -> 
 
 
 def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_need() -> None:
-    rows = [row("correct", 0.01, edge=0.0214), row("other", 0.015), row("bug", 0.05, able=True), row("worse", 0.08, able=True)]
+    rows = [
+        row("correct", 0.01, edge=0.0214),
+        row("other", 0.015),
+        row("bug", 0.05, able=True),
+        row("worse", 0.08, able=True),
+    ]
     found = report(TEST, rows)
     window = next(each for each in found.windows if each.comparator == ATOL)
     assert window.works
@@ -111,7 +133,14 @@ def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
 
 
 def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
-    found = report(TEST, [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True), row("subtle", 0.011, able=True)])
+    found = report(
+        TEST,
+        [
+            row("correct", 0.01, edge=0.02),
+            row("bug", 0.05, able=True),
+            row("subtle", 0.011, able=True),
+        ],
+    )
     assert not found.advice.works
     assert found.advice.missed == {"subtle": 1}
     assert "No tolerance works with these inputs" in found.advice.words
@@ -119,7 +148,11 @@ def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
 
 
 def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> None:
-    rows = [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True), row("spread", 0.011, able=True, rel_frobenius=0.5)]
+    rows = [
+        row("correct", 0.01, edge=0.02),
+        row("bug", 0.05, able=True),
+        row("spread", 0.011, able=True, rel_frobenius=0.5),
+    ]
     rows[1]["outputs"]["dx"].update(rel_frobenius=0.01, pcc_deficit=0.0, ulp_max=0.0)
     found = report(TEST, rows)
     assert not any(each.works for each in found.windows)
@@ -128,7 +161,10 @@ def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> N
 
 
 def test_a_right_kernel_outside_the_tolerance_is_a_false_alarm() -> None:
-    found = report(spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.005}}), [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True)])
+    found = report(
+        spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.005}}),
+        [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True)],
+    )
     assert found.false_alarms["correct"] == Rate(1, 1)
     assert found.sharpness is Sharpness.sharp
 
@@ -200,7 +236,10 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
     right: list[float], wrong: list[tuple[float, bool]]
 ) -> None:
     rows = [row("correct", error, seed=seed, edge=error) for seed, error in enumerate(right)]
-    rows += [row(f"bug {seed % 3}", error, seed=seed, able=able) for seed, (error, able) in enumerate(wrong)]
+    rows += [
+        row(f"bug {seed % 3}", error, seed=seed, able=able)
+        for seed, (error, able) in enumerate(wrong)
+    ]
     found = report(TEST, rows)
     found.to_json()
     assert found.words
@@ -208,7 +247,9 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
         return
     advised = Tolerance(**found.advice.tolerance["dx"])
     assert all(within(advised, each["outputs"]["dx"]) for each in rows if each["kind"] == "go")
-    passed = [each["part"] for each in rows if each["able"] and within(advised, each["outputs"]["dx"])]
+    passed = [
+        each["part"] for each in rows if each["able"] and within(advised, each["outputs"]["dx"])
+    ]
     assert {part: passed.count(part) for part in passed} == dict(found.advice.missed)
 
 

@@ -1,4 +1,5 @@
-"""The client of GitHub's REST API against a strict stand-in: tokens, pages, limits, redirects, and doing things twice."""
+"""The client of GitHub's REST API against a strict stand-in: tokens, pages, limits, redirects, and
+doing things twice."""
 
 from __future__ import annotations
 
@@ -49,17 +50,31 @@ def app(server: GitHubServer) -> Iterator[GitHub]:
 
 
 def status(github: GitHub, sha: str = SHA, repository: str = REPOSITORY) -> None:
-    github.set_status(repository, sha, state="success", context="gonogo/nightly", description="x" * 300, url="https://gonogo.example")
+    github.set_status(
+        repository,
+        sha,
+        state="success",
+        context="gonogo/nightly",
+        description="x" * 300,
+        url="https://gonogo.example",
+    )
 
 
 def check(**more: Any) -> dict[str, Any]:
     return {"name": "GoNoGo", "head_sha": SHA, "external_id": "e1", "status": "in_progress", **more}
 
 
-def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(server: GitHubServer, github: GitHub) -> None:
+def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
+    server: GitHubServer, github: GitHub
+) -> None:
     status(github)
     (told,) = server.statuses
-    assert (told["sha"], told["state"], told["target_url"], len(told["description"])) == (SHA, "success", "https://gonogo.example", 140)
+    assert (told["sha"], told["state"], told["target_url"], len(told["description"])) == (
+        SHA,
+        "success",
+        "https://gonogo.example",
+        140,
+    )
     github.change_comment(REPOSITORY, github.make_comment(REPOSITORY, 7, "one"), "two")
     assert [each["body"] for each in server.comments] == ["two"]
     assert not github.may_check(REPOSITORY)
@@ -67,15 +82,21 @@ def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(server: GitH
         github.make_check(REPOSITORY, check())
 
 
-def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(server: GitHubServer, app: GitHub) -> None:
+def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
+    server: GitHubServer, app: GitHub
+) -> None:
     number = app.make_check(REPOSITORY, check())
     app.change_check(REPOSITORY, number, {"status": "completed", "conclusion": "success"})
     assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
-    assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1  # kept for its hour
+    assert (
+        len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1
+    )  # kept for its hour
     with time_machine.travel(datetime.now(UTC) + timedelta(minutes=56), tick=False):
         status(app)
     assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 2
-    server.tokens -= {each for each in server.tokens if each.startswith("ghs_")}  # revoked: asked for anew, once
+    server.tokens -= {
+        each for each in server.tokens if each.startswith("ghs_")
+    }  # revoked: asked for anew, once
     status(app)
     assert len(server.statuses) == 2
     server.script = [Scripted(401)] * 2
@@ -88,7 +109,9 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     status(app)
     assert not app.may_check(REPOSITORY)
     assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # asked once
-    assert [each.headers["authorization"] for each in server.asked if each.method == "POST"] == [f"Bearer {TOKEN}"]
+    assert [each.headers["authorization"] for each in server.asked if each.method == "POST"] == [
+        f"Bearer {TOKEN}"
+    ]
     alone = GitHub(server.url, App(APP, server.key))
     with pytest.raises(Refused, match="not installed"):
         status(alone)
@@ -102,14 +125,22 @@ def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: Git
     assert app.find_check(REPOSITORY, SHA, name="other", external_id="e4") is None
     for text in ("> <!-- mine -->", "x", "y", "z"):
         server.comment(7, text)
-    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None  # one that quotes ours is not ours
+    assert (
+        app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
+    )  # one that quotes ours is not ours
     mine = app.make_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == mine
-    pages = [each.query["page"] for each in server.asked if each.path.endswith("/comments") and "page" in each.query]
+    pages = [
+        each.query["page"]
+        for each in server.asked
+        if each.path.endswith("/comments") and "page" in each.query
+    ]
     assert pages == ["2", "2", "3"]
 
 
-def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(server: GitHubServer, github: GitHub, app: GitHub) -> None:
+def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
+    server: GitHubServer, github: GitHub, app: GitHub
+) -> None:
     server.comment(7, "<!-- mine -->\nthis may be merged")
     for client in (github, app):
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
@@ -125,13 +156,24 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(server: GitHubServ
         (Scripted(403, {"retry-after": "120"}), 120),
         (Scripted(429, {"retry-after": "7"}), 7),
         (Scripted(429, {"retry-after": "0"}), 1),
-        (Scripted(403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 900)}), 900),
+        (
+            Scripted(
+                403,
+                {
+                    "x-ratelimit-remaining": "0",
+                    "x-ratelimit-reset": str(int(NOW.timestamp()) + 900),
+                },
+            ),
+            900,
+        ),
         (Scripted(429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "99999999999"}), 3600),
         (Scripted(403, body={"message": "You have exceeded a secondary rate limit."}), 60),
         (Scripted(429), 60),
     ],
 )
-def test_a_limit_is_waited_for_and_nothing_is_asked_before(server: GitHubServer, answer: Scripted, wait: int) -> None:
+def test_a_limit_is_waited_for_and_nothing_is_asked_before(
+    server: GitHubServer, answer: Scripted, wait: int
+) -> None:
     server.script = [answer]
     with time_machine.travel(NOW, tick=False) as clock:
         github = GitHub(server.url, Token(TOKEN))
@@ -148,7 +190,9 @@ def test_a_limit_is_waited_for_and_nothing_is_asked_before(server: GitHubServer,
     assert len(server.statuses) == 1
 
 
-def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(server: GitHubServer) -> None:
+def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(
+    server: GitHubServer,
+) -> None:
     headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 60)}
     server.script = [Scripted(201, headers, {"id": 1})]
     with time_machine.travel(NOW, tick=False):
@@ -165,9 +209,23 @@ def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(server
     [
         (Scripted(502), Away, "502"),
         (Scripted(200, body={}), Away, "no id"),
-        (Scripted(403, body={"message": "Resource not accessible by integration"}), Refused, "Resource not accessible"),
+        (
+            Scripted(403, body={"message": "Resource not accessible by integration"}),
+            Refused,
+            "Resource not accessible",
+        ),
         (Scripted(302, {"location": "http://127.0.0.1:1/repos/x/y"}), Refused, "another server"),
-        (Scripted(422, body={"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}]}), Refused, "body missing"),
+        (
+            Scripted(
+                422,
+                body={
+                    "message": "Validation Failed",
+                    "errors": [{"field": "body", "code": "missing"}],
+                },
+            ),
+            Refused,
+            "body missing",
+        ),
     ],
 )
 def test_what_github_may_answer_instead(
@@ -192,7 +250,9 @@ def test_wrong_names_and_a_dead_server_are_told_apart(server: GitHubServer, gith
     dead.close()
 
 
-def test_a_renamed_repository_is_followed_on_the_same_server(server: GitHubServer, github: GitHub) -> None:
+def test_a_renamed_repository_is_followed_on_the_same_server(
+    server: GitHubServer, github: GitHub
+) -> None:
     server.moved = "lab/renamed"
     status(github)
     assert len(server.statuses) == 1

@@ -1,4 +1,5 @@
-"""What GitHub is told, in words: every class with its tests, links and lines to run; text of others stays text; nothing is too long."""
+"""What GitHub is told, in words: every class with its tests, links and lines to run; text of others
+stays text; nothing is too long."""
 
 from __future__ import annotations
 
@@ -25,32 +26,53 @@ SUBJECT = CiSubject(
     installation=None, branch="main", pull_request=7, fork=False, head_sha="a" * 40, base_sha="b" * 40, head_build="head",
     base_build="base", run_id="0196", base_run_id="0197", gauges=(), error=None, occurred_at=NOW, created_at=NOW,
 )  # fmt: skip
-LINKS = Links("https://g.example/runs/0196", "https://g.example/compare", lambda job: f"https://g.example/jobs/{job}")
+LINKS = Links(
+    "https://g.example/runs/0196",
+    "https://g.example/compare",
+    lambda job: f"https://g.example/jobs/{job}",
+)
 HOSTILE = "<script>`` @everyone [x](javascript:1) **b** \n# h"
 
 
 def a_test(
-    kind: Class, verdict: Verdict, name: str = "layernorm_bw 32x64", check: str | None = "gonogo check", within: str = ""
+    kind: Class,
+    verdict: Verdict,
+    name: str = "layernorm_bw 32x64",
+    check: str | None = "gonogo check",
+    within: str = "",
 ) -> Compared:
-    finding = Finding(kind, verdict, f"words of {kind}", new=kind in (Class.new_failure, Class.new_hollow_pass))
+    finding = Finding(
+        kind, verdict, f"words of {kind}", new=kind in (Class.new_failure, Class.new_hollow_pass)
+    )
     place = Place("v1-x", "wormhole", "n150", "isolated", within)
     ran = Ran("head", ("job-1",), {verdict: 4})
-    return Compared(place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check)
+    return Compared(
+        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check
+    )
 
 
 def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
-    base, head = (Told(Side(name, name, None), (name,), jobs, 0, False, {}) for name, jobs in (("base", base_jobs), ("head", 1)))
+    base, head = (
+        Told(Side(name, name, None), (name,), jobs, 0, False, {})
+        for name, jobs in (("base", base_jobs), ("head", 1))
+    )
     return Comparison(base, head, tests, "1")
 
 
 def told(*tests: Compared, **changes: Any) -> report.Report:
     jobs = 0 if "base_run_id" in changes else 1
-    return report.compared(replace(SUBJECT, **changes), comparison(*tests, base_jobs=jobs), LINKS, {"job-1": "s1 is subtracted twice"})
+    return report.compared(
+        replace(SUBJECT, **changes),
+        comparison(*tests, base_jobs=jobs),
+        LINKS,
+        {"job-1": "s1 is subtracted twice"},
+    )
 
 
 def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -> None:
     found = told(
-        a_test(Class.new_hollow_pass, Verdict.pass_by_tolerance, check="gonogo check --seeds 1"), a_test(Class.passed, Verdict.pass_)
+        a_test(Class.new_hollow_pass, Verdict.pass_by_tolerance, check="gonogo check --seeds 1"),
+        a_test(Class.passed, Verdict.pass_),
     )
     assert found.status() == {
         "state": "failure",
@@ -61,11 +83,17 @@ def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -
     text = report.comment([found])
     assert text.startswith(report.MARKER)
     assert "**NEW HOLLOW PASS** (1)" in text
-    assert "[layernorm\\_bw 32x64](https://g.example/jobs/job-1): words of new\\_hollow\\_pass" in text
+    assert (
+        "[layernorm\\_bw 32x64](https://g.example/jobs/job-1): words of new\\_hollow\\_pass" in text
+    )
     assert "s1 is subtracted twice" in text
     assert "```sh\n  gonogo check --seeds 1\n  ```" in text
     check = found.check()
-    assert (check["status"], check["conclusion"], check["external_id"]) == ("completed", "failure", "0195")
+    assert (check["status"], check["conclusion"], check["external_id"]) == (
+        "completed",
+        "failure",
+        "0195",
+    )
     (annotation,) = found.annotations
     assert (annotation["annotation_level"], annotation["path"]) == ("failure", ".github")
     assert annotation["message"].endswith("gonogo check --seeds 1")
@@ -105,13 +133,21 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
         "words": "5 of 9 pass",
         "error": None,
     }
-    measured = report.gauged(replace(SUBJECT, suite=None), [gauge, {**gauge, "state": "failed"}], lambda each: f"https://g.example/{each}")
+    measured = report.gauged(
+        replace(SUBJECT, suite=None),
+        [gauge, {**gauge, "state": "failed"}],
+        lambda each: f"https://g.example/{each}",
+    )
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
     assert "[k 1](https://g.example/g): 5 of 9 pass" in measured.details
 
 
 def test_text_of_others_stays_text_and_calls_nobody() -> None:
-    found = told(a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"), error=HOSTILE, base_run_id=None)
+    found = told(
+        a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"),
+        error=HOSTILE,
+        base_run_id=None,
+    )
     text = report.comment([found])
     for wrong in ("<script>", "@everyone", "](javascript", "**b**", "\n# h"):
         assert wrong not in text
@@ -123,16 +159,30 @@ def test_text_of_others_stays_text_and_calls_nobody() -> None:
 
 
 def test_pytest_files_are_annotated_where_they_are() -> None:
-    paths = {"tests/test_x.py::test_y[1]": "tests/test_x.py", "Suite.Case": ".github", "/etc/x.py::y": ".github", "../x.py::y": ".github"}
+    paths = {
+        "tests/test_x.py::test_y[1]": "tests/test_x.py",
+        "Suite.Case": ".github",
+        "/etc/x.py::y": ".github",
+        "../x.py::y": ".github",
+    }
     for within, path in paths.items():
-        assert told(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"] == path
+        assert (
+            told(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"]
+            == path
+        )
 
 
 def test_nothing_is_longer_than_github_takes() -> None:
-    many = [a_test(Class.new_failure, Verdict.fail, name=f"{number} " + "x" * 5000, check="y" * 5000) for number in range(300)]
+    many = [
+        a_test(Class.new_failure, Verdict.fail, name=f"{number} " + "x" * 5000, check="y" * 5000)
+        for number in range(300)
+    ]
     found = told(*many, rule="r" * 300)
     assert len(found.annotations) == 200
-    assert all(len(each["message"]) <= report.MOST_MESSAGE and len(each["title"]) <= 255 for each in found.annotations)
+    assert all(
+        len(each["message"]) <= report.MOST_MESSAGE and len(each["title"]) <= 255
+        for each in found.annotations
+    )
     assert max(len(found.context), len(found.check()["name"])) <= 255
     assert len(found.check()["output"]["summary"]) <= MOST_TEXT
     text = report.comment([found] * 3)
@@ -143,9 +193,16 @@ def test_nothing_is_longer_than_github_takes() -> None:
 
 def test_what_an_override_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
     bad = a_test(Class.new_failure, Verdict.fail)
-    held = Override("o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x")
+    held = Override(
+        "o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x"
+    )
     found = told(replace(bad, classification=suppressed(bad.classification, [held])))
-    assert (found.state, found.words, found.worth, found.annotations) == ("success", "1 suppressed", True, ())
+    assert (found.state, found.words, found.worth, found.annotations) == (
+        "success",
+        "1 suppressed",
+        True,
+        (),
+    )
     text = report.comment([found])
     assert "**SUPPRESSED** (1)" in text
     assert "suppressed until 2026-12-01 by kim: the race of @\u200beveryone" in text

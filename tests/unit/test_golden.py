@@ -11,10 +11,18 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KNOWN = Golden("x", "lab-1/a", "lab-1/b")
 
 
-def sung(device: str, digest: str, since: int = 0, at: int | None = None, host: str = "lab-1") -> Sung:
+def sung(
+    device: str, digest: str, since: int = 0, at: int | None = None, host: str = "lab-1"
+) -> Sung:
     """A device's canary; times in minutes."""
     last = since if at is None else at
-    return Sung(f"{host}/{device}", host, digest, NOW + timedelta(minutes=since), NOW + timedelta(minutes=last))
+    return Sung(
+        f"{host}/{device}",
+        host,
+        digest,
+        NOW + timedelta(minutes=since),
+        NOW + timedelta(minutes=last),
+    )
 
 
 def test_the_first_canary_teaches_and_a_second_device_confirms() -> None:
@@ -27,7 +35,9 @@ def test_the_first_canary_teaches_and_a_second_device_confirms() -> None:
     assert judge(None, []).golden is None
 
 
-def test_one_device_that_deviates_is_accused_once_another_of_its_host_still_gives_the_golden_one() -> None:
+def test_one_device_that_deviates_is_accused_once_another_of_its_host_still_gives_the_golden_one() -> (
+    None
+):
     before = judge(KNOWN, [sung("a", "x", 0, 9), sung("b", "y", 10)])
     assert (before.accused, before.change) == ((), None)
     after = judge(KNOWN, [sung("a", "x", 0, 11), sung("b", "y", 10)])
@@ -41,7 +51,10 @@ def test_the_only_device_of_a_host_is_never_accused() -> None:
     alone = sung("a", "y", 10, 20, host="lab-2")
     assert judge(KNOWN, [alone]).accused == ()
     assert judge(KNOWN, [sung("a", "x", 0, 30), sung("b", "x", 0, 30), alone]).accused == ()
-    everywhere = [sung("a", digest, number, 60, host=f"lab-{number}") for number, digest in enumerate("xyzxyz")]
+    everywhere = [
+        sung("a", digest, number, 60, host=f"lab-{number}")
+        for number, digest in enumerate("xyzxyz")
+    ]
     for golden in (None, KNOWN, Golden("z", "lab-9/a"), Golden("z", "lab-9/a", "lab-9/b")):
         assert judge(golden, everywhere).accused == ()
 
@@ -60,7 +73,11 @@ def test_a_change_on_all_devices_is_a_new_golden_and_half_of_it_accuses_nobody()
     assert (half.golden, half.accused) == (KNOWN, ())
     assert half.excused == {"lab-1/a", "lab-1/b", "lab-1/c"}
     whole = judge(KNOWN, [sung("a", "y", 10), sung("b", "y", 12), sung("c", "y", 14)])
-    assert (whole.golden, whole.change, whole.accused) == (Golden("y", "lab-1/a", "lab-1/b"), Change.replaced, ())
+    assert (whole.golden, whole.change, whole.accused) == (
+        Golden("y", "lab-1/a", "lab-1/b"),
+        Change.replaced,
+        (),
+    )
 
 
 def test_one_device_never_overrules_two() -> None:
@@ -69,6 +86,11 @@ def test_one_device_never_overrules_two() -> None:
 
 
 def test_the_order_of_the_canaries_doesn_t_matter() -> None:
-    canaries = [sung("a", "x", 0, 20), sung("b", "x", 1, 20), sung("c", "y", 10), sung("d", "z", 11)]
+    canaries = [
+        sung("a", "x", 0, 20),
+        sung("b", "x", 1, 20),
+        sung("c", "y", 10),
+        sung("d", "z", 11),
+    ]
     assert len({judge(None, order) for order in permutations(canaries)}) == 1
     assert [each.device for each in judge(None, canaries).accused] == ["lab-1/c", "lab-1/d"]

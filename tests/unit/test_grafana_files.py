@@ -1,4 +1,5 @@
-"""Dashboards, alarms and Prometheus's own files name only what /metrics gives, and hang together with docker-compose.yml."""
+"""Dashboards, alarms and Prometheus's own files name only what /metrics gives, and hang together
+with docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -65,20 +66,31 @@ def table() -> str:
         if family.name.endswith("_created"):  # when a counter began
             continue
         name = family.name + ("_total" if family.type == "counter" else "")
-        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
-        rows.append(f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {family.documentation} |")
+        labels = dict.fromkeys(
+            label for sample in family.samples for label in sample.labels if label != "le"
+        )
+        rows.append(
+            f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {family.documentation} |"
+        )
     return "\n".join(rows)
 
 
 def test_the_table_of_metrics_is_the_code_s() -> None:
-    found = re.search(r"<!-- metrics -->\n(.*?)\n?<!-- /metrics -->", (ROOT / "docs/operations.md").read_text(), re.DOTALL)
+    found = re.search(
+        r"<!-- metrics -->\n(.*?)\n?<!-- /metrics -->",
+        (ROOT / "docs/operations.md").read_text(),
+        re.DOTALL,
+    )
     assert found is not None
-    assert found[1] == table(), f"docs/operations.md, between the marks <!-- metrics -->, must be:\n{table()}"
+    assert found[1] == table(), (
+        f"docs/operations.md, between the marks <!-- metrics -->, must be:\n{table()}"
+    )
 
 
 @pytest.fixture(scope="module")
 def exposed() -> dict[str, dict[str, set[str]]]:
-    """Sample name -> label -> values, as Prometheus reads them from /metrics; what every series gets besides."""
+    """Sample name -> label -> values, as Prometheus reads them from /metrics; what every series
+    gets besides."""
     found: dict[str, dict[str, set[str]]] = dict(OWN)
     for family in text_string_to_metric_families(generate_latest(made().registry).decode()):
         for sample in family.samples:
@@ -93,7 +105,10 @@ def of_boards() -> Iterator[tuple[str, str]]:
     for path in BOARDS:
         for panel in json.loads(path.read_text())["panels"]:
             for target in panel["targets"]:
-                yield f"{path.name}: {panel['title']}", re.sub(r"\$__(rate_interval|interval|range)\b", "5m", target["expr"])
+                yield (
+                    f"{path.name}: {panel['title']}",
+                    re.sub(r"\$__(rate_interval|interval|range)\b", "5m", target["expr"]),
+                )
 
 
 def of_alerts() -> Iterator[tuple[str, str]]:
@@ -104,7 +119,8 @@ def of_alerts() -> Iterator[tuple[str, str]]:
 
 
 def faults(expression: str, exposed: dict[str, dict[str, set[str]]]) -> list[str]:
-    """What the expression names that /metrics doesn't have: metrics, labels, and values that no series has."""
+    """What the expression names that /metrics doesn't have: metrics, labels, and values that no
+    series has."""
     found = named(expression)
     wrong = [name for name in found.metrics if name not in exposed]
     known = set().union(*(exposed.get(name, {}) for name in found.metrics))
@@ -115,12 +131,21 @@ def faults(expression: str, exposed: dict[str, dict[str, set[str]]]) -> list[str
             if values is None:
                 wrong.append(f"{name}{{{label}}}")
             elif operator in {"=", "=~"}:
-                wrong += [f"{label}={each}" for each in value.split("|") if not any(re.fullmatch(each, one) for one in values)]
+                wrong += [
+                    f"{label}={each}"
+                    for each in value.split("|")
+                    if not any(re.fullmatch(each, one) for one in values)
+                ]
     return wrong
 
 
-@pytest.mark.parametrize(("where", "expression"), [pytest.param(*each, id=each[0]) for each in (*of_boards(), *of_alerts())])
-def test_an_expression_names_only_what_metrics_has(where: str, expression: str, exposed: dict[str, dict[str, set[str]]]) -> None:
+@pytest.mark.parametrize(
+    ("where", "expression"),
+    [pytest.param(*each, id=each[0]) for each in (*of_boards(), *of_alerts())],
+)
+def test_an_expression_names_only_what_metrics_has(
+    where: str, expression: str, exposed: dict[str, dict[str, set[str]]]
+) -> None:
     assert named(expression).metrics, where
     assert "$" not in expression, where
     assert faults(expression, exposed) == [], f"{where}: {expression}"
@@ -136,12 +161,16 @@ def test_an_expression_names_only_what_metrics_has(where: str, expression: str, 
         ('up{job="api"}', ["job=api"]),
     ],
 )
-def test_a_wrong_name_would_be_found(expression: str, wrong: list[str], exposed: dict[str, dict[str, set[str]]]) -> None:
+def test_a_wrong_name_would_be_found(
+    expression: str, wrong: list[str], exposed: dict[str, dict[str, set[str]]]
+) -> None:
     assert faults(expression, exposed) == wrong
 
 
 def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source() -> None:
-    sources = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())["datasources"]
+    sources = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())[
+        "datasources"
+    ]
     assert len(BOARDS) == 3
     boards: list[dict[str, Any]] = [json.loads(path.read_text()) for path in BOARDS]
     uids = [each["uid"] for each in (*boards, *sources)]
@@ -151,25 +180,41 @@ def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source()
         panels = board["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
         assert all(panel["title"] and panel["description"] for panel in panels)
-        named_sources = {part["datasource"]["uid"] for panel in panels for part in (panel, *panel["targets"])}
+        named_sources = {
+            part["datasource"]["uid"] for panel in panels for part in (panel, *panel["targets"])
+        }
         assert named_sources == {source["uid"] for source in sources}
         taken: set[tuple[int, int]] = set()
         for panel in panels:  # the grid has 24 columns, and no panel lies on another
             place = panel["gridPos"]
             assert place["x"] + place["w"] <= 24
-            cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+            cells = {
+                (x, y)
+                for x in range(place["x"], place["x"] + place["w"])
+                for y in range(place["y"], place["y"] + place["h"])
+            }
             assert not cells & taken
             taken |= cells
 
 
 def test_what_the_issue_asks_for_is_drawn() -> None:
     drawn = {name for _, expression in of_boards() for name in named(expression).metrics}
-    wanted = {"queue_age_seconds", "seeds", "devices", "device_health", "webhook_lag_seconds", "ingest_lag_seconds", "flags"}
+    wanted = {
+        "queue_age_seconds",
+        "seeds",
+        "devices",
+        "device_health",
+        "webhook_lag_seconds",
+        "ingest_lag_seconds",
+        "flags",
+    }
     assert {f"gonogo_{each}" for each in wanted} <= drawn
 
 
 def test_every_alarm_says_what_it_means_and_how_soon_someone_must_look() -> None:
-    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    rules = [
+        rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
+    ]
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
         assert rule["labels"] in ({"severity": "page"}, {"severity": "ticket"}), rule["alert"]
@@ -194,11 +239,16 @@ def test_compose_gives_each_program_the_files_that_name_each_other() -> None:
     (job,) = scrape["scrape_configs"]
     assert (GRAFANA / "prometheus" / scrape["rule_files"][0]).is_file()
     assert job["static_configs"] == [{"targets": ["api:8717"]}]
-    assert services["api"]["environment"]["GONOGO_HOSTS"].endswith(",api")  # or the edge refuses the name
+    assert services["api"]["environment"]["GONOGO_HOSTS"].endswith(
+        ",api"
+    )  # or the edge refuses the name
     assert job["authorization"]["credentials_file"] == f"/run/secrets/{prometheus['secrets'][0]}"
     assert set(prometheus["secrets"]) == set(compose["secrets"])
-    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())["datasources"]
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())[
+        "datasources"
+    ]
     assert source["url"] == "http://prometheus:9090"
-    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/gonogo.yaml").read_text())["providers"]
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/gonogo.yaml").read_text())[
+        "providers"
+    ]
     assert f"./dashboards/grafana/dashboards:{provider['options']['path']}:ro" in grafana["volumes"]
-

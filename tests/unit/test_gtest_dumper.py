@@ -1,4 +1,5 @@
-"""include/gonogo_dump.hpp by itself: what it writes, that it does nothing unasked, and that a problem costs no test."""
+"""include/gonogo_dump.hpp by itself: what it writes, that it does nothing unasked, and that a
+problem costs no test."""
 
 from __future__ import annotations
 
@@ -45,8 +46,24 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
     (folder / "alone.cpp").write_text(ALONE)
     compiler = shutil.which("g++")
     assert compiler is not None
-    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Werror")
-    command = [compiler, "-std=c++17", *warnings, f"-I{ROOT / 'include'}", str(folder / "alone.cpp"), "-o", str(folder / "alone")]
+    warnings = (
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Wshadow",
+        "-Wconversion",
+        "-Wsign-conversion",
+        "-Werror",
+    )
+    command = [
+        compiler,
+        "-std=c++17",
+        *warnings,
+        f"-I{ROOT / 'include'}",
+        str(folder / "alone.cpp"),
+        "-o",
+        str(folder / "alone"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return folder / "alone"
@@ -54,10 +71,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
 
 def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program, with arrays wanted in `folder`."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+    }
     if folder is not None:
         environment["GONOGO_DUMP_DIR"] = str(folder)
-    return subprocess.run([str(program), *words], env=environment, cwd=program.parent, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [str(program), *words],
+        env=environment,
+        cwd=program.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: Path) -> None:
@@ -73,7 +99,10 @@ def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: P
         "tensors": {name: f"{name}.npy" for name in ("beta", "gamma", "mean", "x")},
         "raw": {},
     }
-    arrays = {name: np.load(place / file, allow_pickle=False) for name, file in manifest["tensors"].items()}
+    arrays = {
+        name: np.load(place / file, allow_pickle=False)
+        for name, file in manifest["tensors"].items()
+    }
     assert {name: (array.dtype.str, array.shape) for name, array in arrays.items()} == {
         "x": ("<f4", (1, 2, 2)),
         "gamma": ("<f4", (2,)),
@@ -99,7 +128,11 @@ def test_a_folder_that_cannot_be_written_is_told_and_no_crash(alone: Path, tmp_p
 
 
 def test_a_problem_fails_no_test_of_a_user(gtest_programs: dict[str, Path], tmp_path: Path) -> None:
-    done = run(gtest_programs["layernorm"], "--gtest_filter=Dumper.RoundsRawInputs", folder=tmp_path / "nowhere")
+    done = run(
+        gtest_programs["layernorm"],
+        "--gtest_filter=Dumper.RoundsRawInputs",
+        folder=tmp_path / "nowhere",
+    )
     assert done.returncode == 0
     assert "gonogo_dump: layernorm_bw" in done.stderr
 
@@ -115,4 +148,6 @@ def test_what_was_not_finished_looks_like_nothing(alone: Path, tmp_path: Path) -
     )
     assert limited.returncode == 3
     assert "File too large" in limited.stderr
-    assert [path.name for path in (tmp_path / "full").iterdir() if not path.name.startswith(".")] == []
+    assert [
+        path.name for path in (tmp_path / "full").iterdir() if not path.name.startswith(".")
+    ] == []

@@ -1,4 +1,5 @@
-"""The gtest executor against real GoogleTest programs: what each test says, and what is left when a program ends badly."""
+"""The gtest executor against real GoogleTest programs: what each test says, and what is left when a
+program ends badly."""
 
 from __future__ import annotations
 
@@ -26,9 +27,14 @@ def make(gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> It
     """Makes an executor of one of the programs, with suites."""
     made: list[GtestExecutor] = []
 
-    def build(program: str = "behaviours", *, deadline_s: float = 60.0, **table: Any) -> GtestExecutor:
+    def build(
+        program: str = "behaviours", *, deadline_s: float = 60.0, **table: Any
+    ) -> GtestExecutor:
         command = [str(gtest_programs[program])] if program in gtest_programs else [program]
-        monkeypatch.setenv("GONOGO_BUILD", json.dumps({"name": "b", "command": command, "options": {}, "suites": {}} | table))
+        monkeypatch.setenv(
+            "GONOGO_BUILD",
+            json.dumps({"name": "b", "command": command, "options": {}, "suites": {}} | table),
+        )
         monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", str(deadline_s))
         made.append(GtestExecutor("b"))
         return made[-1]
@@ -82,19 +88,32 @@ def test_three_failures_of_one_expression_are_one_entry_three_times(make: Make) 
 
 def test_two_expressions_are_two_entries(make: Make) -> None:
     (found,) = make().report({"filter": "Plain.FailsOnTwo*"}, iteration=0)
-    assert [(each["expression"], each["count"]) for each in found["failures"]] == [("1 + 1 == 3", 1), ("|1.0 - 1.5| <= 0.125", 1)]
+    assert [(each["expression"], each["count"]) for each in found["failures"]] == [
+        ("1 + 1 == 3", 1),
+        ("|1.0 - 1.5| <= 0.125", 1),
+    ]
     assert found["measurements"] == {"max_diff": 0.5}
 
 
-def test_properties_and_printed_numbers_are_measurements_and_other_numbers_are_not(make: Make) -> None:
+def test_properties_and_printed_numbers_are_measurements_and_other_numbers_are_not(
+    make: Make,
+) -> None:
     (found,) = make().report({"filter": "Plain.RecordsNumbers"}, iteration=0)
-    assert found["measurements"] == {"max_abs": 0.0625, "tiles": 265.0, "pcc": 0.9995, "max_diff": 1e-3}
+    assert found["measurements"] == {
+        "max_abs": 0.0625,
+        "tiles": 265.0,
+        "pcc": 0.9995,
+        "max_diff": 1e-3,
+    }
     assert found["properties"] == {"kernel": "layernorm_bw"}
 
 
 def test_a_parameter_is_part_of_the_name(make: Make) -> None:
     found = outcomes(make().report({"filter": "Numbers/*"}, iteration=0))
-    assert found == {"Numbers/WithParameter.IsPositive/0": "failed", "Numbers/WithParameter.IsPositive/1": "passed"}
+    assert found == {
+        "Numbers/WithParameter.IsPositive/0": "failed",
+        "Numbers/WithParameter.IsPositive/1": "passed",
+    }
 
 
 def test_nothing_selected_is_an_empty_list(make: Make) -> None:
@@ -114,7 +133,9 @@ def test_a_crash_keeps_what_had_finished_and_names_what_was_running(make: Make) 
 
 
 def test_leaving_in_the_middle_is_a_crash_even_with_status_0(make: Make) -> None:
-    assert outcomes(make().report({"filter": "BadExit.*"}, iteration=0)) == {"BadExit.LeavesInTheMiddle": "crash"}
+    assert outcomes(make().report({"filter": "BadExit.*"}, iteration=0)) == {
+        "BadExit.LeavesInTheMiddle": "crash"
+    }
 
 
 def test_a_crash_after_the_last_test_is_reported_beside_it(make: Make) -> None:
@@ -140,15 +161,24 @@ def test_a_suite_may_have_a_deadline_of_its_own(make: Make) -> None:
 
 
 def test_marks_that_a_test_prints_invent_no_test(make: Make) -> None:
-    assert outcomes(make().report({"filter": "Noise.*"}, iteration=0)) == {"Noise.PrintsTheMarksOfAnother": "passed"}
+    assert outcomes(make().report({"filter": "Noise.*"}, iteration=0)) == {
+        "Noise.PrintsTheMarksOfAnother": "passed"
+    }
 
 
 def test_a_named_group_runs_in_its_order_in_one_process(make: Make) -> None:
-    executor = make(suites={"group": {"order": ["Order.First", "Order.NeedsFirst"]}, "alone": {"filter": "Order.N*"}})
+    executor = make(
+        suites={
+            "group": {"order": ["Order.First", "Order.NeedsFirst"]},
+            "alone": {"filter": "Order.N*"},
+        }
+    )
     grouped = executor.report({"suite": "group"}, iteration=0)
     assert outcomes(grouped) == {"Order.First": "passed", "Order.NeedsFirst": "passed"}
     assert [each["position"] for each in grouped] == [0, 1]
-    assert outcomes(executor.report({"suite": "alone"}, iteration=0)) == {"Order.NeedsFirst": "failed"}
+    assert outcomes(executor.report({"suite": "alone"}, iteration=0)) == {
+        "Order.NeedsFirst": "failed"
+    }
 
 
 def test_isolated_tests_have_a_process_each(make: Make) -> None:
@@ -160,10 +190,16 @@ def test_isolated_tests_have_a_process_each(make: Make) -> None:
 
 def test_isolated_tests_after_a_crash_still_run(make: Make) -> None:
     found = outcomes(make(options={"isolated": True}).report({"filter": "BadCrash.*"}, iteration=0))
-    assert found == {"BadCrash.Before": "passed", "BadCrash.Segfaults": "crash", "BadCrash.After": "passed"}
+    assert found == {
+        "BadCrash.Before": "passed",
+        "BadCrash.Segfaults": "crash",
+        "BadCrash.After": "passed",
+    }
 
 
-def test_an_order_that_the_program_cannot_have_is_refused_with_the_one_that_it_can(make: Make) -> None:
+def test_an_order_that_the_program_cannot_have_is_refused_with_the_one_that_it_can(
+    make: Make,
+) -> None:
     executor = make(suites={"backwards": {"order": ["Order.NeedsFirst", "Order.First"]}})
     with pytest.raises(ValueError, match=r"Order\.First, Order\.NeedsFirst"):
         executor.report({"suite": "backwards"}, iteration=0)
@@ -171,13 +207,25 @@ def test_an_order_that_the_program_cannot_have_is_refused_with_the_one_that_it_c
 
 def test_a_test_of_an_order_that_the_program_has_not_is_absent(make: Make) -> None:
     executor = make(suites={"new": {"order": ["Order.First", "Order.NotYetWritten"]}})
-    assert outcomes(executor.report({"suite": "new"}, iteration=0)) == {"Order.First": "passed", "Order.NotYetWritten": "absent"}
+    assert outcomes(executor.report({"suite": "new"}, iteration=0)) == {
+        "Order.First": "passed",
+        "Order.NotYetWritten": "absent",
+    }
 
 
 def test_a_filter_narrows_a_suite_and_never_widens_it(make: Make) -> None:
-    executor = make(suites={"plain": {"filter": "Plain.*"}, "group": {"order": ["Order.First", "Order.NeedsFirst"]}})
-    assert outcomes(executor.report({"suite": "plain", "filter": "*.Passes:Order.*"}, iteration=0)) == {"Plain.Passes": "passed"}
-    assert outcomes(executor.report({"suite": "group", "filter": "*.First"}, iteration=0)) == {"Order.First": "passed"}
+    executor = make(
+        suites={
+            "plain": {"filter": "Plain.*"},
+            "group": {"order": ["Order.First", "Order.NeedsFirst"]},
+        }
+    )
+    assert outcomes(
+        executor.report({"suite": "plain", "filter": "*.Passes:Order.*"}, iteration=0)
+    ) == {"Plain.Passes": "passed"}
+    assert outcomes(executor.report({"suite": "group", "filter": "*.First"}, iteration=0)) == {
+        "Order.First": "passed"
+    }
     assert executor.report({"suite": "plain", "filter": "Order.*"}, iteration=0) == []
 
 
@@ -185,20 +233,33 @@ def test_a_seed_shuffles_and_the_same_one_gives_the_same_order(make: Make) -> No
     executor = make()
     orders = {seed: [each["name"] for each in executor.report({"filter": "Plain.*:Order.*", "shuffle": True}, iteration=seed, seed=seed)]
               for seed in (1, 2, 3)}  # fmt: skip
-    again = [each["name"] for each in executor.report({"filter": "Plain.*:Order.*", "shuffle": True}, iteration=9, seed=2)]
+    again = [
+        each["name"]
+        for each in executor.report(
+            {"filter": "Plain.*:Order.*", "shuffle": True}, iteration=9, seed=2
+        )
+    ]
     assert again == orders[2]
     assert len({tuple(each) for each in orders.values()}) > 1
     assert len({frozenset(each) for each in orders.values()}) == 1
 
 
-@pytest.mark.parametrize(("seed", "iteration", "outcome"), [(None, 4, "passed"), (None, 5, "failed"), (6, 5, "passed")])
-def test_a_test_can_ask_for_the_seed_or_the_iteration(make: Make, seed: int | None, iteration: int, outcome: str) -> None:
-    assert outcomes(make().report({"filter": "Order.Flickers"}, iteration=iteration, seed=seed)) == {"Order.Flickers": outcome}
+@pytest.mark.parametrize(
+    ("seed", "iteration", "outcome"), [(None, 4, "passed"), (None, 5, "failed"), (6, 5, "passed")]
+)
+def test_a_test_can_ask_for_the_seed_or_the_iteration(
+    make: Make, seed: int | None, iteration: int, outcome: str
+) -> None:
+    assert outcomes(
+        make().report({"filter": "Order.Flickers"}, iteration=iteration, seed=seed)
+    ) == {"Order.Flickers": outcome}
 
 
 def test_arrays_are_handed_over_with_their_test(make: Make) -> None:
     found = by_name(make("layernorm").report({"filter": "LayerNormBackward.*"}, iteration=3))
-    assert set(outcomes(list(found.values())).values()) == {"passed"}  # the gate is blind to the wrong one
+    assert set(outcomes(list(found.values())).values()) == {
+        "passed"
+    }  # the gate is blind to the wrong one
     for each in found.values():
         (dump,) = each["dumps"]
         assert dump["kernel"] == "layernorm_bw"
@@ -247,16 +308,24 @@ def test_a_build_that_the_builds_file_does_not_know_is_refused(make: Make) -> No
     [{"filters": "A.*"}, {"filter": ""}, {"order": "A.B"}, {"order": ["A"]}, {"order": ["A.B", "A.B"]}, {"filter": "A.*", "order": ["A.B"]},
      {"isolated": "yes"}, {"timeout_s": 0}, {"timeout_s": True}],
 )  # fmt: skip
-def test_a_suite_that_is_not_what_its_author_meant_is_refused(make: Make, suite: dict[str, Any]) -> None:
+def test_a_suite_that_is_not_what_its_author_meant_is_refused(
+    make: Make, suite: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match=r"suites\.s"):
         make(suites={"s": suite})
 
 
 @pytest.mark.parametrize(
     ("selection", "said"),
-    [({"suite": "none"}, "no suite 'none'"), ({"stages": ["a"]}, "no stages"), ({"suite": "group", "shuffle": True}, "can't be shuffled")],
+    [
+        ({"suite": "none"}, "no suite 'none'"),
+        ({"stages": ["a"]}, "no stages"),
+        ({"suite": "group", "shuffle": True}, "can't be shuffled"),
+    ],
 )
-def test_a_selection_that_cannot_be_is_refused(make: Make, selection: dict[str, Any], said: str) -> None:
+def test_a_selection_that_cannot_be_is_refused(
+    make: Make, selection: dict[str, Any], said: str
+) -> None:
     executor = make(suites={"group": {"order": ["Order.First"]}})
     with pytest.raises(ValueError, match=said):
         executor.report(selection, iteration=0, seed=1)
@@ -267,8 +336,15 @@ def test_a_program_that_is_no_test_program_is_an_error(make: Make) -> None:
         make("/bin/false").report({}, iteration=0)
 
 
-def test_the_environment_cannot_change_what_is_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("GTEST_FILTER", "BadCrash.*"), ("GTEST_TOTAL_SHARDS", "3"), ("GTEST_SHARD_INDEX", "2"), ("GTEST_REPEAT", "5")):
+def test_the_environment_cannot_change_what_is_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (
+        ("GTEST_FILTER", "BadCrash.*"),
+        ("GTEST_TOTAL_SHARDS", "3"),
+        ("GTEST_SHARD_INDEX", "2"),
+        ("GTEST_REPEAT", "5"),
+    ):
         monkeypatch.setenv(name, value)
     assert len(make().report({"filter": "Plain.*"}, iteration=0)) == 7
 
@@ -276,12 +352,24 @@ def test_the_environment_cannot_change_what_is_run(make: Make, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("message", "wanted"),
     [
-        ("Value of: xt::allclose(a, b, 1.0e-3F, 5e-1F)\n  Actual: false\nExpected: true", "xt::allclose(a, b, 1.0e-3F, 5e-1F)"),
-        ("Expected equality of these values:\n  a\n    Which is: 1\n  b\n    Which is: 2", "a == b"),
+        (
+            "Value of: xt::allclose(a, b, 1.0e-3F, 5e-1F)\n  Actual: false\nExpected: true",
+            "xt::allclose(a, b, 1.0e-3F, 5e-1F)",
+        ),
+        (
+            "Expected equality of these values:\n  a\n    Which is: 1\n  b\n    Which is: 2",
+            "a == b",
+        ),
         ("Expected: (worst) < (limit), actual: 3 vs 2", "(worst) < (limit)"),
-        ("The difference between a and b is 0.5, which exceeds 0.125, where\na evaluates to 1,", "|a - b| <= 0.125"),
+        (
+            "The difference between a and b is 0.5, which exceeds 0.125, where\na evaluates to 1,",
+            "|a - b| <= 0.125",
+        ),
         ("Failed\nmax_diff was too large", "max_diff was too large"),
-        ('C++ exception with description "oh" thrown in the test body.', 'C++ exception with description "oh" thrown in the test body.'),
+        (
+            'C++ exception with description "oh" thrown in the test body.',
+            'C++ exception with description "oh" thrown in the test body.',
+        ),
     ],
 )
 def test_what_was_asserted_is_read_from_a_failure(message: str, wanted: str) -> None:
@@ -304,7 +392,11 @@ def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
     told = story.tests[name]
     assert (told.outcome, told.duration_ms) == ("failed", 27002.0)
     (found,) = failures(told)
-    assert (found["expression"], found["count"], found["line"]) == ("xt::allclose(metal_dx_flat, dx_ref, 1.0e-3F, 5e-1F)", 3, 183)
+    assert (found["expression"], found["count"], found["line"]) == (
+        "xt::allclose(metal_dx_flat, dx_ref, 1.0e-3F, 5e-1F)",
+        3,
+        183,
+    )
     assert told.measurements == {}
 
 

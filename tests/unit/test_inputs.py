@@ -1,4 +1,5 @@
-"""Inputs: the bytes of a seed never change, the regimes are what they say, quantisation is the input format's."""
+"""Inputs: the bytes of a seed never change, the regimes are what they say, quantisation is the
+input format's."""
 
 from __future__ import annotations
 
@@ -38,20 +39,35 @@ GOLDEN = [
     (backward(3, 33), 0, "e03a6493aade7778"),
     (backward(3, 33), 2**53 - 1, "84d74f8d515ab27b"),
     (backward(2, 3, 40, inputs={"regime": "normal", "mean": 1, "std": 3}), 1, "59c67af362613144"),
-    (forward(5, 70, inputs={"regime": "offset", "offset": 10, "gamma": {"regime": "ramp"}, "beta": 0.25}), 12, "b267e801d5e3787c"),
-    (forward(64, 64, inputs={"regime": "hot_tile", "tile": 1, "value": 100}), 3, "4735fbd3076e3605"),
+    (
+        forward(
+            5,
+            70,
+            inputs={"regime": "offset", "offset": 10, "gamma": {"regime": "ramp"}, "beta": 0.25},
+        ),
+        12,
+        "b267e801d5e3787c",
+    ),
+    (
+        forward(64, 64, inputs={"regime": "hot_tile", "tile": 1, "value": 100}),
+        3,
+        "4735fbd3076e3605",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("test", "seed", "expected"), GOLDEN)
-def test_the_bytes_of_a_seed_are_the_same_for_ever(test: TestSpec, seed: int, expected: str) -> None:
+def test_the_bytes_of_a_seed_are_the_same_for_ever(
+    test: TestSpec, seed: int, expected: str
+) -> None:
     raw = generate(test, seed)
     assert digest(raw) == expected
     assert digest(generate(test, seed)) == expected
 
 
 def test_the_first_values_of_a_stream_by_hand() -> None:
-    """The recipe written out: SHA-256 of version/seed/tensor, Philox, low half first, top 24 bits."""
+    """The recipe written out: SHA-256 of version/seed/tensor, Philox, low half first, top 24
+    bits."""
     key = hashlib.sha256(b"gonogo-1/5/dy").digest()[:16]
     words = np.random.Philox(key=int.from_bytes(key, "little")).random_raw(2)
     halves = [int(word) >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
@@ -81,9 +97,14 @@ def test_tensors_and_seeds_have_streams_of_their_own() -> None:
 
 
 def test_a_tensors_stream_depends_on_nothing_but_seed_and_name() -> None:
-    """So that changing dy's regime, the tolerance or the formats leaves x as it was, and a shape is a cut of the stream."""
+    """So that changing dy's regime, the tolerance or the formats leaves x as it was, and a shape is
+    a cut of the stream."""
     x = generate(backward(4, 50), 9)["x"]
-    for test in (backward(4, 50, inputs={"dy": 1}), forward(4, 50), backward(4, 50, numerics={"input": "fp32"}, epsilon=1)):
+    for test in (
+        backward(4, 50, inputs={"dy": 1}),
+        forward(4, 50),
+        backward(4, 50, numerics={"input": "fp32"}, epsilon=1),
+    ):
         assert (generate(test, 9)["x"] == x).all()
     assert (generate(backward(100, 50), 9)["x"][:4] == x).all()
     assert (generate(backward(2, 100), 9)["x"].ravel() == x.ravel()).all()
@@ -115,12 +136,17 @@ def test_the_largest_word_stays_below_high_although_products_round() -> None:
     low, high = -0.5221125766174388, -0.3165146995877295
     words = np.full((1, 1), 0xFFFFFFFF, np.uint32)
     width = np.float32((high - low) * 2.0**-24)
-    assert np.float32(0xFFFFFF) * width + np.float32(low) > np.float32(high), "an example where it would not"
+    assert np.float32(0xFFFFFF) * width + np.float32(low) > np.float32(high), (
+        "an example where it would not"
+    )
     assert _uniform(words, low, high) == np.float32(high)
 
 
 def test_normal_and_offset_have_their_mean_and_deviation() -> None:
-    for name, regime in (("normal", {"regime": "normal", "mean": 2, "std": 3}), ("offset", {"regime": "offset", "offset": 2, "std": 3})):
+    for name, regime in (
+        ("normal", {"regime": "normal", "mean": 2, "std": 3}),
+        ("offset", {"regime": "offset", "offset": 2, "std": 3}),
+    ):
         x = generate(backward(100, 1000, inputs=regime), 4)["x"].astype(np.float64)
         assert abs(x.mean() - 2) < 0.05, name
         assert abs(x.std() - 3) < 0.03, name
@@ -130,7 +156,12 @@ def test_normal_and_offset_have_their_mean_and_deviation() -> None:
 
 
 def test_constant_ramp_and_hot_tile() -> None:
-    raw = generate(backward(3, 70, inputs={"x": 0.5, "dy": {"regime": "ramp", "low": 0, "high": 69}, "gamma": 1}), 0)
+    raw = generate(
+        backward(
+            3, 70, inputs={"x": 0.5, "dy": {"regime": "ramp", "low": 0, "high": 69}, "gamma": 1}
+        ),
+        0,
+    )
     assert (raw["x"] == 0.5).all()
     assert (raw["gamma"] == 1).all()
     assert (raw["dy"] == np.arange(70, dtype=np.float32)).all()
@@ -138,7 +169,9 @@ def test_constant_ramp_and_hot_tile() -> None:
     hot = generate(backward(3, 70, inputs={"regime": "hot_tile", "tile": 2, "value": 50}), 0)["x"]
     assert (hot[:, 64:] == 50).all()
     assert (hot[:, :64] == plain[:, :64]).all()
-    assert generate(backward(2, 1, inputs={"regime": "ramp", "low": -4, "high": 4}), 0)["x"].tolist() == [[-4], [-4]]
+    assert generate(backward(2, 1, inputs={"regime": "ramp", "low": -4, "high": 4}), 0)[
+        "x"
+    ].tolist() == [[-4], [-4]]
 
 
 def test_given_statistics_are_those_of_the_raw_rows() -> None:
@@ -147,7 +180,9 @@ def test_given_statistics_are_those_of_the_raw_rows() -> None:
     x = raw["x"].astype(np.float64)
     np.testing.assert_allclose(raw["mean"], x.mean(axis=1), rtol=1e-14)
     np.testing.assert_allclose(raw["rstd"], 1 / np.sqrt(x.var(axis=1) + 1e-3), rtol=1e-12)
-    assert np.abs(raw["mean"] - quantise(test, raw)["x"].astype(np.float64).mean(axis=1)).max() > 1e-6
+    assert (
+        np.abs(raw["mean"] - quantise(test, raw)["x"].astype(np.float64).mean(axis=1)).max() > 1e-6
+    )
 
 
 def test_row_statistics_do_not_depend_on_the_rows_beside() -> None:
@@ -171,7 +206,9 @@ def test_the_device_is_given_bf16_to_nearest_even_by_default() -> None:
 
 
 def test_each_tensor_has_its_own_input_format() -> None:
-    test = backward(5, 40, numerics={"input": {"x": "fp32", "dy": "bfp8_b", "mean": "bfp8_b", "rstd": "fp32"}})
+    test = backward(
+        5, 40, numerics={"input": {"x": "fp32", "dy": "bfp8_b", "mean": "bfp8_b", "rstd": "fp32"}}
+    )
     raw = generate(test, 0)
     given = quantise(test, raw)
     assert (given["x"] == raw["x"]).all()
@@ -189,7 +226,13 @@ def test_a_row_of_bfp_is_blocked_within_itself() -> None:
 
 
 def test_the_normal_quantile_is_scipys() -> None:
-    p = np.concatenate([np.logspace(-9.9, -0.31, 4001), np.linspace(0.07, 0.93, 4001), 1 - np.logspace(-9.9, -0.31, 4001)])
+    p = np.concatenate(
+        [
+            np.logspace(-9.9, -0.31, 4001),
+            np.linspace(0.07, 0.93, 4001),
+            1 - np.logspace(-9.9, -0.31, 4001),
+        ]
+    )
     p = p[p != 0.5]
     expected = ndtri(p)
     assert (np.abs(normals.quantile(p) - expected) <= 4e-15 * np.abs(expected) + 1e-15).all()

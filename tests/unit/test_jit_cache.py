@@ -43,7 +43,8 @@ if __name__ == "__main__":
 
 
 class Copy:
-    """A small domain of its own with the real `jit`: one compiled function that uses another file's function and constant."""
+    """A small domain of its own with the real `jit`: one compiled function that uses another file's
+    function and constant."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,14 +59,32 @@ class Copy:
 
     def edit(self, *, factor: int, offset: int) -> None:
         """Change the other file only."""
-        (self.folder / "gonogo" / "numerics" / "inner.py").write_text(INNER.format(factor=factor, offset=offset))
+        (self.folder / "gonogo" / "numerics" / "inner.py").write_text(
+            INNER.format(factor=factor, offset=offset)
+        )
 
     def run(self, **environment: str) -> tuple[float, int]:
         """outer(1) in a fresh process, and how many of its compilations came from the cache."""
-        clean = {name: value for name, value in os.environ.items() if "NUMBA" not in name and name != "XDG_CACHE_HOME"}
-        clean |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self.folder / "home")}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if "NUMBA" not in name and name != "XDG_CACHE_HOME"
+        }
+        clean |= {
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(self.folder / "home"),
+        }
         words = [sys.executable, "-m", "gonogo.numerics.outer"]
-        done = subprocess.run(words, cwd=self.folder, env=clean | environment, capture_output=True, text=True, timeout=100, check=True)
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
         value, hits = done.stdout.split()
         return float(value), int(hits)
 
@@ -79,7 +98,9 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path / "copy")
 
 
-def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed(copy: Copy) -> None:
+def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed(
+    copy: Copy,
+) -> None:
     beside = copy.folder / "gonogo" / "__pycache__"
     assert copy.run() == (22.0, 0)
     assert copy.run() == (22.0, 1)
@@ -95,7 +116,9 @@ def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "GONOGO_NUMBA_CACHE_DIR"])
-def test_the_folder_is_a_setting_and_what_others_keep_there_stays(copy: Copy, tmp_path: Path, variable: str) -> None:
+def test_the_folder_is_a_setting_and_what_others_keep_there_stays(
+    copy: Copy, tmp_path: Path, variable: str
+) -> None:
     place = tmp_path / "cache"
     (place / "gonogo-ffffffff-0123456789abcdef").mkdir(parents=True)  # another checkout's
     (place / "numpy-thing").mkdir()
@@ -104,11 +127,16 @@ def test_the_folder_is_a_setting_and_what_others_keep_there_stays(copy: Copy, tm
     assert copy.run(**{variable: str(place)}) == (33.0, 0)
     assert copy.run(**{variable: str(place)}) == (33.0, 1)
     assert len(copy.kept(place)) == 1
-    assert {path.name for path in place.iterdir()} > {"gonogo-ffffffff-0123456789abcdef", "numpy-thing"}
+    assert {path.name for path in place.iterdir()} > {
+        "gonogo-ffffffff-0123456789abcdef",
+        "numpy-thing",
+    }
     assert not (copy.folder / "gonogo" / "__pycache__").exists()
 
 
-def test_sources_that_can_not_be_written_beside_use_the_users_cache_or_none(copy: Copy, tmp_path: Path) -> None:
+def test_sources_that_can_not_be_written_beside_use_the_users_cache_or_none(
+    copy: Copy, tmp_path: Path
+) -> None:
     (copy.folder / "gonogo" / "__pycache__").touch()  # permissions would not stop root
     user = tmp_path / "user"
     assert copy.run(XDG_CACHE_HOME=str(user)) == (22.0, 0)
@@ -131,7 +159,8 @@ def test_the_stamp_is_of_names_and_contents(tmp_path: Path) -> None:
 
 
 def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> None:
-    """numba compiles read-only arrays apart: half a minute, for a tensor that was mapped from a file."""
+    """numba compiles read-only arrays apart: half a minute, for a tensor that was mapped from a
+    file."""
     from gonogo.numerics.fused import backward_rows
 
     case = Case.of(spec("layernorm_bw", (32, 64)))
@@ -142,6 +171,12 @@ def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> Non
         for array in arrays.values():
             array.flags.writeable = False
     again = judge(case.test, case.raw, case.given, outputs, profile="tt-train")
-    judge(case.test, {**case.raw, "x": np.asfortranarray(case.raw["x"])}, case.given, outputs, profile="tt-train")
+    judge(
+        case.test,
+        {**case.raw, "x": np.asfortranarray(case.raw["x"])},
+        case.given,
+        outputs,
+        profile="tt-train",
+    )
     assert len(backward_rows.backward_block.signatures) == before == 1
     assert again.verdict == "pass"

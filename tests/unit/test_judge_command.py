@@ -17,7 +17,11 @@ from gonogo.problems import FieldError, JobError
 from gonogo.tests import TestSpec
 from gonogo_cli.app import app
 
-TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [3, 100, 512], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+TEST: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [3, 100, 512],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
 
 Judge = Callable[..., Result]
 
@@ -50,7 +54,9 @@ class Stored:
 
     def judge(self, *names: str, options: tuple[str, ...] = ("--profile", "tt-train")) -> Result:
         files = [name if "=" in name else self.path(f"{name}.npy") for name in names]
-        return CliRunner().invoke(app, ["judge", self.path("spec.json"), *files, "--json", *options])
+        return CliRunner().invoke(
+            app, ["judge", self.path("spec.json"), *files, "--json", *options]
+        )
 
 
 INPUTS = ("x", "gamma", "mean", "rstd", "dy")
@@ -74,7 +80,10 @@ def test_stored_tensors_get_the_verdict_and_the_diagnosis_of_a_run(stored: Store
     assert result.exit_code == 1
     assert list(found) == ["verdict", "counts", "seeds", "diagnosis"]
     assert found["verdict"] == "pass_by_tolerance"
-    assert "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)" in found["diagnosis"]["words"]
+    assert (
+        "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
+        in found["diagnosis"]["words"]
+    )
     row = found["seeds"][0]
     assert (row["seed"], row["repeat"], row["profile"]) == (None, 0, "tt-train")
     assert list(row["outputs"]) == list(OUTPUTS)
@@ -94,7 +103,10 @@ def test_any_subset_of_the_outputs_will_do(stored: Stored) -> None:
 
 def test_a_file_may_have_any_name(stored: Stored) -> None:
     stored.store("grad", np.load(stored.path("dx.npy")))
-    assert report(stored.judge(*INPUTS, f"dx={stored.path('grad.npy')}"))["verdict"] == "pass_by_tolerance"
+    assert (
+        report(stored.judge(*INPUTS, f"dx={stored.path('grad.npy')}"))["verdict"]
+        == "pass_by_tolerance"
+    )
 
 
 def test_dimensions_of_one_and_flat_rows_are_taken(stored: Stored) -> None:
@@ -109,9 +121,19 @@ def test_dimensions_of_one_and_flat_rows_are_taken(stored: Stored) -> None:
 
 
 def test_a_job_is_a_spec_too_and_its_build_names_the_profile(stored: Stored) -> None:
-    stored.save("spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "emulator"}, "seeds": {"count": 1}})
+    stored.save(
+        "spec.json",
+        {
+            "test": TEST,
+            "build": "tt-train-2025",
+            "target": {"executor": "emulator"},
+            "seeds": {"count": 1},
+        },
+    )
     assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "tt-train"
-    stored.save("spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "ttnn"}})
+    stored.save(
+        "spec.json", {"test": TEST, "build": "tt-train-2025", "target": {"executor": "ttnn"}}
+    )
     assert report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]["profile"] == "generic"
 
 
@@ -123,7 +145,9 @@ def test_unquantised_inputs_are_refused_unless_asked_to_be_rounded(stored: Store
     assert isinstance(refused.exception, FieldError)
     assert refused.exception.field.startswith("x[")
     assert "bf16" in str(refused.exception)
-    rounded = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise")))
+    rounded = report(
+        stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise"))
+    )
     numbers, others = rounded["seeds"][0]["outputs"]["dx"], whole["seeds"][0]["outputs"]["dx"]
     assert numbers["budget_ratio"] == others["budget_ratio"], "against what the device was given"
     assert numbers["max_abs"] != others["max_abs"], "against the unquantised"
@@ -133,17 +157,25 @@ def test_raw_files_beside_the_given_ones_are_what_tolerances_compare_with(stored
     np.save(stored.path("x32.npy"), stored.raw["x"])
     np.save(stored.path("dy32.npy"), stored.raw["dy"])
     np.save(stored.path("gamma32.npy"), stored.raw["gamma"])
-    raw = [part for name in ("x", "dy", "gamma") for part in ("--raw", f"{name}={stored.path(f'{name}32.npy')}")]
+    raw = [
+        part
+        for name in ("x", "dy", "gamma")
+        for part in ("--raw", f"{name}={stored.path(f'{name}32.npy')}")
+    ]
     found = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", *raw)))
     for name, array in stored.raw.items():
         stored.store(name, array)
-    rounded = report(stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise")))
+    rounded = report(
+        stored.judge(*INPUTS, *OUTPUTS, options=("--profile", "tt-train", "--quantise"))
+    )
     assert found["seeds"] == rounded["seeds"]
 
 
 def test_people_see_a_table(stored: Stored) -> None:
     files = [stored.path(f"{name}.npy") for name in (*INPUTS, *OUTPUTS)]
-    result = CliRunner().invoke(app, ["judge", stored.path("spec.json"), *files, "--profile", "tt-train"])
+    result = CliRunner().invoke(
+        app, ["judge", stored.path("spec.json"), *files, "--profile", "tt-train"]
+    )
     assert result.exit_code == 1
     assert "pass_by_tolerance" in result.stdout
     assert "s1 is subtracted twice" in result.stdout
@@ -208,7 +240,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("how", "words"), BROKEN)
-def test_what_cannot_be_judged_is_said_with_file_and_shape(stored: Stored, how: str, words: list[str]) -> None:
+def test_what_cannot_be_judged_is_said_with_file_and_shape(
+    stored: Stored, how: str, words: list[str]
+) -> None:
     result = broken(stored, how)
     assert isinstance(result.exception, JobError), result.output
     for word in words:
@@ -217,7 +251,11 @@ def test_what_cannot_be_judged_is_said_with_file_and_shape(stored: Stored, how: 
 
 
 def test_other_mistakes_of_the_flags(stored: Stored) -> None:
-    for options in (("--profile", "moreh"), ("--raw", "x"), ("--raw", f"x={stored.path('x.npy')}", "--quantise")):
+    for options in (
+        ("--profile", "moreh"),
+        ("--raw", "x"),
+        ("--raw", f"x={stored.path('x.npy')}", "--quantise"),
+    ):
         assert isinstance(stored.judge(*INPUTS, *OUTPUTS, options=options).exception, JobError)
 
 

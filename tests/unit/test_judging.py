@@ -21,8 +21,17 @@ LOOSE = {"rtol": 1e-3, "atol": 0.5}
 TIGHT = {"rtol": 0, "atol": 1e-4}
 
 
-def judged(case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any) -> SeedJudgement:
-    return judge(case.test, case.raw, case.given, case.emulated() if outputs is None else outputs, profile=profile, **fields)
+def judged(
+    case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any
+) -> SeedJudgement:
+    return judge(
+        case.test,
+        case.raw,
+        case.given,
+        case.emulated() if outputs is None else outputs,
+        profile=profile,
+        **fields,
+    )
 
 
 def changed(case: Case, name: str, value: object) -> Outputs:
@@ -49,16 +58,36 @@ def test_a_missing_output_is_refused_with_those_that_are_there(case: Case) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("dx", (2, 3, 40, 10)), ("dx", (60, 41)), ("dx", (2400,)), ("dgamma", (41,)), ("dgamma", (40, 1)), ("dbeta", ())]
+    ("name", "shape"),
+    [
+        ("dx", (2, 3, 40, 10)),
+        ("dx", (60, 41)),
+        ("dx", (2400,)),
+        ("dgamma", (41,)),
+        ("dgamma", (40, 1)),
+        ("dbeta", ()),
+    ],
 )
-def test_a_wrong_shape_is_refused_with_both_shapes(case: Case, name: str, shape: tuple[int, ...]) -> None:
+def test_a_wrong_shape_is_refused_with_both_shapes(
+    case: Case, name: str, shape: tuple[int, ...]
+) -> None:
     with pytest.raises(KernelOutputError, match=f"'{name}' has shape") as caught:
         judged(case, changed(case, name, np.zeros(shape, np.float32)))
     assert str(list(shape)) in str(caught.value)
     assert str(list(case.test.shape_of(name))) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [np.zeros(40, np.int32), np.zeros(40, np.complex64), np.zeros(40, bool), [0.0] * 40, None, "text"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros(40, np.int32),
+        np.zeros(40, np.complex64),
+        np.zeros(40, bool),
+        [0.0] * 40,
+        None,
+        "text",
+    ],
+)
 def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
     with pytest.raises(KernelOutputError, match=r"'dgamma' is .*, not a float array"):
         judged(case, changed(case, "dgamma", value))
@@ -76,7 +105,10 @@ def test_a_wrong_profile_is_a_field_error(case: Case) -> None:
 def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case: Case) -> None:
     outputs = case.emulated()
     wanted = judged(case, outputs).to_json()
-    flat = {name: value.reshape(60, 40) if name == "dx" else value.reshape(1, 40) for name, value in outputs.items()}
+    flat = {
+        name: value.reshape(60, 40) if name == "dx" else value.reshape(1, 40)
+        for name, value in outputs.items()
+    }
     fortran = {name: np.asfortranarray(value) for name, value in outputs.items()}
     wide = {name: value.astype(np.float64) for name, value in outputs.items()}
     for same in (flat, fortran, wide):
@@ -86,7 +118,14 @@ def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_matrices_are_rows_by_features_or_one_row(kernel: str) -> None:
     case = Case.of(spec(kernel, (2, 3, 4, 5)))
-    shapes = {"y": (24, 5), "dx": (24, 5), "mean": (1, 24), "rstd": (1, 24), "dgamma": (1, 5), "dbeta": (1, 5)}
+    shapes = {
+        "y": (24, 5),
+        "dx": (24, 5),
+        "mean": (1, 24),
+        "rstd": (1, 24),
+        "dgamma": (1, 5),
+        "dbeta": (1, 5),
+    }
     for name, value in case.emulated().items():
         found = matrix(case.test, name, {name: value})
         assert found.shape == shapes[name]
@@ -105,7 +144,9 @@ def test_the_result_names_the_profile_and_the_policy(case: Case) -> None:
     assert judged(case).profile == "tt-train"
     assert judged(case, profile=None).profile == "generic"
     assert judged(case).policy == POLICY.version
-    assert judged(case, policy=replace(POLICY, version="strict", budget_ratio=0.5)).policy == "strict"
+    assert (
+        judged(case, policy=replace(POLICY, version="strict", budget_ratio=0.5)).policy == "strict"
+    )
 
 
 # Outputs that the build doesn't declare.
@@ -137,7 +178,9 @@ def test_no_output_at_all_is_unjudged(case: Case) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["dx", "dgamma"])
-def test_one_nan_or_inf_is_unexplained_and_outside_everything(case: Case, name: str, value: float) -> None:
+def test_one_nan_or_inf_is_unexplained_and_outside_everything(
+    case: Case, name: str, value: float
+) -> None:
     output = case.emulated()[name].copy()
     output[(0,) * output.ndim] = value
     found = judged(case, changed(case, name, output))
@@ -152,7 +195,9 @@ def test_one_nan_or_inf_is_unexplained_and_outside_everything(case: Case, name: 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shape", [(1, 64), (64,), (2, 64)])
 @pytest.mark.parametrize("places", [1, 64])
-def test_nan_is_found_in_an_output_of_one_row(kernel: str, shape: tuple[int, ...], places: int) -> None:
+def test_nan_is_found_in_an_output_of_one_row(
+    kernel: str, shape: tuple[int, ...], places: int
+) -> None:
     case = Case.of(spec(kernel, shape))
     name = case.test.outputs[0]
     output = case.emulated()[name].copy()
@@ -205,13 +250,17 @@ def test_a_forward_kernel_on_constants_says_nothing_whatever_it_gives() -> None:
         assert found.outputs["y"].verdict is found.verdict is Verdict.no_information
         assert found.outputs["y"].statistics["rows_left_out"] == 32
         assert found.outputs["y"].statistics["budget_ratio"] is None
-    assert found.outputs["mean"].explanation is Explanation.explained  # the mean of a constant is known
+    assert (
+        found.outputs["mean"].explanation is Explanation.explained
+    )  # the mean of a constant is known
     wrong = judged(case, changed(case, "mean", outputs["mean"] + 1))
     assert wrong.verdict is Verdict.fail
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_rows_that_say_nothing_are_left_out_and_counted_where_the_kernel_makes_its_own_statistics(kernel: str) -> None:
+def test_rows_that_say_nothing_are_left_out_and_counted_where_the_kernel_makes_its_own_statistics(
+    kernel: str,
+) -> None:
     test = spec(kernel, (40, 64), numerics={"statistics": "own"})
     case = Case.of(test)
     for arrays in (case.raw, case.given):
@@ -225,7 +274,10 @@ def test_rows_that_say_nothing_are_left_out_and_counted_where_the_kernel_makes_i
     spoiled[:7] += 3
     again = judged(case, {**outputs, name: spoiled})
     assert again.outputs[name].explanation is Explanation.explained
-    assert again.outputs[name].statistics["budget_ratio"] == found.outputs[name].statistics["budget_ratio"]
+    assert (
+        again.outputs[name].statistics["budget_ratio"]
+        == found.outputs[name].statistics["budget_ratio"]
+    )
     spoiled[7] += 3
     assert judged(case, {**outputs, name: spoiled}).explanation is Explanation.unexplained
 
@@ -245,7 +297,10 @@ def test_green_and_right_is_a_pass(case: Case) -> None:
 
 def test_green_and_wrong_is_a_pass_by_tolerance(case: Case) -> None:
     found = judged(case, case.emulated("tt-train-2025"))
-    assert (found.verdict, found.explanation) == (Verdict.pass_by_tolerance, Explanation.unexplained)
+    assert (found.verdict, found.explanation) == (
+        Verdict.pass_by_tolerance,
+        Explanation.unexplained,
+    )
     assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
     assert found.outputs["dgamma"].verdict is Verdict.pass_
 
@@ -266,12 +321,18 @@ def off_by(case: Case, budgets: float) -> Outputs:
     outputs = perfect(case.test, case.given)
     wanted = expected.expectations(case.test, case.given, "tt-train")["dx"]
     outputs["dx"] = outputs["dx"].copy()
-    outputs["dx"].reshape(wanted.reference.shape)[4, 9] = wanted.reference[4, 9] + budgets * wanted.bound[4, 9]
+    outputs["dx"].reshape(wanted.reference.shape)[4, 9] = (
+        wanted.reference[4, 9] + budgets * wanted.bound[4, 9]
+    )
     return outputs
 
 
-@pytest.mark.parametrize(("budgets", "within_", "without"), [(2.5, "pass", "fail_by_tolerance"), (6, "suspect", "fail")])
-def test_suspect_is_its_own_word_while_green_and_a_fail_when_red(budgets: float, within_: str, without: str) -> None:
+@pytest.mark.parametrize(
+    ("budgets", "within_", "without"), [(2.5, "pass", "fail_by_tolerance"), (6, "suspect", "fail")]
+)
+def test_suspect_is_its_own_word_while_green_and_a_fail_when_red(
+    budgets: float, within_: str, without: str
+) -> None:
     for tolerance, wanted in ((LOOSE, within_), (TIGHT, without)):
         case = Case.of(spec(shape=(60, 40), tolerance=tolerance))
         found = judged(case, off_by(case, budgets))
@@ -281,7 +342,8 @@ def test_suspect_is_its_own_word_while_green_and_a_fail_when_red(budgets: float,
 
 
 def test_both_axes_are_aggregated_before_the_table_is_read() -> None:
-    """dx unexplained but within, dgamma explained but outside: together outside and unexplained, a fail that no output has alone."""
+    """dx unexplained but within, dgamma explained but outside: together outside and unexplained, a
+    fail that no output has alone."""
     case = Case.of(spec(shape=(60, 40), tolerance={"dx": LOOSE, "dgamma": TIGHT}))
     found = judged(case, case.emulated("tt-train-2025"))
     assert found.outputs["dx"].verdict is Verdict.pass_by_tolerance
@@ -323,7 +385,13 @@ def test_every_declared_comparator_must_hold(tolerance: dict[str, float], green:
 
 
 def test_the_correlation_of_a_constant_output_is_not_met() -> None:
-    case = Case.of(spec(shape=(8, 64), inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}, tolerance={"dx": {"pcc": 0.5}}))
+    case = Case.of(
+        spec(
+            shape=(8, 64),
+            inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1},
+            tolerance={"dx": {"pcc": 0.5}},
+        )
+    )
     found = judged(case, perfect(case.test, case.given))
     assert found.outputs["dx"].statistics["pcc_deficit"] is None
     assert found.verdict is Verdict.fail_by_tolerance

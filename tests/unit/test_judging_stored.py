@@ -11,7 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.judging import SeedJudgement, judge
-from gonogo.verdicts import POLICY, Explanation, Verdict, explain, verdict, within, worst_explanation
+from gonogo.verdicts import (
+    POLICY,
+    Explanation,
+    Verdict,
+    explain,
+    verdict,
+    within,
+    worst_explanation,
+)
 from numeric_cases import KERNELS, Case, spec
 
 Outputs = dict[str, NDArray[Any]]
@@ -19,8 +27,17 @@ LOOSE = {"rtol": 1e-3, "atol": 0.5}
 TIGHT = {"rtol": 0, "atol": 1e-4}
 
 
-def judged(case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any) -> SeedJudgement:
-    return judge(case.test, case.raw, case.given, case.emulated() if outputs is None else outputs, profile=profile, **fields)
+def judged(
+    case: Case, outputs: Outputs | None = None, profile: str | None = "tt-train", **fields: Any
+) -> SeedJudgement:
+    return judge(
+        case.test,
+        case.raw,
+        case.given,
+        case.emulated() if outputs is None else outputs,
+        profile=profile,
+        **fields,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +55,21 @@ def stored(found: SeedJudgement) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("build", ["correct", "tile-missing", "nan-tile", "power-of-two-outliers", "rstd-off-1e-3", "bf16-accumulate"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        "correct",
+        "tile-missing",
+        "nan-tile",
+        "power-of-two-outliers",
+        "rstd-off-1e-3",
+        "bf16-accumulate",
+    ],
+)
 @pytest.mark.parametrize("tolerance", [{}, LOOSE, {"rtol": 0, "atol": 0}, {"pcc": 0.999, "ulp": 3}])
-def test_the_stored_numbers_give_the_same_verdict_again(kernel: str, build: str, tolerance: dict[str, float]) -> None:
+def test_the_stored_numbers_give_the_same_verdict_again(
+    kernel: str, build: str, tolerance: dict[str, float]
+) -> None:
     for regime in ("uniform", "constant"):
         case = Case.of(spec(kernel, (33, 70), regime=regime, tolerance=tolerance))
         found = judged(case, case.emulated(build))
@@ -50,14 +79,24 @@ def test_the_stored_numbers_give_the_same_verdict_again(kernel: str, build: str,
         for name, numbers in row["outputs"].items():
             is_within = within(case.test.tolerance_for(name), numbers)
             assert explain(numbers) == found.outputs[name].explanation == numbers["explanation"]
-            assert verdict(is_within, explain(numbers)) == found.outputs[name].verdict == numbers["verdict"]
+            assert (
+                verdict(is_within, explain(numbers))
+                == found.outputs[name].verdict
+                == numbers["verdict"]
+            )
             explanations.append(explain(numbers))
             all_within = all_within and is_within
         assert verdict(all_within, worst_explanation(explanations)) == found.verdict
 
 
 def test_an_infinite_statistic_survives_the_store() -> None:
-    case = Case.of(spec(shape=(4, 64), inputs={"regime": "constant", "x": 0.5, "dy": 0, "gamma": 1}, tolerance={"rtol": 0.1, "atol": 0}))
+    case = Case.of(
+        spec(
+            shape=(4, 64),
+            inputs={"regime": "constant", "x": 0.5, "dy": 0, "gamma": 1},
+            tolerance={"rtol": 0.1, "atol": 0},
+        )
+    )
     outputs = case.emulated()
     outputs["dx"] = outputs["dx"] + np.float32(1e-3)  # where nothing can be rounded: 1e-3 / 0
     found = judged(case, outputs)
@@ -98,11 +137,44 @@ def test_a_row_has_every_key_of_its_outputs_directions(case: Case) -> None:
         "rstd": {"scale"},
     }
     common = {
-        *("max_abs", "mean_abs", "rms", "rel_frobenius", "pcc_deficit", "ulp_max", "ulp_p99", "mismatch_fraction", "nonfinite"),
-        *("nonfinite_kinds", "worst_index", "tolerance_ratio", "tolerance_ratio_quantised", "needed_atol", "budget_ratio"),
-        *("over_budget_fraction", "chi", "outliers", "rows_left_out", "count", "digest", "nonfinite_statistics", "verdict", "explanation"),
+        *(
+            "max_abs",
+            "mean_abs",
+            "rms",
+            "rel_frobenius",
+            "pcc_deficit",
+            "ulp_max",
+            "ulp_p99",
+            "mismatch_fraction",
+            "nonfinite",
+        ),
+        *(
+            "nonfinite_kinds",
+            "worst_index",
+            "tolerance_ratio",
+            "tolerance_ratio_quantised",
+            "needed_atol",
+            "budget_ratio",
+        ),
+        *(
+            "over_budget_fraction",
+            "chi",
+            "outliers",
+            "rows_left_out",
+            "count",
+            "digest",
+            "nonfinite_statistics",
+            "verdict",
+            "explanation",
+        ),
     }
     for kernel in KERNELS:
-        for name, numbers in stored(judged(Case.of(spec(kernel, (40, 50), tolerance=LOOSE))))["outputs"].items():
-            wanted = common | {f"{direction}{end}" for direction in directions[name] for end in ("_z", "_z_max", "_count")}
+        for name, numbers in stored(judged(Case.of(spec(kernel, (40, 50), tolerance=LOOSE))))[
+            "outputs"
+        ].items():
+            wanted = common | {
+                f"{direction}{end}"
+                for direction in directions[name]
+                for end in ("_z", "_z_max", "_count")
+            }
             assert set(numbers) == wanted, name

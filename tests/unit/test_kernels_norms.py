@@ -1,4 +1,5 @@
-"""RMSNorm and group norm: references on cases done by hand, right kernels explained, wrong ones seen and named, blocks like the whole."""
+"""RMSNorm and group norm: references on cases done by hand, right kernels explained, wrong ones
+seen and named, blocks like the whole."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ BOTH = {**AFFINE, "beta": {"regime": "uniform", "low": -1, "high": 1}}
 def spec(kernel: str, **changes: Any) -> TestSpec:
     shapes: dict[str, dict[str, Any]] = {
         "rmsnorm_fw": {"shape": [1, 1, 128, 500], "inputs": AFFINE},
-        "groupnorm_fw": {"shape": [4, 64, 10, 10], "parameters": {"num_groups": 16}, "inputs": BOTH},
+        "groupnorm_fw": {
+            "shape": [4, 64, 10, 10],
+            "parameters": {"num_groups": 16},
+            "inputs": BOTH,
+        },
     }
     return TestSpec.parse({"kernel": kernel, **shapes[kernel], **changes})
 
@@ -46,22 +51,36 @@ class Seed:
     def run(self, build: str) -> dict[str, NDArray[np.float32]]:
         return self.numerics.run(self.test, self.given, build, position=1)
 
-    def judged(self, outputs: Mapping[str, NDArray[Any]], profile: str | None = "tt-train") -> SeedJudgement:
+    def judged(
+        self, outputs: Mapping[str, NDArray[Any]], profile: str | None = "tt-train"
+    ) -> SeedJudgement:
         return judge(self.test, self.raw, self.given, outputs, profile=profile)
 
 
 def test_rmsnorm_by_hand() -> None:
     test = TestSpec.parse({"kernel": "rmsnorm_fw", "shape": [1, 4], "epsilon": 3.0})
-    found = kernels.numerics(test).reference(test, {"x": np.array([[1.0, -1, 3, 5]]), "gamma": np.array([1.0, 2, 0, -1])})
+    found = kernels.numerics(test).reference(
+        test, {"x": np.array([[1.0, -1, 3, 5]]), "gamma": np.array([1.0, 2, 0, -1])}
+    )
     root = np.sqrt((1 + 1 + 9 + 25) / 4 + 3)
     assert np.allclose(found["y"], np.array([[1, -2, 0, -5]]) / root, rtol=1e-15)
     assert np.allclose(found["rstd"], [1 / root], rtol=1e-15)
 
 
 def test_group_norm_by_hand() -> None:
-    """Two samples, four channels in two groups, two elements a channel: [N, C, L] is [[a a b b c c d d], ...], groups (a b), (c d)."""
-    test = TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 4, 2], "parameters": {"num_groups": 2}, "epsilon": 1e-12})
-    x = np.array([[1.0, 3, 1, 3], [0, 0, 4, 4], [2, 2, 2, 6], [1, -1, 1, -1]])  # the rows are groups
+    """Two samples, four channels in two groups, two elements a channel: [N, C, L] is [[a a b b c c
+    d d], ...], groups (a b), (c d)."""
+    test = TestSpec.parse(
+        {
+            "kernel": "groupnorm_fw",
+            "shape": [2, 4, 2],
+            "parameters": {"num_groups": 2},
+            "epsilon": 1e-12,
+        }
+    )
+    x = np.array(
+        [[1.0, 3, 1, 3], [0, 0, 4, 4], [2, 2, 2, 6], [1, -1, 1, -1]]
+    )  # the rows are groups
     gamma, beta = np.array([1.0, 2, 3, 4]), np.array([0.0, 0, 10, 20])
     found = kernels.numerics(test).reference(test, {"x": x, "gamma": gamma, "beta": beta})
     assert np.allclose(found["mean"], [2, 2, 3, 0])
@@ -71,12 +90,17 @@ def test_group_norm_by_hand() -> None:
 
 
 def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
-    group, layer = (TestSpec.parse({"kernel": name, "shape": [5, 33]}) for name in ("groupnorm_fw", "layernorm_fw"))
+    group, layer = (
+        TestSpec.parse({"kernel": name, "shape": [5, 33]})
+        for name in ("groupnorm_fw", "layernorm_fw")
+    )
     given = quantise(layer, generate(layer, 0))
     mine, theirs = (kernels.numerics(test).reference(test, given) for test in (group, layer))
     assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
     ours, others = (kernels.numerics(test).run(test, given, "correct") for test in (group, layer))
-    assert all(np.array_equal(ours[name], others[name]) for name in others), "one dataflow, written twice"
+    assert all(np.array_equal(ours[name], others[name]) for name in others), (
+        "one dataflow, written twice"
+    )
 
 
 STRIDE = 173
@@ -84,16 +108,26 @@ STRIDE = 173
 
 @pytest.mark.parametrize("kernel", KINDS)
 def test_right_kernels_of_many_arithmetics_are_explained(kernel: str) -> None:
-    """A few of a thousand cases of shape, regime and format, for each arithmetic and profile; the benchmark runs all."""
+    """A few of a thousand cases of shape, regime and format, for each arithmetic and profile; the
+    benchmark runs all."""
     seen = 0
     for name, (run, profiles) in RIGHT.items():
         for profile in profiles:
-            for seed, test in itertools.islice(cases(1100, kernel), hash_of(name, profile) % STRIDE, None, STRIDE):
-                if not applies(name, profile, test) or (name == "fp32, Welford" and (kernel == "rmsnorm_fw" or test.features > 1000)):
+            for seed, test in itertools.islice(
+                cases(1100, kernel), hash_of(name, profile) % STRIDE, None, STRIDE
+            ):
+                if not applies(name, profile, test) or (
+                    name == "fp32, Welford" and (kernel == "rmsnorm_fw" or test.features > 1000)
+                ):
                     continue
                 one = Seed(test, seed)
                 judged = one.judged(run(test, one.given), profile)
-                assert judged.explanation in (Explanation.explained, Explanation.no_information), (name, profile, seed, test.canonical())
+                assert judged.explanation in (Explanation.explained, Explanation.no_information), (
+                    name,
+                    profile,
+                    seed,
+                    test.canonical(),
+                )
                 seen += 1
     assert seen > 50
 
@@ -117,20 +151,32 @@ SMALLER: Mapping[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kernel", KINDS)
 def test_wrong_kernels_that_can_show_are_seen_and_the_others_are_not_blamed(kernel: str) -> None:
-    """Where the float64 effect of a fault alone is beyond what is explained, the kernel with that fault is not explained."""
+    """Where the float64 effect of a fault alone is beyond what is explained, the kernel with that
+    fault is not explained."""
     shown: set[str] = set()
-    faults = [fault for fault in kernels.numerics(spec(kernel)).faults.values() if fault.gauge and not fault.unsure]
+    faults = [
+        fault
+        for fault in kernels.numerics(spec(kernel)).faults.values()
+        if fault.gauge and not fault.unsure
+    ]
     for inputs in INPUTS.values():
         small = SMALLER[kernel]
         one = Seed(spec(kernel, **{**small, "inputs": {**small["inputs"], **inputs}}))
         for fault in faults:
             ideal = one.numerics.ideal(one.test, one.given, fault.name)
             said = one.judged(one.run(fault.name)).explanation
-            clear = one.judged({name: round_to(array, "bf16") for name, array in ideal.items()}).explanation is Explanation.unexplained
+            clear = (
+                one.judged(
+                    {name: round_to(array, "bf16") for name, array in ideal.items()}
+                ).explanation
+                is Explanation.unexplained
+            )
             if clear:
                 shown.add(fault.name)
                 assert said is not Explanation.explained, (fault.name, inputs)
-            elif fault.name not in PRECISION and not can_show(one.test, one.given, ideal, "tt-train"):
+            elif fault.name not in PRECISION and not can_show(
+                one.test, one.given, ideal, "tt-train"
+            ):
                 assert said is not Explanation.unexplained, (fault.name, inputs)
     assert shown >= {fault.name for fault in faults} - PRECISION - TOO_SMALL
 
@@ -152,19 +198,31 @@ def test_a_stale_register_shows_when_something_ran_before() -> None:
 
 WORDS = {
     ("rmsnorm_fw", "mean-subtracted"): "the mean is subtracted, which this kernel must not",
-    ("rmsnorm_fw", "padded-count"): "mean square divides by 512, the elements with their padding, instead of 500",
+    (
+        "rmsnorm_fw",
+        "padded-count",
+    ): "mean square divides by 512, the elements with their padding, instead of 500",
     ("rmsnorm_fw", "last-tile-only"): "mean square sums only the last tile (16th of 16)",
     ("rmsnorm_fw", "tile-missing"): "mean square misses the 9th tile of 16",
-    ("rmsnorm_fw", "mask-missing"): "mean square counts the padding of the last tile (12 columns of the 16th tile)",
+    (
+        "rmsnorm_fw",
+        "mask-missing",
+    ): "mean square counts the padding of the last tile (12 columns of the 16th tile)",
     ("rmsnorm_fw", "gamma-shifted-tile"): "gamma is that of the tile before",
     ("rmsnorm_fw", "gamma-neighbour"): "gamma is that of the next column",
     ("rmsnorm_fw", "gamma-missing"): "gamma is missing (1 in its place)",
     ("rmsnorm_fw", "power-of-two-outliers"): "4 isolated values of y are off by a power of two",
     ("groupnorm_fw", "mean-not-subtracted"): "mean is missing in all 13 tiles",
-    ("groupnorm_fw", "last-tile-only"): "mean sums only the last tile (13th of 13); variance sums only the last tile (13th of 13)",
+    (
+        "groupnorm_fw",
+        "last-tile-only",
+    ): "mean sums only the last tile (13th of 13); variance sums only the last tile (13th of 13)",
     ("groupnorm_fw", "last-tile-missing"): "mean misses the last tile (13th of 13)",
     ("groupnorm_fw", "tile-missing"): "mean misses the 7th tile of 13",
-    ("groupnorm_fw", "group-boundaries"): "the statistics of a group are those of channels one further on",
+    (
+        "groupnorm_fw",
+        "group-boundaries",
+    ): "the statistics of a group are those of channels one further on",
     ("groupnorm_fw", "half-groups"): "there are twice as many groups, of half the channels",
     ("groupnorm_fw", "gamma-neighbour"): "gamma is that of the next channel",
     ("groupnorm_fw", "beta-neighbour"): "beta is that of the next channel",
@@ -179,7 +237,10 @@ def test_the_forensics_name_the_term_and_its_tiles() -> None:
         assert one.numerics.diagnose(one.test, one.given, one.run(build)).words == words, build
     for kernel, inputs in itertools.product(KINDS, INPUTS):
         one = Seed(spec(kernel, inputs=INPUTS[inputs]))
-        assert not any(term.wrong for term in one.numerics.diagnose(one.test, one.given, one.run("correct")).terms), (kernel, inputs)
+        assert not any(
+            term.wrong
+            for term in one.numerics.diagnose(one.test, one.given, one.run("correct")).terms
+        ), (kernel, inputs)
 
 
 def test_the_forensics_tell_a_wrong_epsilon_where_it_matters() -> None:
@@ -192,12 +253,23 @@ def test_the_forensics_tell_a_wrong_epsilon_where_it_matters() -> None:
 def test_the_forensics_answer_whatever_they_are_given() -> None:
     for kernel in KINDS:
         for shape in ([1, 1], [2, 3], [64, 1]):
-            one = Seed(TestSpec.parse({"kernel": kernel, "shape": shape, "inputs": {"regime": "constant", "value": 0.5}}))
+            one = Seed(
+                TestSpec.parse(
+                    {
+                        "kernel": kernel,
+                        "shape": shape,
+                        "inputs": {"regime": "constant", "value": 0.5},
+                    }
+                )
+            )
             outputs = one.run("correct")
             for spoilt in (np.nan, np.inf, 0.0, 1e30):
                 broken = {name: np.full_like(array, spoilt) for name, array in outputs.items()}
                 assert one.numerics.diagnose(one.test, one.given, broken).words
-            assert "its shape is" in one.numerics.diagnose(one.test, one.given, {"y": outputs["y"][:, :0]}).words
+            assert (
+                "its shape is"
+                in one.numerics.diagnose(one.test, one.given, {"y": outputs["y"][:, :0]}).words
+            )
     assert one.numerics.diagnose(one.test, {}, {}).words == "cannot tell: there is no x"
 
 
@@ -211,7 +283,9 @@ def close(left: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("kernel", KINDS)
 @pytest.mark.parametrize("case", ["right", "wrong", "broken", "ramp"])
-def test_blocks_of_rows_give_the_statistics_of_the_definition(kernel: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_give_the_statistics_of_the_definition(
+    kernel: str, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs = {"regime": "ramp"} if case == "ramp" else {}
     one = Seed(spec(kernel, inputs=inputs, tolerance={"rtol": 1e-2, "atol": 1e-2}))
     outputs = one.run("tile-missing" if case == "wrong" else "correct")
@@ -223,7 +297,9 @@ def test_blocks_of_rows_give_the_statistics_of_the_definition(kernel: str, case:
     whole = one.numerics.expectations(one.test, one.given, "generic")
     references = one.numerics.reference(one.test, one.raw)
     for name, output in matrices.items():
-        wanted = compare.storable(one.numerics.compared(one.test, one.given, name, output, whole[name], references[name]))
+        wanted = compare.storable(
+            one.numerics.compared(one.test, one.given, name, output, whole[name], references[name])
+        )
         assert found[name].keys() == wanted.keys()
         assert [key for key in wanted if not close(found[name][key], wanted[key])] == [], name
 
@@ -236,7 +312,9 @@ def test_what_follows_from_a_kind_s_expectations_covers_a_right_kernel() -> None
         bounds = paired.bounds(one.test, one.given, "tt-train")
         for name, output in judged.outputs.items():
             assert output.statistics["needed_atol"]["0"] <= found[name].needed_atol[0.0]
-            assert bounds[name].bound.shape == (one.test.flat_shape_of(name) if name == "y" else (1, one.test.rows))
+            assert bounds[name].bound.shape == (
+                one.test.flat_shape_of(name) if name == "y" else (1, one.test.rows)
+            )
         assert found["y"].alarm == 0.0
 
 

@@ -1,4 +1,5 @@
-"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way: check, gauge, judge, HTTP."""
+"""The registry of kernels: a kind is a folder and one registration. A toy kind goes all the way:
+check, gauge, judge, HTTP."""
 
 from __future__ import annotations
 
@@ -41,12 +42,17 @@ def command(*arguments: str) -> tuple[int, Any]:
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_kind_is_checked_like_any_other() -> None:
-    code, found = command("check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json")
+    code, found = command(
+        "check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json"
+    )
     assert (code, found["verdict"], list(found["seeds"][0]["outputs"])) == (0, "pass", ["y"])
     for build in ("last-tile-only", "temperature-ignored"):
         code, found = command("check", *TOY, "--build", build, "--atol", "10", "--json")
         assert (code, found["verdict"]) == (1, "pass_by_tolerance")
-        assert found["diagnosis"]["words"] == "cannot tell: nobody has written down which terms softmax_fw has"
+        assert (
+            found["diagnosis"]["words"]
+            == "cannot tell: nobody has written down which terms softmax_fw has"
+        )
     # a fault of another kernel changes nothing here
     assert command("check", *TOY, "--build", "double-subtract", "--json")[1]["verdict"] == "pass"
 
@@ -68,7 +74,13 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
     (tmp_path / "spec.json").write_text(json.dumps({"test": test.canonical()}))
     for name, array in {**given, **outputs}.items():
         np.save(tmp_path / f"{name}.npy", array)
-    code, found = command("judge", str(tmp_path / "spec.json"), str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--json")
+    code, found = command(
+        "judge",
+        str(tmp_path / "spec.json"),
+        str(tmp_path / "x.npy"),
+        str(tmp_path / "y.npy"),
+        "--json",
+    )
     assert (code, found["verdict"]) == (0, "pass")
     wrong = kernels.numerics(test).run(test, given, "last-tile-only")
     _, words, serious, _ = judge_here(test.canonical(), {**given, **wrong}, {})
@@ -84,7 +96,11 @@ def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path
         job = api.submit(test=test, build="temperature-ignored")
         assert api.get(f"/jobs/{job}")["test"] == test
         assert "softmax_fw" in api.client.get(f"/jobs/{job}").text
-        cold = {"test": {**test, "parameters": {"temperature": 0}}, "build": "correct", "seeds": {"count": 1}}
+        cold = {
+            "test": {**test, "parameters": {"temperature": 0}},
+            "build": "correct",
+            "seeds": {"count": 1},
+        }
         answer = api.client.post("/api/v1/jobs", json=cold)
         assert answer.status_code == 422
         assert "test.parameters.temperature" in answer.text
@@ -110,32 +126,74 @@ def test_the_builds_of_a_kernel_are_the_faults_of_its_numerics(kind: Any) -> Non
         test = TestSpec.parse({"kernel": kernel.name, "shape": [2, 4]})
         faults = kernels.numerics(test).faults
         assert tuple(faults) == kernel.builds
-        assert all(name == fault.name and fault.sentence.endswith(".") for name, fault in faults.items())
+        assert all(
+            name == fault.name and fault.sentence.endswith(".") for name, fault in faults.items()
+        )
         assert set().union(*(fault.outputs for fault in faults.values())) >= set(kernel.outputs)
 
 
 def test_parameters_belong_to_the_test_s_key_and_those_at_their_default_do_not() -> None:
     plain = TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3]})
-    assert TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 1}}).key == plain.key
-    four = TestSpec.parse({"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 4}})
+    assert (
+        TestSpec.parse(
+            {"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 1}}
+        ).key
+        == plain.key
+    )
+    four = TestSpec.parse(
+        {"kernel": "groupnorm_fw", "shape": [2, 8, 3, 3], "parameters": {"num_groups": 4}}
+    )
     assert four.key != plain.key
     assert TestSpec.parse(four.canonical()) == four
-    assert (four.rows, four.features, four.shape_of("mean"), four.shape_of("gamma")) == (8, 18, (2, 4), (8,))
-    assert (four.flat_shape_of("y"), four.flat_shape_of("rstd"), four.input_names) == ((8, 18), (8,), ("x", "gamma", "beta"))
+    assert (four.rows, four.features, four.shape_of("mean"), four.shape_of("gamma")) == (
+        8,
+        18,
+        (2, 4),
+        (8,),
+    )
+    assert (four.flat_shape_of("y"), four.flat_shape_of("rstd"), four.input_names) == (
+        (8, 18),
+        (8,),
+        ("x", "gamma", "beta"),
+    )
 
 
 BEYOND = {"regime": "hot_tile", "tile": 2, "value": 1}
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}}, "test.parameters.num_groups"),
-    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}}, "test.parameters.num_groups"),
-    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}}, "test.parameters.groups"),
+    (
+        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}},
+        "test.parameters.num_groups",
+    ),
+    (
+        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}},
+        "test.parameters.num_groups",
+    ),
+    (
+        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}},
+        "test.parameters.groups",
+    ),
     ({"kernel": "groupnorm_fw", "shape": [6]}, "test.shape"),
-    ({"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}}, "test.numerics.output"),
-    ({"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}}, "test.inputs.gamma.tile"),
-    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}}, "test.parameters.num_groups"),
+    (
+        {"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}},
+        "test.numerics.output",
+    ),
+    (
+        {"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}},
+        "test.inputs.gamma.tile",
+    ),
+    (
+        {"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}},
+        "test.parameters.num_groups",
+    ),
     ({"kernel": "rmsnorm_fw", "shape": [2, 6], "inputs": {"beta": 1}}, "test.inputs.beta"),
-    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}}, "test.tolerance.mean"),
-    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "numerics": {"statistics": "maybe"}}, "test.numerics.statistics"),
+    (
+        {"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}},
+        "test.tolerance.mean",
+    ),
+    (
+        {"kernel": "rmsnorm_fw", "shape": [2, 6], "numerics": {"statistics": "maybe"}},
+        "test.numerics.statistics",
+    ),
     ({"kernel": "layernorm_fw", "shape": [2, 6], "parameters": 3}, "test.parameters"),
 ]
 

@@ -1,4 +1,5 @@
-"""The float64 references against formulas that share nothing with them: sums in Fractions, and finite differences of the forward."""
+"""The float64 references against formulas that share nothing with them: sums in Fractions, and
+finite differences of the forward."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_moments_are_those_of_exact_arithmetic_with_the_biased_variance() -> Non
 
 
 def test_float32_inputs_are_widened_before_anything_is_summed() -> None:
-    x = (np.float32(1e4) + np.random.default_rng(2).normal(0, 1, (3, 200)).astype(np.float32)).astype(np.float32)
+    x = (
+        np.float32(1e4) + np.random.default_rng(2).normal(0, 1, (3, 200)).astype(np.float32)
+    ).astype(np.float32)
     mean, rstd = layernorm.moments(x, EPSILON)
     assert mean.dtype == rstd.dtype == np.float64
     wanted = np.array([exact_moments(row.astype(np.float64), EPSILON) for row in x])
@@ -54,7 +57,9 @@ def test_the_forward_is_the_textbook_one() -> None:
     found = layernorm.forward(a["x"], a["gamma"], a["beta"], EPSILON)
     for i, row in enumerate(a["x"]):
         mean, rstd = exact_moments(row, EPSILON)
-        wanted = [g * (v - mean) * rstd + b for v, g, b in zip(row, a["gamma"], a["beta"], strict=True)]
+        wanted = [
+            g * (v - mean) * rstd + b for v, g, b in zip(row, a["gamma"], a["beta"], strict=True)
+        ]
         np.testing.assert_allclose(found["y"][i], wanted, rtol=1e-12, atol=1e-14)
         assert (found["mean"][i], found["rstd"][i]) == pytest.approx((mean, rstd), rel=1e-14)
 
@@ -67,7 +72,11 @@ def test_the_backward_is_the_derivative_of_the_forward(epsilon: float) -> None:
 
     def loss(**changed: Array) -> float:
         used = a | changed
-        return math.fsum((layernorm.forward(used["x"], used["gamma"], used["beta"], epsilon)["y"] * a["dy"]).ravel())
+        return math.fsum(
+            (
+                layernorm.forward(used["x"], used["gamma"], used["beta"], epsilon)["y"] * a["dy"]
+            ).ravel()
+        )
 
     step = 2.0**-16
     for output, tensor in (("dx", "x"), ("dgamma", "gamma"), ("dbeta", "beta")):
@@ -93,7 +102,9 @@ def test_the_backward_takes_the_statistics_that_it_is_given() -> None:
         np.testing.assert_allclose(found["dx"][i], dx, rtol=1e-13, atol=1e-15)
     for j in range(6):
         xhat = [(a["x"][i, j] - mean[i]) * rstd[i] for i in range(3)]
-        assert found["dgamma"][j] == pytest.approx(math.fsum(a["dy"][i, j] * xhat[i] for i in range(3)), rel=1e-13)
+        assert found["dgamma"][j] == pytest.approx(
+            math.fsum(a["dy"][i, j] * xhat[i] for i in range(3)), rel=1e-13
+        )
         assert found["dbeta"][j] == pytest.approx(math.fsum(a["dy"][:, j]), rel=1e-13)
 
 
@@ -111,7 +122,9 @@ def test_reference_makes_the_statistics_itself_only_where_none_are_given() -> No
 
 
 def test_reference_uses_the_epsilon_of_the_test() -> None:
-    small, large = (Case.of(spec("layernorm_fw", (2, 8), epsilon=epsilon)) for epsilon in (1e-6, 3.0))
+    small, large = (
+        Case.of(spec("layernorm_fw", (2, 8), epsilon=epsilon)) for epsilon in (1e-6, 3.0)
+    )
     assert layernorm.reference(large.test, large.given)["rstd"].max() < 1 / math.sqrt(3)
     assert layernorm.reference(small.test, small.given)["rstd"].min() > 1
 

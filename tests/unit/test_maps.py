@@ -1,4 +1,5 @@
-"""The error map: cells per 32x32 tile, partial tiles at the edges, values that are not finite, and the cap on its size."""
+"""The error map: cells per 32x32 tile, partial tiles at the edges, values that are not finite, and
+the cap on its size."""
 
 from __future__ import annotations
 
@@ -41,8 +42,13 @@ def test_values_that_are_not_finite_are_counted_and_left_out() -> None:
     assert found.to_json()["max_abs"][0] == [None, 2.0]
 
 
-@pytest.mark.parametrize(("shape", "group"), [((MAX_TILE_ROWS * 32 + 1, 8), (2, 1)), ((3, MAX_TILE_COLUMNS * 64 + 1), (1, 3))])
-def test_large_matrices_are_grouped_by_whole_tiles(shape: tuple[int, int], group: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "group"),
+    [((MAX_TILE_ROWS * 32 + 1, 8), (2, 1)), ((3, MAX_TILE_COLUMNS * 64 + 1), (1, 3))],
+)
+def test_large_matrices_are_grouped_by_whole_tiles(
+    shape: tuple[int, int], group: tuple[int, int]
+) -> None:
     rng = np.random.default_rng(0)
     actual, reference = rng.normal(size=(2, *shape)).astype(np.float32)
     found = error_map(actual, reference)
@@ -71,8 +77,12 @@ def test_differing_shapes_are_refused() -> None:
         error_map(np.zeros((2, 3)), np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize(("output_format", "step"), [("bf16", 2.0**-5), ("bfp8_b", 2.0**-4), ("fp32", 2.0**-21)])
-def test_the_largest_error_is_told_in_ulp_of_the_tiles_largest_reference(output_format: str, step: float) -> None:
+@pytest.mark.parametrize(
+    ("output_format", "step"), [("bf16", 2.0**-5), ("bfp8_b", 2.0**-4), ("fp32", 2.0**-21)]
+)
+def test_the_largest_error_is_told_in_ulp_of_the_tiles_largest_reference(
+    output_format: str, step: float
+) -> None:
     reference = np.zeros((32, 64))
     reference[3, 4], reference[5, 40] = -5.0, 80.0  # 5 lies in [4, 8)
     actual = reference.copy()

@@ -1,4 +1,5 @@
-"""The cells of the build matrix as HTML: what is in them, and that nothing in a name gets out of its attribute."""
+"""The cells of the build matrix as HTML: what is in them, and that nothing in a name gets out of
+its attribute."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ EVIL = """"><img src=x onerror=alert('1')>&"""
 
 
 def cell(verdict: str, *, hollow: bool = False, lost: int = 0, name: str = "b1") -> MatrixCell:
-    return MatrixCell(verdict, hollow, lost, 4, (), f"{verdict} on {name}", f"/tests/v1?line=main&build={name}")
+    return MatrixCell(
+        verdict, hollow, lost, 4, (), f"{verdict} on {name}", f"/tests/v1?line=main&build={name}"
+    )
 
 
 def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
@@ -20,12 +23,30 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
         return f"<svg data-of='{verdict}'/>"
 
     cells = Cells(shape)
-    made = cells.row([cell("pass"), None, cell("fail", hollow=True), cell("suspect", hollow=True), cell("pass", lost=1), cell("pass")], 7)
+    made = cells.row(
+        [
+            cell("pass"),
+            None,
+            cell("fail", hollow=True),
+            cell("suspect", hollow=True),
+            cell("pass", lost=1),
+            cell("pass"),
+        ],
+        7,
+    )
     assert [made.count(f'id="cell-7-{number}"') for number in range(1, 7)] == [1, 0, 1, 1, 1, 1]
     assert made.count("did not run") == 1
-    assert [f'<td class="{each}">' in made for each in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")] == [True, True, True]
+    assert [
+        f'<td class="{each}">' in made
+        for each in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")
+    ] == [True, True, True]
     cells.row([cell("pass")], 8)
-    assert drawn == ["pass", "fail", "pass_by_tolerance", "pass"]  # hollow is unmistakable, unless there is worse
+    assert drawn == [
+        "pass",
+        "fail",
+        "pass_by_tolerance",
+        "pass",
+    ]  # hollow is unmistakable, unless there is worse
 
 
 def test_nothing_in_a_name_gets_out_of_its_attribute() -> None:

@@ -10,14 +10,30 @@ import pytest
 from gonogo.flakiness.classes import Class, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
-from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW, Override, day, suppressed, touches
+from gonogo.flakiness.overrides import (
+    OVERRIDABLE,
+    RED_OR_HOLLOW,
+    Override,
+    day,
+    suppressed,
+    touches,
+)
 from gonogo.verdicts import Verdict
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 
 
 def override(**changes: Any) -> Override:
-    return Override(**{"id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": END, "test": "v1-a", **changes})
+    return Override(
+        **{
+            "id": "o1",
+            "owner": "kim",
+            "reason": "the race of ticket 12",
+            "expires": END,
+            "test": "v1-a",
+            **changes,
+        }
+    )
 
 
 def ran(**counts: int) -> Ran:
@@ -33,7 +49,10 @@ def ran(**counts: int) -> Ran:
         ({"test": None, "names": ("rmsnorm *",)}, False),
         ({"names": ("*", "!layernorm_bw*")}, False),
         ({"test": None, "labels": {"suite": "nightly"}}, True),
-        ({"test": None, "labels": {"suite": "nightly", "team": "x"}}, False),  # of two jobs each has one
+        (
+            {"test": None, "labels": {"suite": "nightly", "team": "x"}},
+            False,
+        ),  # of two jobs each has one
         ({"builds": ("kernels-*",)}, True),
         ({"builds": ("release-*",)}, False),
     ],
@@ -49,8 +68,16 @@ def test_the_class_is_suppressed_and_the_verdict_stays() -> None:
     said = classify(ran(pass_=8), ran(fail=6, error=2))
     (lost, red) = suppressed(said, [override()]).findings
     assert (lost.kind, lost.verdict) == (Class.infrastructure, Verdict.error)
-    assert (red.kind, red.verdict, red.new, red.evidence["otherwise"]) == (Class.suppressed, Verdict.fail, False, "new_failure")
-    assert red.words == "red 6 of 6; none of 8 on base; suppressed until 2026-12-01 by kim: the race of ticket 12"
+    assert (red.kind, red.verdict, red.new, red.evidence["otherwise"]) == (
+        Class.suppressed,
+        Verdict.fail,
+        False,
+        "new_failure",
+    )
+    assert (
+        red.words
+        == "red 6 of 6; none of 8 on base; suppressed until 2026-12-01 by kim: the race of ticket 12"
+    )
     assert red.evidence["override"] == {
         "id": "o1", "owner": "kim", "reason": "the race of ticket 12", "expires": "2026-12-01T00:00:00Z",
         "words": "suppressed until 2026-12-01 by kim: the race of ticket 12",
@@ -77,7 +104,9 @@ def test_only_the_classes_that_it_names_and_nothing_that_never_ran() -> None:
     assert Class.infrastructure not in RED_OR_HOLLOW
 
 
-def test_a_flag_that_someone_took_on_is_named_before_an_override_and_of_several_the_longest() -> None:
+def test_a_flag_that_someone_took_on_is_named_before_an_override_and_of_several_the_longest() -> (
+    None
+):
     known = Known("f1", "flaky", True, owner="ada", reason="seen", expires="2026-11-01T00:00:00Z")
     (by_flag,) = suppressed(classify(ran(pass_=8), ran(fail=8), [known]), [override()]).findings
     assert (by_flag.evidence["flag"]["id"], "override" in by_flag.evidence) == ("f1", False)

@@ -1,4 +1,5 @@
-"""Two builds compared with each other: both questions, whose fault a difference is, and budgets that don't depend on their blocks."""
+"""Two builds compared with each other: both questions, whose fault a difference is, and budgets
+that don't depend on their blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from numeric_cases import REGIMES, Case, spec
 CORRECT = Reference("other", "tt-train")
 
 
-def pair(case: Case, ours: dict[str, Any], theirs: dict[str, Any], reference: Reference = CORRECT, **options: Any) -> SeedJudgement:
+def pair(
+    case: Case,
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    reference: Reference = CORRECT,
+    **options: Any,
+) -> SeedJudgement:
     alone = judge(case.test, case.raw, case.given, ours, profile="tt-train", **options)
     return compare(case.test, alone, case.raw, case.given, ours, theirs, reference)
 
@@ -28,7 +35,15 @@ def entry(found: SeedJudgement, output: str) -> dict[str, Any]:
 
 
 def backward_case(tolerance: dict[str, Any] | None = None) -> Case:
-    return Case.of(TestSpec.parse({"kernel": "layernorm_bw", "shape": [64, 1024], "tolerance": tolerance or {"rtol": 1e-3, "atol": 0.5}}))
+    return Case.of(
+        TestSpec.parse(
+            {
+                "kernel": "layernorm_bw",
+                "shape": [64, 1024],
+                "tolerance": tolerance or {"rtol": 1e-3, "atol": 0.5},
+            }
+        )
+    )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw"])
@@ -50,10 +65,15 @@ def test_a_wrong_build_is_told_from_a_wrong_reference() -> None:
     right, wrong = case.emulated(), case.emulated("double-subtract")
     for ours, theirs, who in ((wrong, right, "this build"), (right, wrong, "the reference")):
         found = pair(case, ours, theirs)
-        assert (found.verdict, found.outputs["dx"].verdict) == ("pass_by_tolerance", "pass_by_tolerance")
+        assert (found.verdict, found.outputs["dx"].verdict) == (
+            "pass_by_tolerance",
+            "pass_by_tolerance",
+        )
         assert found.outputs["dgamma"].verdict == "pass"
         assert entry(found, "dx")["explanation"] == "unexplained"
-        assert entry(found, "dx")["against_float64"]["explanation"] == ("explained" if who == "this build" else "unexplained")
+        assert entry(found, "dx")["against_float64"]["explanation"] == (
+            "explained" if who == "this build" else "unexplained"
+        )
         said = words(found)
         assert said is not None
         assert said.startswith("dx differs from other (")
@@ -67,7 +87,10 @@ def test_a_wrong_build_is_told_from_a_wrong_reference() -> None:
 def test_within_is_asked_of_the_reference_builds_output() -> None:
     case = backward_case({"rtol": 0, "atol": 0})
     right = case.emulated()
-    assert judge(case.test, case.raw, case.given, right, profile="tt-train").verdict == "fail_by_tolerance"
+    assert (
+        judge(case.test, case.raw, case.given, right, profile="tt-train").verdict
+        == "fail_by_tolerance"
+    )
     same = pair(case, right, {name: array.copy() for name, array in right.items()})
     assert same.verdict == "pass"
     assert entry(same, "dx")["tolerance_ratio"] == 0
@@ -96,7 +119,10 @@ def test_numbers_say_how_far_two_builds_are_apart() -> None:
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 def test_nan_on_either_side_is_not_explained(side: str) -> None:
     case = backward_case()
-    sides = {"ours": case.emulated(), "theirs": {name: array.copy() for name, array in case.emulated().items()}}
+    sides = {
+        "ours": case.emulated(),
+        "theirs": {name: array.copy() for name, array in case.emulated().items()},
+    }
     sides[side]["dx"][3, 5] = np.nan
     found = pair(case, sides["ours"], sides["theirs"])
     assert found.verdict == "fail"
@@ -126,7 +152,11 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
     found = pair(case, ours, theirs, Reference("other", "tt-train", produced), produced=produced)
     assert found.verdict == "pass"
     said = entry(found, "linear")
-    assert (said["explanation"], said["within"], said["against_float64"]) == ("unjudged", None, None)
+    assert (said["explanation"], said["within"], said["against_float64"]) == (
+        "unjudged",
+        None,
+        None,
+    )
     assert (said["max_abs"], said["ulp_max"], said["mismatch_fraction"]) == (2.0**-6, 1.0, 1.0)
     assert "budget_ratio" not in said
     assert "linear" not in judge(case.test, case.raw, case.given, ours, profile="tt-train").outputs
@@ -135,7 +165,9 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
 @pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw"])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("profile", ["tt-train", "torch", None])
-def test_budgets_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch, kernel: str, own: bool, profile: str | None) -> None:
+def test_budgets_in_blocks_are_those_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, own: bool, profile: str | None
+) -> None:
     monkeypatch.setattr(paired, "ELEMENTS_PER_BLOCK", 32 * 100)
     numerics = {"statistics": "own"} if own and kernel == "layernorm_bw" else {}
     case = Case.of(spec(kernel, (100, 100), numerics=numerics))
@@ -145,7 +177,9 @@ def test_budgets_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatc
     for name, each in found.items():
         np.testing.assert_allclose(each.bound, whole[name].bound, rtol=1e-9)
         # errors that all rows share are known block by block: a little more or less of them
-        np.testing.assert_allclose(each.variance, whole[name].variance, rtol=0.2 if kernel == "layernorm_fw" else 1e-9)
+        np.testing.assert_allclose(
+            each.variance, whole[name].variance, rtol=0.2 if kernel == "layernorm_fw" else 1e-9
+        )
 
 
 def test_rows_that_say_nothing_are_left_out_of_the_comparison() -> None:
@@ -157,7 +191,12 @@ def test_rows_that_say_nothing_are_left_out_of_the_comparison() -> None:
 
 @pytest.mark.parametrize(
     ("data", "field"),
-    [("x", "reference"), ({}, "reference.build"), ({"build": ""}, "reference.build"), ({"build": "a", "python": "b"}, "reference.python")],
+    [
+        ("x", "reference"),
+        ({}, "reference.build"),
+        ({"build": ""}, "reference.build"),
+        ({"build": "a", "python": "b"}, "reference.python"),
+    ],
 )
 def test_a_reference_of_a_message_is_checked(data: Any, field: str) -> None:
     with pytest.raises(FieldError) as caught:
@@ -168,4 +207,6 @@ def test_a_reference_of_a_message_is_checked(data: Any, field: str) -> None:
 def test_a_reference_is_read_from_a_message() -> None:
     assert Reference.parse(None) is None
     assert Reference.parse({"build": "a"}) == Reference("a")
-    assert Reference.parse({"build": "a", "profile": "torch", "outputs": ["y"]}) == Reference("a", "torch", ("y",))
+    assert Reference.parse({"build": "a", "profile": "torch", "outputs": ["y"]}) == Reference(
+        "a", "torch", ("y",)
+    )

@@ -1,4 +1,5 @@
-"""The pytest executor against real runs of pytest: every outcome, crashes, hangs, arrays handed over, strange surroundings."""
+"""The pytest executor against real runs of pytest: every outcome, crashes, hangs, arrays handed
+over, strange surroundings."""
 
 from __future__ import annotations
 
@@ -14,8 +15,12 @@ from suites import Project, outcomes
 
 
 def _set_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what else is installed here takes a second to load
-    patch.setenv("PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)")  # ours must not leak into theirs
+    patch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # what else is installed here takes a second to load
+    patch.setenv(
+        "PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)"
+    )  # ours must not leak into theirs
 
 
 @pytest.fixture
@@ -94,7 +99,8 @@ MORE = {
     def test_path(): import pytest_executor
     """,
 }
-"""Further modules of the same run: a process of pytest for each of these would take most of this file's time."""
+"""Further modules of the same run: a process of pytest for each of these would take most of this
+file's time."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +118,9 @@ def all_of_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
     return {each["name"].partition("::")[2] or each["name"]: each for each in found}
 
 
-def test_every_outcome_is_folded_into_one_report_per_test(all_of_it: dict[str, dict[str, Any]]) -> None:
+def test_every_outcome_is_folded_into_one_report_per_test(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
     assert {name: each["outcome"] for name, each in all_of_it.items()} == {
         "test_odd[a b]": "passed",
         "test_odd[x/y::z[1]]": "passed",
@@ -143,7 +151,9 @@ def test_every_outcome_is_folded_into_one_report_per_test(all_of_it: dict[str, d
 def test_each_report_says_what_happened(all_of_it: dict[str, dict[str, Any]]) -> None:
     red = all_of_it["test_red"]
     assert red["message"] == "AssertionError: got 2\nassert 2 == 1\ntest_all.py:10"
-    assert red["failures"] == [{"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}]
+    assert red["failures"] == [
+        {"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}
+    ]
     assert red["duration_ms"] > 0
     assert all_of_it["test_setup"]["duration_ms"] is None
     assert all_of_it["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
@@ -152,12 +162,16 @@ def test_each_report_says_what_happened(all_of_it: dict[str, dict[str, Any]]) ->
     assert all_of_it["test_xfail"]["message"] == "failed as expected (xfail): known"
     assert all_of_it["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
     assert all_of_it["test_skipped"]["message"] == "no card"
-    assert str(all_of_it["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    assert (
+        str(all_of_it["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    )
     assert "No module named 'nothing_here_4711'" in all_of_it["test_broken.py"]["message"]
     assert all_of_it["test_module.py"]["message"] == "not here"
 
 
-def test_a_failed_subtest_fails_its_test_and_each_is_counted(all_of_it: dict[str, dict[str, Any]]) -> None:
+def test_a_failed_subtest_fails_its_test_and_each_is_counted(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
     failure = all_of_it["test_parts"]["failures"][0]
     assert (failure["expression"], failure["count"]) == ("assert number == 1", 2)
 
@@ -169,7 +183,9 @@ def test_texts_hold_nothing_that_a_database_refuses(all_of_it: dict[str, dict[st
     assert "\0" not in str(report["failures"])
 
 
-def test_50_megabytes_of_output_don_t_get_into_the_report(all_of_it: dict[str, dict[str, Any]]) -> None:
+def test_50_megabytes_of_output_don_t_get_into_the_report(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
     assert len(str(all_of_it["test_loud"])) < 2000
 
 
@@ -178,7 +194,8 @@ def test_the_executors_stay_off_the_tests_path(all_of_it: dict[str, dict[str, An
 
 
 def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -> None:
-    # what pytest-rerunfailures does: the failed call is logged as "rerun", then the test runs once more
+    # what pytest-rerunfailures does: the failed call is logged as "rerun", then the test runs once
+    # more
     project.write(
         conftest="""
         import pytest
@@ -208,23 +225,40 @@ def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -
 
 
 def test_a_timeout_that_pytest_timeout_ends_the_process_with_is_a_hang(project: Project) -> None:
-    project.write(test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n")
+    project.write(
+        test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n"
+    )
     with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
         (report,) = executor.report({"suite": "all"}, iteration=0)
     assert (report["name"], report["outcome"]) == ("test_a.py::test_slow", "hang")
 
 
-def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(project: Project) -> None:
-    project.write(test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n")
+def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
+    project: Project,
+) -> None:
+    project.write(
+        test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n"
+    )
     first, dies, last = project.reports({}, {"paths": ["test_crash.py"]})
     assert first["outcome"] == "passed"
-    assert (dies["outcome"], dies["message"]) == ("crash", "the process of the tests was ended by SIGABRT in the middle of this test")
-    assert (last["outcome"], last["message"]) == ("skipped", "not run: the process was ended by SIGABRT in test_crash.py::test_dies before")
+    assert (dies["outcome"], dies["message"]) == (
+        "crash",
+        "the process of the tests was ended by SIGABRT in the middle of this test",
+    )
+    assert (last["outcome"], last["message"]) == (
+        "skipped",
+        "not run: the process was ended by SIGABRT in test_crash.py::test_dies before",
+    )
 
 
-def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(project: Project) -> None:
+def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(
+    project: Project,
+) -> None:
     project.write(test_quits="import os\ndef test_first(): pass\ndef test_quits(): os._exit(0)\n")
-    assert outcomes(project.reports({}, {})) == {"test_quits.py::test_first": "passed", "test_quits.py::test_quits": "crash"}
+    assert outcomes(project.reports({}, {})) == {
+        "test_quits.py::test_first": "passed",
+        "test_quits.py::test_quits": "crash",
+    }
 
 
 def test_a_crash_after_the_last_test_is_told_and_spoils_no_test(project: Project) -> None:
@@ -240,7 +274,8 @@ def test_a_crash_while_collecting_is_told(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
-    # collected and started within 6 s, even where the machine is busy; the helper process leaves the group and ignores TERM
+    # collected and started within 6 s, even where the machine is busy; the helper process leaves
+    # the group and ignores TERM
     project.write(
         test_hang="""
         import subprocess, sys, time
@@ -285,13 +320,24 @@ COMPARES = """
 
 def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project) -> None:
     project.write(test_c=COMPARES, test_none="")
-    with project.running({"all": {"paths": ["test_c.py"]}, "none": {"paths": ["test_none.py"]}}) as executor:
+    with project.running(
+        {"all": {"paths": ["test_c.py"]}, "none": {"paths": ["test_none.py"]}}
+    ) as executor:
         fixture, module, typo = executor.report({"suite": "all"}, iteration=0)
-        assert (fixture["outcome"], module["outcome"], typo["outcome"]) == ("passed", "failed", "failed")
+        assert (fixture["outcome"], module["outcome"], typo["outcome"]) == (
+            "passed",
+            "failed",
+            "failed",
+        )
         assert typo["dumps"] == []
         assert "dX is neither a tensor" in typo["message"]
         (dump,) = fixture["dumps"]
-        fields = {"kernel": "layernorm_bw", "tolerance": {"atol": 0.5}, "shape": [2, 3, 32], "numerics": {"statistics": "own"}}
+        fields = {
+            "kernel": "layernorm_bw",
+            "tolerance": {"atol": 0.5},
+            "shape": [2, 3, 32],
+            "numerics": {"statistics": "own"},
+        }
         assert (dump["kernel"], dump["fields"], dump["name"]) == ("layernorm_bw", fields, "first")
         x = np.load(dump["tensors"]["x"], allow_pickle=False)
         assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
@@ -299,17 +345,29 @@ def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project
         assert (raw.dtype, float(raw[0, 0, 0]), dump["profile"]) == (np.float64, 1 / 3, "fp32")
         given, own = (each["fields"] for each in module["dumps"])
         assert "numerics" not in given
-        assert own == {"kernel": "layernorm_bw", "epsilon": 1e-5, "shape": [6, 32], "numerics": {"statistics": "own"}}
+        assert own == {
+            "kernel": "layernorm_bw",
+            "epsilon": 1e-5,
+            "shape": [6, 32],
+            "numerics": {"statistics": "own"},
+        }
         executor.report({"suite": "none"}, iteration=1)
         assert Path(dump["tensors"]["x"]).exists()  # the worker may still be reading it
         executor.report({"suite": "none"}, iteration=2)
         assert not Path(dump["tensors"]["x"]).exists()
 
 
-def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(project: Project) -> None:
-    project.write(test_a="import pytest\n@pytest.mark.fast\ndef test_a(): pass\ndef test_b(): pass\n", ops__test_c="def test_c(): pass\n")
+def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(
+    project: Project,
+) -> None:
+    project.write(
+        test_a="import pytest\n@pytest.mark.fast\ndef test_a(): pass\ndef test_b(): pass\n",
+        ops__test_c="def test_c(): pass\n",
+    )
     with project.running({}, ("-m", "fast", "-W", "ignore")) as executor:
-        assert outcomes(executor.report({"suite": None}, iteration=0)) == {"test_a.py::test_a": "passed"}
+        assert outcomes(executor.report({"suite": None}, iteration=0)) == {
+            "test_a.py::test_a": "passed"
+        }
     with project.running({}, paths=["ops"]) as executor:
         assert outcomes(executor.report({}, iteration=0)) == {"ops/test_c.py::test_c": "passed"}
 
@@ -329,20 +387,30 @@ def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> Non
         """
     )
     (report,) = project.reports({}, {"paths": ["tests"]}, seed=7)
-    assert (report["name"], report["outcome"]) == ("tests/test_a.py::test_a", "passed"), report["message"]
+    assert (report["name"], report["outcome"]) == ("tests/test_a.py::test_a", "passed"), report[
+        "message"
+    ]
     # what has no spec can't be judged by the worker, either: its numbers are the test's
-    assert report["measurements"] == pytest.approx({"dx.max_abs": 0.5, "dx.tolerance_ratio": 0.5, "dx.pcc_deficit": 0.0, **TIMES})
+    assert report["measurements"] == pytest.approx(
+        {"dx.max_abs": 0.5, "dx.tolerance_ratio": 0.5, "dx.pcc_deficit": 0.0, **TIMES}
+    )
 
 
 def test_a_project_that_forbids_every_warning_runs(project: Project) -> None:
-    (project.root / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config -W error\nfilterwarnings = error\n")
+    (project.root / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers --strict-config -W error\nfilterwarnings = error\n"
+    )
     project.write(test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
     assert outcomes(project.reports({}, {})) == {"test_a.py::test_a": "passed"}
 
 
 def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
     pytest.importorskip("xdist")
-    project.write(test_a="".join(f"def test_{number}(gonogo): gonogo.measure('n', {number})\n" for number in range(4)))
+    project.write(
+        test_a="".join(
+            f"def test_{number}(gonogo): gonogo.measure('n', {number})\n" for number in range(4)
+        )
+    )
     with project.running({"all": {}}, ("-p", "xdist.plugin", "-n", "2")) as executor:
         found = executor.report({"suite": "all"}, iteration=0)
     assert [(each["name"], each["outcome"], each["measurements"]) for each in found] == [

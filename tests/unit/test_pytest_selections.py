@@ -1,4 +1,5 @@
-"""What a job may choose of a build's pytest suites: filters that must stay filters, orders, seeds, stages; and what is refused."""
+"""What a job may choose of a build's pytest suites: filters that must stay filters, orders, seeds,
+stages; and what is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from suites import Project, outcomes
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what else is installed here takes a second to load
+    monkeypatch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # what else is installed here takes a second to load
     return Project(tmp_path, monkeypatch)
 
 
@@ -38,7 +41,9 @@ def test_what_pytest_can_t_do_is_one_error_with_its_words(project: Project) -> N
 
 
 def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
-    project.write(test_a="import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of memory')\ndef test_c(): pass\n")
+    project.write(
+        test_a="import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of memory')\ndef test_c(): pass\n"
+    )
     found = project.reports({}, {})
     assert [each["outcome"] for each in found] == ["passed", "error", "skipped", "error"]
     assert found[-1]["name"] == "(pytest)"
@@ -46,8 +51,13 @@ def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
 
 
 def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
-    project.write(test_a="import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef test_y(): pass\n")
-    project.write(test_b="raise OSError\n", ops__test_c="class TestC:\n    def test_x(self): pass\n    def test_z(self): pass\n")
+    project.write(
+        test_a="import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef test_y(): pass\n"
+    )
+    project.write(
+        test_b="raise OSError\n",
+        ops__test_c="class TestC:\n    def test_x(self): pass\n    def test_z(self): pass\n",
+    )
     suite = {"paths": ["test_a.py", "ops"]}
 
     def names(words: str, suite: dict[str, Any] = suite) -> list[str]:
@@ -59,23 +69,36 @@ def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
     of_c = ["ops/test_c.py::TestC::test_x", "ops/test_c.py::TestC::test_z"]
     assert names("ops/test_c.py::TestC\ntest_a.py::test_y") == ["test_a.py::test_y", *of_c]
     assert names("ops/") == of_c
-    # the suite's own filter is narrowed, never widened; files that hold nothing chosen aren't even imported
-    assert names("z or nothing", {"paths": ["."], "filter": ["ops/test_c.py"]}) == ["ops/test_c.py::TestC::test_z"]
+    # the suite's own filter is narrowed, never widened; files that hold nothing chosen aren't even
+    # imported
+    assert names("z or nothing", {"paths": ["."], "filter": ["ops/test_c.py"]}) == [
+        "ops/test_c.py::TestC::test_z"
+    ]
     with pytest.raises(ValueError, match="parentheses"):
         names("x) or (y", {**suite, "filter": "z"})
 
 
-@pytest.mark.parametrize("words", ["--co", "-p no:terminal", "--rootdir=/", "-c/dev/null", "/etc/../", "@file"])
+@pytest.mark.parametrize(
+    "words", ["--co", "-p no:terminal", "--rootdir=/", "-c/dev/null", "/etc/../", "@file"]
+)
 def test_a_filter_never_becomes_an_option_or_a_path(project: Project, words: str) -> None:
     project.write(test_a="def test_a(): pass\n")
     assert set(outcomes(project.reports({"filter": words}, {})).values()) <= {"error"}
 
 
 def test_a_shuffle_s_seed_is_the_order(project: Project) -> None:
-    project.write(**{f"test_{name}": "".join(f"def test_{number}(): pass\n" for number in range(6)) for name in "abc"})
+    project.write(
+        **{
+            f"test_{name}": "".join(f"def test_{number}(): pass\n" for number in range(6))
+            for name in "abc"
+        }
+    )
 
     def order(**more: Any) -> list[str]:
-        return [each["name"] for each in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)]
+        return [
+            each["name"]
+            for each in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)
+        ]
 
     plain, first = order(shuffle=None), order(iteration=3)
     assert first != plain
@@ -108,30 +131,57 @@ def staged(project: Project, **selection: Any) -> stages.StageTable:
 
 
 def test_stages_run_in_order_and_what_follows_a_failed_one_is_blocked(project: Project) -> None:
-    project.write(test_1="def test_api(): pass\n", test_2="def test_factory(): open('factory.log', 'w')\n", test_4="raise OSError\n")
+    project.write(
+        test_1="def test_api(): pass\n",
+        test_2="def test_factory(): open('factory.log', 'w')\n",
+        test_4="raise OSError\n",
+    )
     project.write(test_3="def test_stub(): assert 0, 'does not compile'\n")
     found = staged(project)
     assert [(stage.name, stage.status.value, stage.reason) for stage in found.stages] == [
         ("api", "passed", ""),
         ("factory", "partial", "missing: test_2b.py"),
-        ("stubs", "failed", "no test passed, first test_3.py::test_stub: AssertionError: does not compile"),
+        (
+            "stubs",
+            "failed",
+            "no test passed, first test_3.py::test_stub: AssertionError: does not compile",
+        ),
         ("kernels", "blocked", "blocked by 'stubs'"),
     ]
 
 
 def test_asking_for_a_stage_runs_it_and_those_before_it(project: Project) -> None:
-    project.write(**{f"test_{number}": f"def test_{number}(): pass\n" for number in (1, 2, 3, 4)}, test_2b="def test_b(): pass\n")
+    project.write(
+        **{f"test_{number}": f"def test_{number}(): pass\n" for number in (1, 2, 3, 4)},
+        test_2b="def test_b(): pass\n",
+    )
     found = staged(project, stages=["factory"])
-    assert [(stage.name, stage.status.value) for stage in found.stages] == [("api", "passed"), ("factory", "partial")]
+    assert [(stage.name, stage.status.value) for stage in found.stages] == [
+        ("api", "passed"),
+        ("factory", "partial"),
+    ]
     assert found.stages[1].missing == ("factory.log",)
     (project.root / "factory.log").touch()
-    assert [stage.status.value for stage in staged(project, stages=["kernels", "api"]).stages] == ["passed"] * 4
+    assert [stage.status.value for stage in staged(project, stages=["kernels", "api"]).stages] == [
+        "passed"
+    ] * 4
 
 
-def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(project: Project) -> None:
-    project.write(test_1="import os\ndef test_api(): pass\ndef test_dies(): os.abort()\n", test_2="", test_2b="")
+def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(
+    project: Project,
+) -> None:
+    project.write(
+        test_1="import os\ndef test_api(): pass\ndef test_dies(): os.abort()\n",
+        test_2="",
+        test_2b="",
+    )
     found = staged(project)
-    assert [stage.status.value for stage in found.stages] == ["partial", "failed", "blocked", "blocked"]
+    assert [stage.status.value for stage in found.stages] == [
+        "partial",
+        "failed",
+        "blocked",
+        "blocked",
+    ]
     assert found.stages[1].reason == "no test was found; missing: factory.log"
 
 
@@ -149,7 +199,9 @@ def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(pr
         ({}, {**STAGES, "filter": "x"}, "neither paths nor filter"),
     ],
 )
-def test_what_can_t_be_run_is_refused_in_words(project: Project, selection: dict[str, Any], suite: dict[str, Any], words: str) -> None:
+def test_what_can_t_be_run_is_refused_in_words(
+    project: Project, selection: dict[str, Any], suite: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         project.reports(selection, suite)
 

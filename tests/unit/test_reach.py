@@ -1,4 +1,5 @@
-"""What a defect's effect is compared with, and the power of the judgement: what can show is found, what can't isn't blamed."""
+"""What a defect's effect is compared with, and the power of the judgement: what can show is found,
+what can't isn't blamed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ SEEDS = 4
 Found = list[tuple[bool, Explanation]]
 
 
-def seeds(kernel: str, build: str, shape: tuple[int, int], profile: str = PROFILE, **fields: Any) -> Found:
+def seeds(
+    kernel: str, build: str, shape: tuple[int, int], profile: str = PROFILE, **fields: Any
+) -> Found:
     """(can show, explanation) of each of the first seeds."""
     found = []
     for seed in range(SEEDS):
@@ -44,8 +47,18 @@ BACKWARD = (
     "tile-missing",
     "power-of-two-outliers",
 )
-FORWARD = ("gamma-shifted-tile", "mask-missing", "mean-not-subtracted", "mean-last-tile-missing", "tile-missing", "power-of-two-outliers")
-WRONG_TERMS = [*(("layernorm_bw", build) for build in BACKWARD), *(("layernorm_fw", build) for build in FORWARD)]
+FORWARD = (
+    "gamma-shifted-tile",
+    "mask-missing",
+    "mean-not-subtracted",
+    "mean-last-tile-missing",
+    "tile-missing",
+    "power-of-two-outliers",
+)
+WRONG_TERMS = [
+    *(("layernorm_bw", build) for build in BACKWARD),
+    *(("layernorm_fw", build) for build in FORWARD),
+]
 
 
 @pytest.mark.parametrize(("kernel", "build"), WRONG_TERMS)
@@ -60,17 +73,25 @@ def test_a_wrong_term_that_can_show_is_unexplained_on_every_seed(kernel: str, bu
 
 
 SMALL_WRONGS: list[tuple[str, str, tuple[int, int], dict[str, Any]]] = [
-    # Of the size of a rounding: seen where the data leave room, by a direction and not by any element.
+    # Of the size of a rounding: seen where the data leave room, by a direction and not by any
+    # element.
     ("layernorm_bw", "rstd-off-1e-3", (16, 8192), {}),
     ("layernorm_bw", "rstd-off-1e-3", (64, 512), {"numerics": {"output": "fp32"}}),
-    ("layernorm_bw", "wrong-epsilon", (32, 64), {"regime": "small", "numerics": {"statistics": "own"}}),
+    (
+        "layernorm_bw",
+        "wrong-epsilon",
+        (32, 64),
+        {"regime": "small", "numerics": {"statistics": "own"}},
+    ),
     ("layernorm_fw", "wrong-epsilon", (32, 64), {"regime": "small"}),
     ("layernorm_bw", "unbiased-variance", (64, 20), {"numerics": {"statistics": "own"}}),
     ("layernorm_fw", "unbiased-variance", (64, 20), {}),
 ]
 
 
-@pytest.mark.parametrize(("kernel", "build", "shape", "fields"), SMALL_WRONGS, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("kernel", "build", "shape", "fields"), SMALL_WRONGS, ids=lambda value: str(value)
+)
 def test_a_slightly_wrong_factor_is_unexplained_within_four_seeds(
     kernel: str, build: str, shape: tuple[int, int], fields: dict[str, Any]
 ) -> None:
@@ -87,7 +108,10 @@ def test_a_slightly_wrong_factor_is_unexplained_within_four_seeds(
 @pytest.mark.parametrize("build", ["last-two-tiles", "last-block-only"])
 @pytest.mark.parametrize("features", [20, 33])
 def test_in_two_tiles_the_last_two_are_all_of_them(features: int, build: str, profile: str) -> None:
-    assert seeds("layernorm_bw", build, (64, features), profile) == [(False, Explanation.explained)] * SEEDS
+    assert (
+        seeds("layernorm_bw", build, (64, features), profile)
+        == [(False, Explanation.explained)] * SEEDS
+    )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
@@ -144,18 +168,26 @@ def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
     constant = Case.of(spec("layernorm_fw", (8, 128), regime="constant"))
     outputs = layernorm.reference(constant.test, constant.given)
     assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, PROFILE)
-    assert can_show(constant.test, constant.given, {"mean": outputs["mean"] + 5}, PROFILE)  # the mean is known all the same
+    assert can_show(
+        constant.test, constant.given, {"mean": outputs["mean"] + 5}, PROFILE
+    )  # the mean is known all the same
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
-@pytest.mark.parametrize("fields", [{}, {"regime": "constant"}, {"regime": "small"}, {"numerics": {"statistics": "own"}}], ids=str)
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"regime": "constant"}, {"regime": "small"}, {"numerics": {"statistics": "own"}}],
+    ids=str,
+)
 def test_the_fused_answer_is_that_of_the_definition(kernel: str, fields: dict[str, Any]) -> None:
     for seed, shape in enumerate([(16, 64), (40, 130)]):
         case = Case.of(spec(kernel, shape, **fields), seed)
         for build, defect in tensix.DEFECTS.items():
             if defect.plan.fate is None:
                 ideal = tensix.ideal(case.test, case.given, build)
-                assert shows(case.test, case.given, ideal, PROFILE) is can_show(case.test, case.given, ideal, PROFILE), build
+                assert shows(case.test, case.given, ideal, PROFILE) is can_show(
+                    case.test, case.given, ideal, PROFILE
+                ), build
 
 
 def test_a_right_kernel_s_own_rounding_shows_nothing_and_a_wrong_one_s_output_shows() -> None:

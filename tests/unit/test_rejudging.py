@@ -1,4 +1,5 @@
-"""Seeds judged again from stored numbers say what the judging would have said of the arrays, or that they can't tell."""
+"""Seeds judged again from stored numbers say what the judging would have said of the arrays, or
+that they can't tell."""
 
 from __future__ import annotations
 
@@ -32,7 +33,15 @@ def with_tolerance(test: TestSpec, tolerance: dict[str, Any]) -> TestSpec:
 def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
     """A seed of each build, with the row that is stored of it."""
     case = Case.of(spec(shape=(64, 160), tolerance=DECLARED))
-    return {name: (case, judge(case.test, case.raw, case.given, case.emulated(name), profile="tt-train").to_json()) for name in BUILDS}
+    return {
+        name: (
+            case,
+            judge(
+                case.test, case.raw, case.given, case.emulated(name), profile="tt-train"
+            ).to_json(),
+        )
+        for name in BUILDS
+    }
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -53,10 +62,15 @@ def test_what_is_stored_decides_as_the_arrays_do(
 ) -> None:
     case, row = seeds[build]
     wanted = with_tolerance(case.test, tolerance)
-    assert rejudge(row, wanted, case.test).verdict == judge(wanted, case.raw, case.given, case.emulated(build), profile="tt-train").verdict
+    assert (
+        rejudge(row, wanted, case.test).verdict
+        == judge(wanted, case.raw, case.given, case.emulated(build), profile="tt-train").verdict
+    )
 
 
-def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(seeds: dict[str, tuple[Case, dict[str, Any]]]) -> None:
+def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
     decided = 0
     tried = 0
     for build in BUILDS[:2]:
@@ -70,7 +84,12 @@ def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(seeds: dict[s
                     assert "isn't stored" in str(found.reason)
                     continue
                 decided += 1
-                assert found.verdict == judge(wanted, case.raw, case.given, case.emulated(build), profile="tt-train").verdict
+                assert (
+                    found.verdict
+                    == judge(
+                        wanted, case.raw, case.given, case.emulated(build), profile="tt-train"
+                    ).verdict
+                )
     assert decided > 0.8 * tried
 
 
@@ -78,8 +97,11 @@ ELEMENTS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 4)), min_size=1, max
 
 
 @given(ELEMENTS, st.floats(0, 1), st.floats(1e-4, 0.2), st.floats(0.01, 1))
-def test_bounds_hold_whatever_the_errors(elements: list[tuple[float, float]], rtol: float, r0: float, a0: float) -> None:
-    """needed(r) = max(|e| - r |ref|, 0) of elements (|e|, |ref|) lies between the bounds that its stored points give."""
+def test_bounds_hold_whatever_the_errors(
+    elements: list[tuple[float, float]], rtol: float, r0: float, a0: float
+) -> None:
+    """needed(r) = max(|e| - r |ref|, 0) of elements (|e|, |ref|) lies between the bounds that its
+    stored points give."""
 
     def needed(r: float) -> float:
         return max(0.0, *(error - r * size for error, size in elements))
@@ -94,29 +116,45 @@ def test_bounds_hold_whatever_the_errors(elements: list[tuple[float, float]], rt
 def test_numbers_that_are_not_there_leave_it_undecided() -> None:
     assert bounds([], 0.5) == (0.0, math.inf)
     assert within_stored(Tolerance(rtol=0.0, atol=1.0), None, {"nonfinite": 0}) is None
-    assert within_stored(Tolerance(rtol=0.0, atol=1.0, pcc=0.9), None, {"pcc_deficit": 0.5}) is False  # one comparator that fails is enough
+    assert (
+        within_stored(Tolerance(rtol=0.0, atol=1.0, pcc=0.9), None, {"pcc_deficit": 0.5}) is False
+    )  # one comparator that fails is enough
     assert within_stored(Tolerance(rtol=0.0, atol=1.0), None, {"nonfinite": 3}) is False
 
 
-def test_a_seed_without_numbers_keeps_its_verdict(seeds: dict[str, tuple[Case, dict[str, Any]]]) -> None:
+def test_a_seed_without_numbers_keeps_its_verdict(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
     test = seeds["correct"][0].test
     assert rejudge({"verdict": "hang", "outputs": {}}, test, test).verdict is Verdict.hang
 
 
-def test_another_policy_is_applied_to_the_same_numbers(seeds: dict[str, tuple[Case, dict[str, Any]]]) -> None:
+def test_another_policy_is_applied_to_the_same_numbers(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
     case, row = seeds["correct"]
     strict = replace(POLICY, version="strict", budget_ratio=0.1, suspect_budget_ratio=0.2)
     assert rejudge(row, case.test, case.test).verdict is Verdict.pass_
     assert rejudge(row, case.test, case.test, strict).verdict is Verdict.pass_by_tolerance
 
 
-def test_a_job_with_a_reference_build_is_judged_by_the_difference(seeds: dict[str, tuple[Case, dict[str, Any]]]) -> None:
+def test_a_job_with_a_reference_build_is_judged_by_the_difference(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
     case, _ = seeds["correct"]
     ours, theirs = case.emulated("tt-train-2025"), case.emulated("last-block-only")
 
     def compared(test: TestSpec) -> Any:
         alone = judge(test, case.raw, case.given, ours, profile="tt-train")
-        return pairs.compare(test, alone, case.raw, case.given, ours, theirs, pairs.Reference("last-block-only", "tt-train"))
+        return pairs.compare(
+            test,
+            alone,
+            case.raw,
+            case.given,
+            ours,
+            theirs,
+            pairs.Reference("last-block-only", "tt-train"),
+        )
 
     row = compared(case.test).to_json()
     for atol in (1e-3, 0.03, 0.06, 0.5):
@@ -124,11 +162,15 @@ def test_a_job_with_a_reference_build_is_judged_by_the_difference(seeds: dict[st
         assert rejudge(row, wanted, case.test).verdict == compared(wanted).verdict
 
 
-def test_between_the_bounds_a_seed_is_undecided_and_says_why(seeds: dict[str, tuple[Case, dict[str, Any]]]) -> None:
+def test_between_the_bounds_a_seed_is_undecided_and_says_why(
+    seeds: dict[str, tuple[Case, dict[str, Any]]],
+) -> None:
     case, row = seeds["correct"]
     numbers = row["outputs"]["dx"]
     low, high = bounds(known_points(numbers, case.test.tolerance_for("dx")), 5e-3)
     assert 0 < low < high
-    found = rejudge(row, with_tolerance(case.test, {"dx": {"rtol": 5e-3, "atol": (low + high) / 2}}), case.test)
+    found = rejudge(
+        row, with_tolerance(case.test, {"dx": {"rtol": 5e-3, "atol": (low + high) / 2}}), case.test
+    )
     assert found.verdict is None
     assert str(found.reason).startswith("dx: the atol needed with rtol 0.005 isn't stored")

@@ -1,4 +1,5 @@
-"""What an iteration's reports become: verdicts of tests with and without arrays, and rows that a database can hold."""
+"""What an iteration's reports become: verdicts of tests with and without arrays, and rows that a
+database can hold."""
 
 from __future__ import annotations
 
@@ -34,14 +35,18 @@ def row(*reports: dict[str, Any], judged: dict[str, list[Judged]] | None = None)
 
 def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> Judged:
     """Arrays of a backward kernel: right, or with s1 left out, judged against a tolerance."""
-    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": tolerance or {}})
+    test = TestSpec.parse(
+        {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": tolerance or {}}
+    )
     raw = generate(test, 1)
     given = quantise(test, raw)
     dx = np.asarray(reference(test, given)["dx"], np.float64)
     if not right:
         s1 = np.mean(np.asarray(given["dy"], np.float64) * given["gamma"], -1, keepdims=True)
         dx = dx + np.asarray(given["rstd"], np.float64)[:, None] * s1
-    rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})["dy"]  # to bf16, as any other tensor
+    rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})[
+        "dy"
+    ]  # to bf16, as any other tensor
     judgement = judge(test, raw, given, {"dx": rounded}, profile="fp32", produced=("dx",))
     return Judged(test, judgement, "", "A.B")
 
@@ -54,15 +59,24 @@ LOOSE, TIGHT = {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0.0, "atol": 1e-9}
     [("passed", "unjudged"), ("failed", "unjudged"), ("skipped", "skipped"), ("absent", "absent"), ("crash", "crash"), ("hang", "hang"),
      ("error", "error")],
 )  # fmt: skip
-def test_without_arrays_green_and_red_are_unjudged_and_the_outcome_is_kept(outcome: str, verdict: str) -> None:
+def test_without_arrays_green_and_red_are_unjudged_and_the_outcome_is_kept(
+    outcome: str, verdict: str
+) -> None:
     made = row(told(outcome=outcome))
     assert (made["verdict"], made["explanation"]) == (verdict, "unjudged")
-    assert (made["outputs"]["A.B"]["verdict"], made["outputs"]["A.B"]["outcome"]) == (verdict, outcome)
+    assert (made["outputs"]["A.B"]["verdict"], made["outputs"]["A.B"]["outcome"]) == (
+        verdict,
+        outcome,
+    )
 
 
 def test_no_report_is_absent() -> None:
     made = row()
-    assert (made["verdict"], made["outputs"], made["message"]) == ("absent", {}, "no test was selected")
+    assert (made["verdict"], made["outputs"], made["message"]) == (
+        "absent",
+        {},
+        "no test was selected",
+    )
 
 
 def test_the_worst_test_is_the_iteration_s_verdict() -> None:
@@ -84,14 +98,17 @@ def test_the_worst_test_is_the_iteration_s_verdict() -> None:
         ("failed", False, None, "fail"),
         ("failed", True, TIGHT, "fail_by_tolerance"),
         ("failed", False, LOOSE, "fail"),
-        # red, though the arrays are fine by their own gate: never a pass, and no fault of the tolerance
+        # red, though the arrays are fine by their own gate: never a pass, and no fault of the
+        # tolerance
         ("failed", True, LOOSE, "unjudged"),
         ("skipped", True, LOOSE, "skipped"),
         ("crash", True, LOOSE, "crash"),
         ("hang", False, LOOSE, "hang"),
     ],
 )
-def test_with_arrays_a_test_is_judged_in_full(outcome: str, right: bool, tolerance: dict[str, float] | None, verdict: str) -> None:
+def test_with_arrays_a_test_is_judged_in_full(
+    outcome: str, right: bool, tolerance: dict[str, float] | None, verdict: str
+) -> None:
     made = row(told(outcome=outcome), judged={"A.B": [arrays(right=right, tolerance=tolerance)]})
     assert (made["verdict"], made["outputs"]["A.B"]["verdict"]) == (verdict, verdict)
     assert made["outputs"]["A.B"]["explanation"] == ("explained" if right else "unexplained")
@@ -102,13 +119,20 @@ def test_with_arrays_a_test_is_judged_in_full(outcome: str, right: bool, toleran
 
 
 def test_a_red_test_beside_explained_arrays_says_that_they_do_not_show_why() -> None:
-    made = row(told(outcome="failed", message="cache missed"), judged={"A.B": [arrays(tolerance=LOOSE)]})
+    made = row(
+        told(outcome="failed", message="cache missed"), judged={"A.B": [arrays(tolerance=LOOSE)]}
+    )
     assert "a reason that they don't show" in made["outputs"]["A.B"]["message"]
     assert made["outputs"]["A.B"]["message"].startswith("cache missed")
 
 
 def test_arrays_that_cannot_be_judged_are_an_error_with_the_reason() -> None:
-    made = row(told(), judged={"A.B": [Judged(None, None, "x.npy is cut off"), arrays(right=False, tolerance=LOOSE)]})
+    made = row(
+        told(),
+        judged={
+            "A.B": [Judged(None, None, "x.npy is cut off"), arrays(right=False, tolerance=LOOSE)]
+        },
+    )
     assert made["verdict"] == "error"
     assert made["outputs"]["A.B"]["message"] == "x.npy is cut off"
     assert made["outputs"]["A.B/dx"]["verdict"] == "pass_by_tolerance"
@@ -124,8 +148,17 @@ def test_what_no_database_holds_is_made_storable() -> None:
         "A." + "x" * 5000,
         "failed",
         message="bad\0text\ud800",
-        failures=[{"expression": "a\0b", "count": 3, "message": "m" * 9000, "line": 7}, "no failure"],
-        measurements={"max_diff": float("nan"), "big": float("inf"), "n": 2, "words": "x", "flag": True},
+        failures=[
+            {"expression": "a\0b", "count": 3, "message": "m" * 9000, "line": 7},
+            "no failure",
+        ],
+        measurements={
+            "max_diff": float("nan"),
+            "big": float("inf"),
+            "n": 2,
+            "words": "x",
+            "flag": True,
+        },
         properties={"kernel": "k\0"},
         deep={"a": ["b"]},
     )
@@ -151,7 +184,14 @@ def test_a_name_told_twice_is_kept_twice() -> None:
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [({}, "list"), (None, "list"), ([{}], "a report"), ([{"name": 3}], "a report"), ([[]], "a report"), ([told(outcome="green")], "green")],
+    [
+        ({}, "list"),
+        (None, "list"),
+        ([{}], "a report"),
+        ([{"name": 3}], "a report"),
+        ([[]], "a report"),
+        ([told(outcome="green")], "green"),
+    ],
 )
 def test_what_is_no_list_of_reports_is_refused(data: Any, said: str) -> None:
     with pytest.raises(JobError, match=said):
@@ -161,4 +201,7 @@ def test_what_is_no_list_of_reports_is_refused(data: Any, said: str) -> None:
 def test_what_an_executor_says_beyond_the_contract_is_shown() -> None:
     made = Report.parse(told(position=3, file="a.cpp", line=12, verdict="pass"))
     assert made.more == {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
-    assert row(told(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"] == "unjudged"
+    assert (
+        row(told(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"]
+        == "unjudged"
+    )

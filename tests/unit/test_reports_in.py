@@ -1,4 +1,5 @@
-"""Reports of test runs that happened elsewhere: what each format's files come to, and what hostile ones are refused with."""
+"""Reports of test runs that happened elsewhere: what each format's files come to, and what hostile
+ones are refused with."""
 
 from __future__ import annotations
 
@@ -60,9 +61,22 @@ CTRF: dict[str, Any] = {
         "tool": {"name": "jest", "version": "30"},
         "summary": {},
         "tests": [
-            {"name": "adds", "status": "passed", "duration": 801, "suite": ["math", "sums"], "filePath": "a.js", "tags": ["fast"]},
+            {
+                "name": "adds",
+                "status": "passed",
+                "duration": 801,
+                "suite": ["math", "sums"],
+                "filePath": "a.js",
+                "tags": ["fast"],
+            },
             {"name": "flickers", "status": "passed", "duration": 1, "flaky": True, "retries": 1},
-            {"name": "breaks", "status": "failed", "duration": 2, "message": "expected 1", "trace": "at a.js:3"},
+            {
+                "name": "breaks",
+                "status": "failed",
+                "duration": 2,
+                "message": "expected 1",
+                "trace": "at a.js:3",
+            },
             {"name": "waits", "status": "pending", "duration": 0},
             {"name": "lost", "status": "other", "duration": 0, "rawStatus": "cancelled"},
         ],
@@ -70,7 +84,14 @@ CTRF: dict[str, Any] = {
     },
 }
 SPEC = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
-RIGHT = {"count": 2048, "nonfinite": 0, "tolerance_ratio": 0.03, "budget_ratio": 0.9, "chi": 0.9, "needed_atol": {"0.001": 0.01}}
+RIGHT = {
+    "count": 2048,
+    "nonfinite": 0,
+    "tolerance_ratio": 0.03,
+    "budget_ratio": 0.9,
+    "chi": 0.9,
+    "needed_atol": {"0.001": 0.01},
+}
 
 
 def of(report: TestReport) -> dict[str, Case]:
@@ -78,7 +99,9 @@ def of(report: TestReport) -> dict[str, Case]:
 
 
 def lines(*tests: dict[str, Any], **header: Any) -> bytes:
-    return "\n".join(json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)).encode()
+    return "\n".join(
+        json.dumps(each) for each in ({"format": "gonogo", "version": 1, **header}, *tests)
+    ).encode()
 
 
 def row_of(*tests: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +110,11 @@ def row_of(*tests: dict[str, Any]) -> dict[str, Any]:
 
 def test_junit_tells_outcomes_times_places_and_measurements() -> None:
     report = read(JUNIT.encode(), "junit")
-    assert (report.suite, report.started_at, report.numbers) == ("pytest tests", "2026-01-31T12:00:00+00:00", False)
+    assert (report.suite, report.started_at, report.numbers) == (
+        "pytest tests",
+        "2026-01-31T12:00:00+00:00",
+        False,
+    )
     assert {name.rpartition(".")[2]: case.outcome.value for name, case in of(report).items()} == {
         "test_right[32]": "passed",
         "test_wrong": "failed",
@@ -96,14 +123,29 @@ def test_junit_tells_outcomes_times_places_and_measurements() -> None:
         "test_flaky": "failed",
         "test_off": "skipped",
     }
-    right, wrong = of(report)["tests.test_ln.TestDx.test_right[32]"], of(report)["tests.test_ln.test_wrong"]
-    assert (right.measurements, right.more, right.duration_ms) == ({"max_diff": 0.5}, {"properties": {"board": "n150"}}, 250.0)
-    assert (wrong.duration_ms, wrong.more) == (1_234_500.0, {"file": "tests/test_ln.py", "line": 31})
+    right, wrong = (
+        of(report)["tests.test_ln.TestDx.test_right[32]"],
+        of(report)["tests.test_ln.test_wrong"],
+    )
+    assert (right.measurements, right.more, right.duration_ms) == (
+        {"max_diff": 0.5},
+        {"properties": {"board": "n150"}},
+        250.0,
+    )
+    assert (wrong.duration_ms, wrong.more) == (
+        1_234_500.0,
+        {"file": "tests/test_ln.py", "line": 31},
+    )
     assert wrong.message == "assert 1 < 0\ntests/test_ln.py:33: AssertionError"
-    assert of(report)["tests.test_ln.test_flaky"].message.startswith("failed, then passed when it was run again")
+    assert of(report)["tests.test_ln.test_flaky"].message.startswith(
+        "failed, then passed when it was run again"
+    )
 
 
-@pytest.mark.parametrize(("data", "form"), [(GTEST_XML.encode(), "gtest-xml"), (json.dumps(GTEST_JSON).encode(), "gtest-json")])
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [(GTEST_XML.encode(), "gtest-xml"), (json.dumps(GTEST_JSON).encode(), "gtest-json")],
+)
 def test_both_reports_of_googletest_come_to_the_same(data: bytes, form: str) -> None:
     assert guess(data) == form
     report = read(data, form)
@@ -114,15 +156,27 @@ def test_both_reports_of_googletest_come_to_the_same(data: bytes, form: str) -> 
         "Ln.Small": "passed",
     }
     backward, small = of(report)["Ln.Backward"], of(report)["Ln.Small"]
-    assert (backward.measurements, backward.duration_ms, backward.more["line"]) == ({"max_diff": 0.75}, 27002.0, 6)
+    assert (backward.measurements, backward.duration_ms, backward.more["line"]) == (
+        {"max_diff": 0.75},
+        27002.0,
+        6,
+    )
     (failure,) = backward.failures
-    assert (failure["expression"], failure["file"], failure["line"]) == ("allclose(dx, ref)", "ln.cpp", 183)
+    assert (failure["expression"], failure["file"], failure["line"]) == (
+        "allclose(dx, ref)",
+        "ln.cpp",
+        183,
+    )
     assert small.more == {"value_param": "4"}
 
 
 def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
     report = read(json.dumps(CTRF).encode(), "ctrf")
-    assert (report.tool, report.suite, report.commit) == ("jest 30", "jest", {"repository": "org/name", "sha": "4f1c2d9"})
+    assert (report.tool, report.suite, report.commit) == (
+        "jest 30",
+        "jest",
+        {"repository": "org/name", "sha": "4f1c2d9"},
+    )
     assert {name: case.outcome.value for name, case in of(report).items()} == {
         "math > sums.adds": "passed",
         "flickers": "failed",
@@ -138,7 +192,9 @@ def test_without_numbers_red_and_green_are_unjudged_and_the_same_name_twice_is_k
     twice = '<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase></testsuite>'
     (row,) = rows_of(read(twice.encode(), "junit"))
     assert row["verdict"] == "unjudged"
-    assert {name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()} == {
+    assert {
+        name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()
+    } == {
         "a": ("unjudged", "passed"),
         "a (2)": ("unjudged", "failed"),
     }
@@ -160,21 +216,35 @@ def test_a_file_without_tests_is_never_green() -> None:
         ("error", {}, "error"),
     ],
 )
-def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(outcome: str, numbers: dict[str, Any], verdict: str) -> None:
-    comparison = {"test": SPEC, "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass", "explanation": "explained"}}}
+def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(
+    outcome: str, numbers: dict[str, Any], verdict: str
+) -> None:
+    comparison = {
+        "test": SPEC,
+        "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass", "explanation": "explained"}},
+    }
     row = row_of({"name": "t", "outcome": outcome, "seed": 7, "comparisons": [comparison]})
     assert (row["seed"], row["verdict"], row["profile"]) == (7, verdict, "generic")
     assert row["outputs"]["t"]["seed"] == 7
     assert row["outputs"]["t/dx"]["test"]["shape"] == [1, 1, 32, 64]
 
 
-def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_judged_are_an_error() -> None:
-    gate = {"name": "late", "tolerance": {"rtol": 0.01}, "outputs": {"actual": {"max_abs": 0.5, "tolerance_in_roundings": 12.5}}}
+def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_judged_are_an_error() -> (
+    None
+):
+    gate = {
+        "name": "late",
+        "tolerance": {"rtol": 0.01},
+        "outputs": {"actual": {"max_abs": 0.5, "tolerance_in_roundings": 12.5}},
+    }
     row = row_of({"name": "t", "outcome": "passed", "comparisons": [gate, {**gate, "name": None}]})
     assert row["verdict"] == "unjudged"
     assert set(row["outputs"]) == {"t", "t#late/actual", "t#2/actual"}
     kept = row["outputs"]["t#late/actual"]
-    assert (kept["tolerance_in_roundings"], kept["tolerance"]) == (12.5, {"rtol": 0.01, "atol": 0.0})
+    assert (kept["tolerance_in_roundings"], kept["tolerance"]) == (
+        12.5,
+        {"rtol": 0.01, "atol": 0.0},
+    )
     row = row_of({"name": "t", "outcome": "passed", "comparisons": [{"problem": "x is missing"}]})
     assert (row["verdict"], row["outputs"]["t"]["message"]) == ("error", "x is missing")
 
@@ -186,9 +256,26 @@ def test_numbers_without_a_spec_are_kept_and_unjudged_and_arrays_that_cant_be_ju
         ({"outcome": "passed"}, "lines.2.name"),
         ({"name": "t", "outcome": "passed", "seed": 2**53}, "lines.2.seed"),
         ({"name": "t", "outcome": "passed", "colour": 1}, "lines.2.colour"),
-        ({"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"dx": {"max_abs": 1e999}}}]}, "lines.2"),
-        ({"name": "t", "outcome": "passed", "comparisons": [{"test": {**SPEC, "shape": [0]}}]}, "lines.2.comparisons.0.test.shape.0"),
-        ({"name": "t", "outcome": "passed", "comparisons": [{"test": SPEC, "outputs": {"dz": {}}}]}, "lines.2.comparisons.0.outputs.dz"),
+        (
+            {
+                "name": "t",
+                "outcome": "passed",
+                "comparisons": [{"outputs": {"dx": {"max_abs": 1e999}}}],
+            },
+            "lines.2",
+        ),
+        (
+            {"name": "t", "outcome": "passed", "comparisons": [{"test": {**SPEC, "shape": [0]}}]},
+            "lines.2.comparisons.0.test.shape.0",
+        ),
+        (
+            {
+                "name": "t",
+                "outcome": "passed",
+                "comparisons": [{"test": SPEC, "outputs": {"dz": {}}}],
+            },
+            "lines.2.comparisons.0.outputs.dz",
+        ),
         ({"name": "t", "outcome": "passed", "measurements": {"a": "1"}}, "lines.2.measurements.a"),
     ],
 )
@@ -224,13 +311,17 @@ def test_hostile_xml_is_refused_and_cheaply(name: str) -> None:
     try:
         with pytest.raises(FieldError) as caught:
             read(data, "junit")
-        assert tracemalloc.get_traced_memory()[1] < 500_000  # the laughs would be 3 GB, the quadratic one 100 MB
+        assert (
+            tracemalloc.get_traced_memory()[1] < 500_000
+        )  # the laughs would be 3 GB, the quadratic one 100 MB
     finally:
         tracemalloc.stop()
     assert caught.value.field == "file"
 
 
-def test_the_text_of_an_element_and_the_number_of_elements_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_of_an_element_and_the_number_of_elements_have_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(xml, "MAX_ELEMENTS", 3)
     log = "x" * (xml.MAX_TEXT + 10_000)
     found: list[str] = []
@@ -242,7 +333,11 @@ def test_the_text_of_an_element_and_the_number_of_elements_have_limits(monkeypat
 
 @pytest.mark.parametrize(
     ("form", "data"),
-    [("ctrf", b"[" + b"[]," * 2**20 + b"[]]"), ("gtest-json", b"[" + b"1," * 2**22 + b"1]"), ("gonogo", b"[" + b"[]," * 2**20 + b"[]]")],
+    [
+        ("ctrf", b"[" + b"[]," * 2**20 + b"[]]"),
+        ("gtest-json", b"[" + b"1," * 2**22 + b"1]"),
+        ("gonogo", b"[" + b"[]," * 2**20 + b"[]]"),
+    ],
 )
 def test_json_that_grows_when_it_is_read_is_refused_unread(form: str, data: bytes) -> None:
     tracemalloc.start()
@@ -255,7 +350,10 @@ def test_json_that_grows_when_it_is_read_is_refused_unread(form: str, data: byte
 
 
 @pytest.mark.parametrize("form", ["gtest-json", "ctrf", "gonogo"])
-@pytest.mark.parametrize("data", [b"", b"[" * 100_000, b"\xff\xfe", b"{}", b"[]", b'{"results": {"tests": 1}, "testsuites": 1}'])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[" * 100_000, b"\xff\xfe", b"{}", b"[]", b'{"results": {"tests": 1}, "testsuites": 1}'],
+)
 def test_what_is_no_report_is_a_problem_of_a_field(form: str, data: bytes) -> None:
     with pytest.raises(FieldError):
         read(data, form)
@@ -270,6 +368,8 @@ def test_the_format_is_guessed_from_the_file() -> None:
 
 
 def test_what_databases_cant_hold_is_replaced() -> None:
-    (row,) = rows_of(read(lines({"name": "a\x00b\ud800", "outcome": "failed", "message": "\x00"}), "gonogo"))
+    (row,) = rows_of(
+        read(lines({"name": "a\x00b\ud800", "outcome": "failed", "message": "\x00"}), "gonogo")
+    )
     assert list(row["outputs"]) == ["a\ufffdb?"]
     assert row["outputs"]["a\ufffdb?"]["outcome"] == Outcome.failed

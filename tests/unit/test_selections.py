@@ -20,7 +20,10 @@ KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
     [
         ({}, "v1-532c21035675293d890126cddb8e5f0e"),
         ({"suite": "nightly"}, "v1-61d08d7fb8ac88d8890a0969cd5c91fb"),
-        ({"suite": "nightly", "filter": "LayerNorm*", "shuffle": 7}, "v1-f1e941765c0a61737b8c251c14cd4d74"),
+        (
+            {"suite": "nightly", "filter": "LayerNorm*", "shuffle": 7},
+            "v1-f1e941765c0a61737b8c251c14cd4d74",
+        ),
         ({"suite": "staged", "stages": ["api", "kernels"]}, "v1-7bfb858c6f0f9854c14dc217cd76c4be"),
     ],
 )
@@ -31,13 +34,17 @@ def test_golden_keys(inner: dict[str, Any], key: str) -> None:
 
 def test_defaults_and_the_order_of_fields_do_not_change_the_key() -> None:
     plain = Selection.parse({"selection": {"suite": "a", "filter": "b"}})
-    spelt = Selection.parse({"selection": {"stages": None, "shuffle": False, "filter": "b", "suite": "a"}})
+    spelt = Selection.parse(
+        {"selection": {"stages": None, "shuffle": False, "filter": "b", "suite": "a"}}
+    )
     assert plain == spelt
     assert plain.key == spelt.key == plain.subject_key
     assert plain.canonical() == {"selection": {"suite": "a", "filter": "b"}}
 
 
-names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20).filter(str.strip)
+names = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20
+).filter(str.strip)
 
 
 @given(
@@ -46,8 +53,12 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
     shuffle=st.none() | st.booleans() | st.integers(0, 2**53 - 1),
     stages=st.none() | st.lists(names, min_size=1, max_size=4, unique=True),
 )
-def test_the_canonical_form_gives_the_same_selection_back(suite: str, words: str | None, shuffle: Any, stages: Any) -> None:
-    made = Selection.parse({"selection": {"suite": suite, "filter": words, "shuffle": shuffle, "stages": stages}})
+def test_the_canonical_form_gives_the_same_selection_back(
+    suite: str, words: str | None, shuffle: Any, stages: Any
+) -> None:
+    made = Selection.parse(
+        {"selection": {"suite": suite, "filter": words, "shuffle": shuffle, "stages": stages}}
+    )
     again = parse_subject(made.canonical())
     assert again == made
     assert again.key == made.key
@@ -97,7 +108,10 @@ def test_a_test_of_a_kernel_is_one_still() -> None:
     [(None, None), (False, None), (True, 5), (7, 7), (0, 0)],
 )
 def test_a_sample_has_a_seed_only_where_it_is_controlled(shuffle: Any, shown: int | None) -> None:
-    assert sample({"selection": {} if shuffle is None else {"shuffle": shuffle}}, 5) == {"seed": shown, "iteration": 5}
+    assert sample({"selection": {} if shuffle is None else {"shuffle": shuffle}}, 5) == {
+        "seed": shown,
+        "iteration": 5,
+    }
 
 
 def test_a_seed_of_a_kernel_is_no_iteration() -> None:
@@ -115,7 +129,9 @@ def test_a_seed_of_a_kernel_is_no_iteration() -> None:
         ({"selection": {"suite": "a", "stages": ["b"]}}, "gtest", "test.selection.stages"),
     ],
 )
-def test_kernels_and_selections_are_run_by_different_executors(data: dict[str, Any], executor: str, field: str) -> None:
+def test_kernels_and_selections_are_run_by_different_executors(
+    data: dict[str, Any], executor: str, field: str
+) -> None:
     with pytest.raises(FieldError) as caught:
         check_executor(parse_subject(data), executor)
     assert caught.value.field == field
@@ -132,5 +148,11 @@ def test_what_fits_is_let_through(data: dict[str, Any], executor: str) -> None:
 
 def test_words_for_people() -> None:
     assert Selection().words == "all tests"
-    assert Selection("nightly", "LayerNorm*", True).words == "suite nightly, filter LayerNorm*, shuffled"
-    assert Selection("staged", stages=("api", "kernels"), shuffle=3).words == "suite staged, stages api, kernels, shuffled by 3"
+    assert (
+        Selection("nightly", "LayerNorm*", True).words
+        == "suite nightly, filter LayerNorm*, shuffled"
+    )
+    assert (
+        Selection("staged", stages=("api", "kernels"), shuffle=3).words
+        == "suite staged, stages api, kernels, shuffled by 3"
+    )

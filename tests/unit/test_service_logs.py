@@ -1,4 +1,5 @@
-"""The service's log: a line an event, no variables in tracebacks, and no error where it can't be written."""
+"""The service's log: a line an event, no variables in tracebacks, and no error where it can't be
+written."""
 
 from __future__ import annotations
 

@@ -10,7 +10,12 @@ import gonogo_settings
 
 def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
     config = gonogo_settings.load()
-    assert (config.host, config.port, config.database_url, config.embedded) == ("127.0.0.1", 8717, None, False)
+    assert (config.host, config.port, config.database_url, config.embedded) == (
+        "127.0.0.1",
+        8717,
+        None,
+        False,
+    )
     assert config.hosts == ("localhost", "127.0.0.1", "[::1]")
     assert config.max_elements == 64 * 2**20
 
@@ -44,7 +49,9 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
         ("GONOGO_LOG_LEVEL", "loud"),
     ],
 )
-def test_a_wrong_value_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_a_wrong_value_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(ValidationError) as problem:
         gonogo_settings.load()

@@ -1,4 +1,5 @@
-"""The simulator's known limits: when they apply, that the documents list them, and that nothing is forgiven on real hardware."""
+"""The simulator's known limits: when they apply, that the documents list them, and that nothing is
+forgiven on real hardware."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ HERE = {SIMULATED: "/somewhere"}
 FORWARD: dict[str, Any] = {"kernel": "layernorm_fw", "shape": [1, 1, 64, 64]}
 
 
-def names(test: dict[str, Any], build: str = "ttnn", environment: dict[str, str] = HERE) -> list[str]:
+def names(
+    test: dict[str, Any], build: str = "ttnn", environment: dict[str, str] = HERE
+) -> list[str]:
     return [limit.name for limit in known(test, build, environment)]
 
 
@@ -34,7 +37,11 @@ def test_a_limit_applies_to_the_tests_and_builds_that_meet_it() -> None:
         == ["block-formats"]
     )
     assert names(FORWARD | {"memory": {"sharded": [1, 2]}}) == ["one-row-of-cores"]
-    assert names(FORWARD | {"memory": {"sharded": [2, 2]}}) == names(FORWARD | {"memory": {"sharded": [1, 1]}}) == []
+    assert (
+        names(FORWARD | {"memory": {"sharded": [2, 2]}})
+        == names(FORWARD | {"memory": {"sharded": [1, 1]}})
+        == []
+    )
 
 
 def test_on_a_card_nothing_is_a_known_limit() -> None:

@@ -1,4 +1,5 @@
-"""Ids are UUIDv7, strictly increasing; JSON and statistics survive what the databases can't hold."""
+"""Ids are UUIDv7, strictly increasing; JSON and statistics survive what the databases can't
+hold."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def test_ids_are_uuid7_and_carry_their_time() -> None:
     ids._last = 0  # the test's clock must not run ahead of the other tests'
 
 
-def test_ids_increase_within_a_millisecond_from_many_threads_and_when_the_clock_steps_back() -> None:
+def test_ids_increase_within_a_millisecond_from_many_threads_and_when_the_clock_steps_back() -> (
+    None
+):
     found: list[list[str]] = []
 
     def make() -> None:
@@ -48,7 +51,9 @@ def test_floor_is_below_every_id_of_its_moment() -> None:
     assert before < made < ids.floor(utcnow() + timedelta(days=1))
 
 
-@pytest.mark.parametrize("text", ["", "x", "0190", "{" + "0" * 36 + "}", str(UUID(int=5)).upper() + "A"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "0190", "{" + "0" * 36 + "}", str(UUID(int=5)).upper() + "A"]
+)
 def test_what_is_no_id_is_told_apart(text: str) -> None:
     assert not ids.is_id(text)
 
@@ -57,11 +62,17 @@ def test_non_finite_statistics_become_null_with_their_kind() -> None:
     values, kinds = separate({"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, "e": None})
     assert values == {"a": None, "b": None, "c": None, "d": 1.5, "e": None}
     assert kinds == {"a": "inf", "b": "-inf", "c": "nan"}
-    assert decode(encode({"x": math.nan, "n": 2**53 - 1, "t": "é"})) == {"x": None, "n": 2**53 - 1, "t": "é"}
+    assert decode(encode({"x": math.nan, "n": 2**53 - 1, "t": "é"})) == {
+        "x": None,
+        "n": 2**53 - 1,
+        "t": "é",
+    }
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
-    assert timestamp(datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)) == "2026-01-31T12:00:00.000005Z"
+    assert (
+        timestamp(datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)) == "2026-01-31T12:00:00.000005Z"
+    )
     assert timestamp(None) is None
 
 

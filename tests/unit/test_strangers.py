@@ -13,7 +13,10 @@ from benchmarks.strangers.showing import Showing
 from benchmarks.strangers.wrongs import WRONGS
 from gonogo.inputs import generate, quantise
 
-FORWARD, BACKWARD = (next(case for case in CASES if case.test.kernel == kernel) for kernel in ("layernorm_fw", "layernorm_bw"))
+FORWARD, BACKWARD = (
+    next(case for case in CASES if case.test.kernel == kernel)
+    for kernel in ("layernorm_fw", "layernorm_bw")
+)
 
 RIGHT = (
     ("sum-shuffled", FORWARD),
@@ -34,13 +37,17 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("name", "case"), RIGHT, ids=lambda each: each if isinstance(each, str) else each.name)
+@pytest.mark.parametrize(
+    ("name", "case"), RIGHT, ids=lambda each: each if isinstance(each, str) else each.name
+)
 def test_a_right_stranger_is_not_flagged(name: str, case: Case) -> None:
     record = put_to_test(f"right:{name}", case, seeds=2)
     assert not record.flagged, record
 
 
-@pytest.mark.parametrize(("kernel", "name", "case"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(
+    ("kernel", "name", "case"), WRONG, ids=lambda each: each if isinstance(each, str) else ""
+)
 def test_a_wrong_stranger_whose_fault_shows_is_flagged(kernel: str, name: str, case: Case) -> None:
     rest = f"{kernel}:{name}:stored"
     record = put_to_test(f"wrong:{rest}", case, seeds=4, clean=f"clean:{rest}")
@@ -58,7 +65,11 @@ def test_a_fault_that_changes_nothing_cannot_show() -> None:
 def test_the_plug_in_gives_what_the_contract_asks_for() -> None:
     given = quantise(BACKWARD.test, generate(BACKWARD.test, 0))
     outputs = Stranger("right:sum-pairwise").run(BACKWARD.test.canonical(), dict(given))
-    assert {name: value.shape for name, value in outputs.items()} == {"dx": (64, 96), "dgamma": (96,), "dbeta": (96,)}
+    assert {name: value.shape for name, value in outputs.items()} == {
+        "dx": (64, 96),
+        "dgamma": (96,),
+        "dbeta": (96,),
+    }
     assert all(value.dtype == np.float32 for value in outputs.values())
     with pytest.raises(ValueError, match="unknown build"):
         Stranger("right:nobody")

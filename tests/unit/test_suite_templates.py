@@ -20,10 +20,18 @@ def suite(*entries: dict[str, Any], **more: Any) -> list[Template]:
 def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
     (plain, own) = suite(
         {"test": {"shape": [32, 64]}},
-        {"test": {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}, "target": {"arch": "x"}, "seeds": [7]},
+        {
+            "test": {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}},
+            "target": {"arch": "x"},
+            "seeds": [7],
+        },
     )
     assert plain.body == {**DEFAULTS, "test": {**TEST, "shape": [32, 64]}}
-    assert own.body["test"] == {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}  # a tolerance isn't mixed
+    assert own.body["test"] == {
+        "kernel": "layernorm_fw",
+        "shape": [2, 3],
+        "tolerance": {"pcc": 0.99},
+    }  # a tolerance isn't mixed
     assert (own.body["target"], own.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
     assert [plain.name, own.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
 
@@ -41,7 +49,12 @@ def test_a_matrix_makes_a_test_of_each_combination() -> None:
         "matrix": {"shape": [[32, 64], [1, 9]], "numerics": [{"accumulate": "bf16"}, {}]},
     }
     found = suite(entry)
-    assert [each.name for each in found] == ["grid 32x64 accumulate=bf16", "grid 32x64", "grid 1x9 accumulate=bf16", "grid 1x9"]
+    assert [each.name for each in found] == [
+        "grid 32x64 accumulate=bf16",
+        "grid 32x64",
+        "grid 1x9 accumulate=bf16",
+        "grid 1x9",
+    ]
     assert found[0].body["test"]["numerics"] == {"input": "fp32", "accumulate": "bf16"}
     assert found[2].body["test"]["shape"] == [1, 9]
     assert "matrix" not in found[0].body

@@ -7,14 +7,22 @@ from gonogo.suspicion import Tried, suspects
 
 def tried(device: str, failing: int, tests: int, build: str = "main") -> list[Tried]:
     """`tests` unrelated tests of 10 runs each on a device, the first `failing` of which fail."""
-    return [Tried(device, f"subject-{number}", build, 10, 10 if number < failing else 0) for number in range(tests)]
+    return [
+        Tried(device, f"subject-{number}", build, 10, 10 if number < failing else 0)
+        for number in range(tests)
+    ]
 
 
 def test_a_device_on_which_most_tests_fail_that_pass_elsewhere_is_suspected() -> None:
     (found,) = suspects(tried("sick", 9, 10) + tried("well", 0, 10) + tried("other", 0, 10))
     assert (found.device, found.failing, found.tests) == ("sick", 9, 10)
     assert "9 of 10 unrelated tests" in found.words
-    assert found.to_json()["examples"][0] == {"subject": "subject-0", "build": "main", "here": [10, 10], "elsewhere": [0, 20]}
+    assert found.to_json()["examples"][0] == {
+        "subject": "subject-0",
+        "build": "main",
+        "here": [10, 10],
+        "elsewhere": [0, 20],
+    }
 
 
 def test_eighty_percent_is_not_enough() -> None:
@@ -32,7 +40,11 @@ def test_one_device_alone_can_t_be_compared() -> None:
 
 def test_few_tests_say_nothing_and_builds_of_one_test_are_related() -> None:
     assert suspects(tried("sick", 4, 4) + tried("well", 0, 4)) == []
-    many = [each for number in range(10) for each in tried("sick", 1, 1, f"build-{number}") + tried("well", 0, 1, f"build-{number}")]
+    many = [
+        each
+        for number in range(10)
+        for each in tried("sick", 1, 1, f"build-{number}") + tried("well", 0, 1, f"build-{number}")
+    ]
     assert suspects(many) == []
 
 

@@ -1,4 +1,5 @@
-"""What is summed up of result rows: the same in any cut, and the kinds of numbers that a row can't hold."""
+"""What is summed up of result rows: the same in any cut, and the kinds of numbers that a row can't
+hold."""
 
 from __future__ import annotations
 
@@ -33,7 +34,12 @@ def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     found = []
     for seed in range(draw(st.integers(0, 12))):
         verdict, device = draw(st.sampled_from(VERDICTS)), draw(st.sampled_from(["a", None]))
-        shared = {"seed_verdict": verdict, "verdict": verdict, "device": device, "duration_ms": draw(NUMBERS)}
+        shared = {
+            "seed_verdict": verdict,
+            "verdict": verdict,
+            "device": device,
+            "duration_ms": draw(NUMBERS),
+        }
         names = draw(st.lists(st.sampled_from(["dx", "dgamma"]), unique=True))
         found.append([part(seed, name, **shared, rms=draw(NUMBERS), tolerance_ratio=draw(NUMBERS)) for name in names]
                      or [part(seed, "", **shared, rms=None, tolerance_ratio=None, budget_ratio=None)])  # fmt: skip
@@ -41,7 +47,9 @@ def histories(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
 
 
 @given(histories(), st.integers(0, 12))
-def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(seeds: list[list[dict[str, Any]]], cut: int) -> None:
+def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(
+    seeds: list[list[dict[str, Any]]], cut: int
+) -> None:
     whole = tallies(row for rows in seeds for row in rows)
     parts = [tallies(row for rows in each for row in rows) for each in (seeds[cut:], seeds[:cut])]
     for place, tally in whole.items():
@@ -55,27 +63,57 @@ def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(seed
 
 def test_a_null_is_what_its_kind_says() -> None:
     told = {"tolerance_ratio": None, "rms": None, "budget_ratio": None}
-    row = part(0, **told, nonfinite={"rms": "nan", "nan": 3}, statistics={"nonfinite_statistics": {"tolerance_ratio": "inf"}})
+    row = part(
+        0,
+        **told,
+        nonfinite={"rms": "nan", "nan": 3},
+        statistics={"nonfinite_statistics": {"tolerance_ratio": "inf"}},
+    )
     assert value_of(row, "tolerance_ratio") == math.inf
     assert math.isnan(value_of(row, "rms") or 0.0)
     assert value_of(row, "budget_ratio") is None
 
 
-@pytest.mark.parametrize(("said", "counted"), [("passed failed", "failed"), ("passed skipped", "passed"), ("skipped", "silent")])
-def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sums(said: str, counted: str) -> None:
-    rows = [part(0, f"Suite.{n}", outcome=outcome, seed_verdict="unjudged") for n, outcome in enumerate(said.split())]
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [("passed failed", "failed"), ("passed skipped", "passed"), ("skipped", "silent")],
+)
+def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sums(
+    said: str, counted: str
+) -> None:
+    rows = [
+        part(0, f"Suite.{n}", outcome=outcome, seed_verdict="unjudged")
+        for n, outcome in enumerate(said.split())
+    ]
     found = tallies([*rows, part(0, "Suite.0/dx", seed_verdict="unjudged")])
     assert set(found) == {("emulator:0", ""), ("emulator:0", "Suite.0/dx")}
     assert found["emulator:0", ""].outcomes == {counted: 1}
 
 
 def test_the_ratio_of_a_seed_is_that_of_its_worst_output() -> None:
-    rows = [part(0), part(0, "dgamma", tolerance_ratio=0.5), part(1), part(1, "dgamma", tolerance_ratio=None)]
-    rows += [part(2), part(2, "dgamma", tolerance_ratio=None, nonfinite={"tolerance_ratio": "nan"}), part(3, tolerance_ratio=None)]
+    rows = [
+        part(0),
+        part(0, "dgamma", tolerance_ratio=0.5),
+        part(1),
+        part(1, "dgamma", tolerance_ratio=None),
+    ]
+    rows += [
+        part(2),
+        part(2, "dgamma", tolerance_ratio=None, nonfinite={"tolerance_ratio": "nan"}),
+        part(3, tolerance_ratio=None),
+    ]
     sketch = tallies(rows)["emulator:0", ""].sketches["tolerance_ratio"]
-    assert (sketch.count, sketch.least, sketch.most, sketch.nan, sketch.missing) == (2, 0.0265, 0.5, 1, 1)
+    assert (sketch.count, sketch.least, sketch.most, sketch.nan, sketch.missing) == (
+        2,
+        0.0265,
+        0.5,
+        1,
+        1,
+    )
 
 
 def test_times_that_cannot_be_add_nothing() -> None:
-    whole = tallies([part(n, duration_ms=value) for n, value in enumerate([0.25, None, -3.0, 1e300])])["emulator:0", ""]
+    whole = tallies(
+        [part(n, duration_ms=value) for n, value in enumerate([0.25, None, -3.0, 1e300])]
+    )["emulator:0", ""]
     assert whole.duration_us == 250

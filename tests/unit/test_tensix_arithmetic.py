@@ -1,4 +1,5 @@
-"""Tensix arithmetic: each primitive against the published facts and against exact fractions; compiled scalars against NumPy."""
+"""Tensix arithmetic: each primitive against the published facts and against exact fractions;
+compiled scalars against NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ Array = NDArray[np.float32]
 MANTISSAS = (1 + np.arange(128) / 128).astype(np.float32)
 """Every bf16 in [1, 2)."""
 
-FLOATS = st.integers(0, 2**32 - 1).map(lambda bits: np.uint32(bits).view(np.float32)).filter(lambda v: not np.isnan(v))
+FLOATS = (
+    st.integers(0, 2**32 - 1)
+    .map(lambda bits: np.uint32(bits).view(np.float32))
+    .filter(lambda v: not np.isnan(v))
+)
 REGISTERS = FLOATS.map(lambda v: np.float32(wh.flush(np.array([v]))[0]))
 SOURCES = FLOATS.map(lambda v: np.float32(wh.read_source(np.array([v]))[0]))
 NEAR = st.builds(
@@ -36,13 +41,24 @@ def one(v: np.float32) -> Array:
 
 
 def same(compiled: np.float32, defined: Array) -> bool:
-    return bool(np.isnan(compiled) and np.isnan(defined[0])) or np.float32(compiled).view(np.uint32) == defined.view(np.uint32)[0]
+    return (
+        bool(np.isnan(compiled) and np.isnan(defined[0]))
+        or np.float32(compiled).view(np.uint32) == defined.view(np.uint32)[0]
+    )
 
 
 @pytest.mark.parametrize(
-    ("fidelity", "largest", "mean"), [("lofi", 5.9e-2, 2.15e-2), ("hifi2", 7.8e-3, 2.7e-3), ("hifi3", 4.0e-4, 5.1e-5), ("hifi4", 0.0, 0.0)]
+    ("fidelity", "largest", "mean"),
+    [
+        ("lofi", 5.9e-2, 2.15e-2),
+        ("hifi2", 7.8e-3, 2.7e-3),
+        ("hifi3", 4.0e-4, 5.1e-5),
+        ("hifi4", 0.0, 0.0),
+    ],
 )
-def test_a_product_loses_what_its_fidelity_phases_leave_out(fidelity: str, largest: float, mean: float) -> None:
+def test_a_product_loses_what_its_fidelity_phases_leave_out(
+    fidelity: str, largest: float, mean: float
+) -> None:
     a, b = np.meshgrid(MANTISSAS, MANTISSAS, indexing="ij")
     loss = 1 - wh.product(a, b, fidelity).astype(np.float64) / (a.astype(np.float64) * b)
     assert loss.min() >= 0, "always toward zero"
@@ -74,8 +90,15 @@ def test_the_packer_rounds_ties_away_and_drops_the_sign_of_zero() -> None:
 
 def test_block_formats_go_through_bf16_with_ties_away_and_bfp4_is_truncated_after_that() -> None:
     a = np.array([[1.0, *([2**-7] * 2), 3 * 2**-7, *([0.0] * 12), 2**-7]], dtype=np.float32)
-    assert wh.pack(a, "bfp8_b")[0, [0, 1, 3, 16]].tolist() == [1.0, 2**-6, 2**-5, 2**-7]  # half a step of 2^-6 goes up
-    assert wh.pack(np.array([[1.0, 0.49, *([0.0] * 14)]], dtype=np.float32), "bfp4_b")[0, :2].tolist() == [1.0, 0.25]
+    assert wh.pack(a, "bfp8_b")[0, [0, 1, 3, 16]].tolist() == [
+        1.0,
+        2**-6,
+        2**-5,
+        2**-7,
+    ]  # half a step of 2^-6 goes up
+    assert wh.pack(np.array([[1.0, 0.49, *([0.0] * 14)]], dtype=np.float32), "bfp4_b")[
+        0, :2
+    ].tolist() == [1.0, 0.25]
 
 
 def exact_align_add(a: float, b: float) -> Fraction:
@@ -94,9 +117,13 @@ def exact_align_add(a: float, b: float) -> Fraction:
 
 
 @given(NEAR, NEAR)
-def test_addition_aligns_the_smaller_operand_half_up_on_the_larger_ones_grid(a: np.float32, b: np.float32) -> None:
+def test_addition_aligns_the_smaller_operand_half_up_on_the_larger_ones_grid(
+    a: np.float32, b: np.float32
+) -> None:
     assert Fraction(float(wh.align_add(one(a), one(b))[0])) == exact_align_add(float(a), float(b))
-    assert Fraction(float(wh.align_subtract(one(a), one(b))[0])) == exact_align_add(float(a), -float(b))
+    assert Fraction(float(wh.align_subtract(one(a), one(b))[0])) == exact_align_add(
+        float(a), -float(b)
+    )
 
 
 def test_a_tie_of_the_alignment_is_a_bias_away_from_zero() -> None:
@@ -108,10 +135,14 @@ def test_a_tie_of_the_alignment_is_a_bias_away_from_zero() -> None:
 
 def test_a_16_bit_dst_rounds_the_term_and_the_result() -> None:
     total = one(np.float32(1.0))
-    assert wh.accumulate(total, one(np.float32(2**-8)), as_bf16=True)[0] == 1 + 2**-7, "a tie goes away from zero"
+    assert wh.accumulate(total, one(np.float32(2**-8)), as_bf16=True)[0] == 1 + 2**-7, (
+        "a tie goes away from zero"
+    )
     assert wh.accumulate(total, one(np.float32(0.99 * 2**-8)), as_bf16=True)[0] == 1.0
     assert wh.accumulate(total, one(np.float32(2**-8)))[0] == 1 + 2**-8
-    assert wh.store_vector_bf16(one(np.float32(1.99)))[0] < wh.round_dst_bf16(one(np.float32(1.99)))[0], "the SFPU truncates"
+    assert (
+        wh.store_vector_bf16(one(np.float32(1.99)))[0] < wh.round_dst_bf16(one(np.float32(1.99)))[0]
+    ), "the SFPU truncates"
 
 
 def test_vector_operations_round_once_and_flush_denormals() -> None:
@@ -132,7 +163,9 @@ def test_rsqrt_to_bf16_is_correctly_rounded_for_every_bf16() -> None:
 
 @given(SOURCES, SOURCES, st.sampled_from(wh.FIDELITIES))
 def test_compiled_products_are_those_of_numpy(a: np.float32, b: np.float32, fidelity: str) -> None:
-    assert same(scalar.product(a, b, *scalar.FIDELITY_MASKS[fidelity]), wh.product(one(a), one(b), fidelity))
+    assert same(
+        scalar.product(a, b, *scalar.FIDELITY_MASKS[fidelity]), wh.product(one(a), one(b), fidelity)
+    )
 
 
 @given(st.one_of(SOURCES, NEAR), st.one_of(SOURCES, NEAR))
@@ -141,7 +174,9 @@ def test_compiled_aligned_sums_are_those_of_numpy(a: np.float32, b: np.float32) 
 
 
 @given(REGISTERS, REGISTERS, st.booleans())
-def test_compiled_vector_operations_and_dst_are_those_of_numpy(a: np.float32, b: np.float32, narrow: bool) -> None:
+def test_compiled_vector_operations_and_dst_are_those_of_numpy(
+    a: np.float32, b: np.float32, narrow: bool
+) -> None:
     assert same(scalar.vector_add(a, b), wh.vector_add(one(a), one(b)))
     assert same(scalar.vector_subtract(a, b), wh.vector_subtract(one(a), one(b)))
     assert same(scalar.vector_multiply(a, b), wh.vector_multiply(one(a), one(b)))
@@ -154,4 +189,6 @@ def test_compiled_conversions_are_those_of_numpy(value: np.float32, as_bf16: boo
     register = np.float32(wh.flush(one(value))[0])
     assert same(scalar.pack_bf16(register), wh.pack(one(value), "bf16"))
     if register > 0:
-        assert same(scalar.reciprocal_root(register, as_bf16), wh.reciprocal_root(one(register), as_bf16))
+        assert same(
+            scalar.reciprocal_root(register, as_bf16), wh.reciprocal_root(one(register), as_bf16)
+        )

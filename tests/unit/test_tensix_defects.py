@@ -1,4 +1,5 @@
-"""Named defects: each changes what it says and nothing else, is what its float64 logic says, and can't show where it can't."""
+"""Named defects: each changes what it says and nothing else, is what its float64 logic says, and
+can't show where it can't."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ LOGIC = [name for name in NUMERIC if name not in ("correct", "bf16-accumulate", 
 SHAPE = (70, 330)
 
 
-def case(kernel: str, shape: tuple[int, ...] = SHAPE, **fields: Any) -> tuple[TestSpec, dict[str, Array]]:
-    """A test in which every defect can show: means away from zero, a large epsilon, an unmasked width, own statistics."""
+def case(
+    kernel: str, shape: tuple[int, ...] = SHAPE, **fields: Any
+) -> tuple[TestSpec, dict[str, Array]]:
+    """A test in which every defect can show: means away from zero, a large epsilon, an unmasked
+    width, own statistics."""
     statistics = {"numerics": {"statistics": "own"}} if kernel == "layernorm_bw" else {}
     test = TestSpec.parse(
         {
@@ -52,7 +56,9 @@ def test_a_defect_touches_the_outputs_that_it_names_and_no_other(kernel: str, bu
     if build == "unbiased-variance":  # N = 330 moves rstd by less than half an ulp of bf16
         test, given = case(kernel, (70, 9))
     position = 1 if build == "stale-register" else 0
-    got = touched(tensix.run(test, given, "correct"), tensix.run(test, given, build, position=position))
+    got = touched(
+        tensix.run(test, given, "correct"), tensix.run(test, given, build, position=position)
+    )
     defect = DEFECTS[build]
     named = set(defect.outputs) & set(test.outputs) if kernel in defect.kernels else set()
     assert got <= named
@@ -72,13 +78,17 @@ def test_a_defect_is_what_its_float64_logic_says(kernel: str, build: str) -> Non
 
 
 @pytest.mark.parametrize("build", LOGIC)
-def test_a_defect_of_logic_changes_the_float64_function_of_a_kernel_that_it_applies_to(build: str) -> None:
+def test_a_defect_of_logic_changes_the_float64_function_of_a_kernel_that_it_applies_to(
+    build: str,
+) -> None:
     for kernel in DEFECTS[build].kernels:
         test, given = case(kernel)
         golden, logic = reference(test, given), tensix.ideal(test, given, build)
-        assert {name for name in golden if not np.allclose(golden[name], logic[name], rtol=1e-9, atol=1e-12)} == set(
-            DEFECTS[build].outputs
-        ) & set(test.outputs)
+        assert {
+            name
+            for name in golden
+            if not np.allclose(golden[name], logic[name], rtol=1e-9, atol=1e-12)
+        } == set(DEFECTS[build].outputs) & set(test.outputs)
 
 
 @pytest.mark.parametrize("build", ["correct", "bf16-accumulate", "hang", "crash"])
@@ -94,20 +104,27 @@ def test_a_build_without_a_fault_of_logic_is_the_reference(build: str) -> None:
 def test_faults_of_many_tiles_cannot_show_in_one_or_two(build: str, features: int) -> None:
     test, given = case("layernorm_bw", (40, features))
     assert not touched(tensix.run(test, given, "correct"), tensix.run(test, given, build))
-    assert np.array_equal(tensix.ideal(test, given, build)["dx"], tensix.ideal(test, given, "last-two-tiles")["dx"])
+    assert np.array_equal(
+        tensix.ideal(test, given, build)["dx"], tensix.ideal(test, given, "last-two-tiles")["dx"]
+    )
     assert np.allclose(tensix.ideal(test, given, build)["dx"], reference(test, given)["dx"])
 
 
 def test_the_last_block_of_265_tiles_is_one_tile_and_the_last_two_are_two() -> None:
     assert np.flatnonzero(DEFECTS["last-block-only"].plan.second_sum_tiles(265)).tolist() == [264]
-    assert np.flatnonzero(DEFECTS["last-two-tiles"].plan.first_sum_tiles(265)).tolist() == [263, 264]
+    assert np.flatnonzero(DEFECTS["last-two-tiles"].plan.first_sum_tiles(265)).tolist() == [
+        263,
+        264,
+    ]
     assert np.flatnonzero(DEFECTS["last-block-only"].plan.second_sum_tiles(6)).tolist() == [3, 4, 5]
 
 
 def test_a_row_that_fills_its_tiles_has_no_mask_to_miss() -> None:
     for kernel in KERNELS:
         test, given = case(kernel, (40, 96))
-        assert not touched(tensix.run(test, given, "correct"), tensix.run(test, given, "mask-missing"))
+        assert not touched(
+            tensix.run(test, given, "correct"), tensix.run(test, given, "mask-missing")
+        )
 
 
 def test_faults_of_the_statistics_cannot_show_where_they_are_given() -> None:
@@ -130,7 +147,10 @@ def test_a_stale_register_depends_on_what_ran_before() -> None:
 
 def test_outliers_are_isolated_and_off_by_a_power_of_two() -> None:
     test, given = case("layernorm_bw")
-    right, wrong = tensix.run(test, given, "correct")["dx"], tensix.run(test, given, "power-of-two-outliers")["dx"]
+    right, wrong = (
+        tensix.run(test, given, "correct")["dx"],
+        tensix.run(test, given, "power-of-two-outliers")["dx"],
+    )
     off = right != wrong
     assert 1 <= off.sum() <= 4
     assert np.array_equal(wrong[off], 2 * right[off])
@@ -144,7 +164,9 @@ def test_the_nan_tile_is_one_tile() -> None:
 
 
 def test_every_build_has_its_sentence_and_an_unknown_one_is_refused() -> None:
-    assert all(defect.name == name and defect.sentence.endswith(".") for name, defect in DEFECTS.items())
+    assert all(
+        defect.name == name and defect.sentence.endswith(".") for name, defect in DEFECTS.items()
+    )
     assert not DEFECTS["correct"].outputs
     test, given = case("layernorm_bw")
     with pytest.raises(KeyError):
@@ -166,7 +188,11 @@ print("after", flush=True)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_crash_kills_the_process(kernel: str) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", FATE.format(kernel=kernel, build="crash")], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FATE.format(kernel=kernel, build="crash")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert child.returncode == -signal.SIGSEGV
     assert child.stdout == "before\n"

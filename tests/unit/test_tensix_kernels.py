@@ -1,4 +1,5 @@
-"""Emulated kernels: the published deterministic figures, NumPy against the compiled loops, and what must not matter."""
+"""Emulated kernels: the published deterministic figures, NumPy against the compiled loops, and what
+must not matter."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from gonogo.tests import TestSpec
 Array = NDArray[np.float32]
 
 
-def spec(kernel: str = "layernorm_bw", shape: tuple[int, ...] = (40, 100), **fields: Any) -> TestSpec:
+def spec(
+    kernel: str = "layernorm_bw", shape: tuple[int, ...] = (40, 100), **fields: Any
+) -> TestSpec:
     return TestSpec.parse({"kernel": kernel, "shape": list(shape), **fields})
 
 
@@ -28,12 +31,18 @@ def inputs(test: TestSpec, seed: int = 0) -> dict[str, Array]:
 
 
 def same(one: dict[str, Array], other: dict[str, Array]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name].view(np.uint32), other[name].view(np.uint32)) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name].view(np.uint32), other[name].view(np.uint32)) for name in one
+    )
 
 
 def constant(features: int, srcb: str = "tf32") -> tuple[TestSpec, dict[str, Array]]:
     """The published reproduction: dy = gamma = 1, x = .5."""
-    test = spec(shape=(2, features), numerics={"srcb": srcb}, inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1})
+    test = spec(
+        shape=(2, features),
+        numerics={"srcb": srcb},
+        inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1},
+    )
     return test, inputs(test)
 
 
@@ -42,8 +51,12 @@ def largest_dx(features: int, build: str, srcb: str = "tf32") -> float:
     return float(np.abs(tensix.run(test, given, build)["dx"]).max())
 
 
-@pytest.mark.parametrize(("features", "published"), [(2048, 1000.0), (4096, 1000.0), (8192, 1000.0), (8462, 992.0)])
-def test_double_subtract_gives_the_device_figures_to_the_digit(features: int, published: float) -> None:
+@pytest.mark.parametrize(
+    ("features", "published"), [(2048, 1000.0), (4096, 1000.0), (8192, 1000.0), (8462, 992.0)]
+)
+def test_double_subtract_gives_the_device_figures_to_the_digit(
+    features: int, published: float
+) -> None:
     assert largest_dx(features, "double-subtract") == published
 
 
@@ -51,8 +64,12 @@ def test_the_published_988_is_what_a_bf16_srcb_gives() -> None:
     assert largest_dx(8462, "double-subtract", srcb="bf16") == 988.0
 
 
-@pytest.mark.parametrize(("features", "expected"), [(2048, 968.0), (4096, 984.0), (8192, 992.0), (8462, 996.0)])
-def test_last_two_tiles_gives_other_figures_so_that_explanation_is_refuted(features: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("features", "expected"), [(2048, 968.0), (4096, 984.0), (8192, 992.0), (8462, 996.0)]
+)
+def test_last_two_tiles_gives_other_figures_so_that_explanation_is_refuted(
+    features: int, expected: float
+) -> None:
     assert largest_dx(features, "last-two-tiles") == expected
 
 
@@ -62,7 +79,9 @@ def test_the_right_kernel_is_off_by_the_truncated_reciprocal_only() -> None:
 
 
 def test_a_right_forward_kernel_can_lose_a_constant_row() -> None:
-    test = spec("layernorm_fw", (2, 20), inputs={"regime": "constant", "x": 0.5, "gamma": 1, "beta": 0})
+    test = spec(
+        "layernorm_fw", (2, 20), inputs={"regime": "constant", "x": 0.5, "gamma": 1, "beta": 0}
+    )
     outputs = tensix.run(test, inputs(test), "correct")
     assert outputs["mean"][0] == np.float32(0.498046875)
     assert outputs["y"][0, 0] == np.float32(0.890625)
@@ -75,7 +94,9 @@ def test_the_nightly_test_in_small_has_the_published_error() -> None:
     error = outputs["dx"] - golden["dx"]
     assert np.sqrt((error**2).mean()) == pytest.approx(1.72e-3, rel=0.03)
     assert np.abs(error).max() <= 0.0140
-    assert 1 - np.corrcoef(outputs["dx"].ravel(), golden["dx"].ravel())[0, 1] == pytest.approx(4.4e-6, rel=0.05)
+    assert 1 - np.corrcoef(outputs["dx"].ravel(), golden["dx"].ravel())[0, 1] == pytest.approx(
+        4.4e-6, rel=0.05
+    )
 
 
 NUMERICS = st.fixed_dictionaries(
@@ -87,7 +108,9 @@ NUMERICS = st.fixed_dictionaries(
         "srcb": st.sampled_from(("tf32", "bf16")),
     }
 )
-BUILDS = st.sampled_from([name for name, defect in tensix.DEFECTS.items() if defect.plan.fate is None])
+BUILDS = st.sampled_from(
+    [name for name, defect in tensix.DEFECTS.items() if defect.plan.fate is None]
+)
 
 
 @settings(max_examples=60)
@@ -100,11 +123,19 @@ BUILDS = st.sampled_from([name for name, defect in tensix.DEFECTS.items() if def
     st.integers(0, 1000),
 )
 def test_compiled_kernels_are_the_numpy_definition(
-    kernel: str, shape: tuple[int, int], numerics: dict[str, Any], wide: set[str], build: str, seed: int
+    kernel: str,
+    shape: tuple[int, int],
+    numerics: dict[str, Any],
+    wide: set[str],
+    build: str,
+    seed: int,
 ) -> None:
     test = spec(kernel, shape, numerics=numerics | {"input": dict.fromkeys(wide, "fp32")})
     given = inputs(test, seed)
-    assert same(tensix.run(test, given, build, compiled=True), tensix.run(test, given, build, compiled=False))
+    assert same(
+        tensix.run(test, given, build, compiled=True),
+        tensix.run(test, given, build, compiled=False),
+    )
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
@@ -119,7 +150,9 @@ def test_compiled_kernels_are_the_numpy_definition(
         ({"accumulate": "bf16"}, 0.04),
     ],
 )
-def test_the_right_kernel_stays_near_its_reference_in_every_arithmetic(kernel: str, numerics: dict[str, str], allowed: float) -> None:
+def test_the_right_kernel_stays_near_its_reference_in_every_arithmetic(
+    kernel: str, numerics: dict[str, str], allowed: float
+) -> None:
     test = spec(kernel, (64, 321), numerics=numerics)
     given = inputs(test)
     outputs, golden = tensix.run(test, given, "correct"), reference(test, given)
@@ -142,7 +175,9 @@ def test_any_shape_runs_and_outputs_have_the_shapes_of_the_inputs(shape: tuple[i
         test = spec(kernel, shape)
         given = {name: a.reshape(test.shape_of(name)) for name, a in inputs(test).items()}
         outputs = tensix.run(test, given, "correct")
-        assert {name: a.shape for name, a in outputs.items()} == {name: test.shape_of(name) for name in test.outputs}
+        assert {name: a.shape for name, a in outputs.items()} == {
+            name: test.shape_of(name) for name in test.outputs
+        }
         assert all(a.dtype == np.float32 and np.isfinite(a).all() for a in outputs.values())
 
 
@@ -150,7 +185,9 @@ def test_rows_do_not_depend_on_their_neighbours_or_on_the_number_of_rows() -> No
     test = spec(shape=(70, 100))
     given = inputs(test)
     whole = tensix.run(test, given, "correct")["dx"]
-    part = {name: a[35:70] if name in ("x", "dy", "mean", "rstd") else a for name, a in given.items()}
+    part = {
+        name: a[35:70] if name in ("x", "dy", "mean", "rstd") else a for name, a in given.items()
+    }
     assert np.array_equal(tensix.run(spec(shape=(35, 100)), part, "correct")["dx"], whole[35:70])
 
 
@@ -167,10 +204,19 @@ def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
     other, _ = constant(8462, "bf16")
     assert not same(tensix.run(test, given, "correct"), tensix.run(other, given, "correct"))
     forward, switched = spec("layernorm_fw"), spec("layernorm_fw", numerics={"srcb": "bf16"})
-    assert same(tensix.run(forward, inputs(forward), "correct"), tensix.run(switched, inputs(forward), "correct"))
+    assert same(
+        tensix.run(forward, inputs(forward), "correct"),
+        tensix.run(switched, inputs(forward), "correct"),
+    )
     mixed = {"input": {"gamma": "fp32"}}
-    forward, switched = spec("layernorm_fw", numerics=mixed), spec("layernorm_fw", numerics=mixed | {"srcb": "bf16"})
-    assert not same(tensix.run(forward, inputs(forward), "correct"), tensix.run(switched, inputs(forward), "correct"))
+    forward, switched = (
+        spec("layernorm_fw", numerics=mixed),
+        spec("layernorm_fw", numerics=mixed | {"srcb": "bf16"}),
+    )
+    assert not same(
+        tensix.run(forward, inputs(forward), "correct"),
+        tensix.run(switched, inputs(forward), "correct"),
+    )
 
 
 def test_rows_beyond_176_tiles_take_the_block_path() -> None:

@@ -60,41 +60,102 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("data", "key", "subject_key"), GOLDEN)
 def test_keys_are_the_same_for_ever(data: dict[str, Any], key: str, subject_key: str) -> None:
-    """A failure here means that every stored history loses its test: change KEY_PREFIX's version instead."""
+    """A failure here means that every stored history loses its test: change KEY_PREFIX's version
+    instead."""
     spec = TestSpec.parse(data)
     assert (spec.key, spec.subject_key) == (key, subject_key)
 
 
 SAME = [
-    (NIGHTLY, {**dict(reversed(NIGHTLY.items())), "inputs": {}, "numerics": {}, "program": "default", "memory": "interleaved"}),
-    (NIGHTLY, {**NIGHTLY, "shape": [3.0, 273, 1, 8462], "inputs": {"regime": "uniform", "low": -1.0, "high": 1.0}}),
-    (NIGHTLY, {**NIGHTLY, "tolerance": {name: {"atol": 0.5, "rtol": 0.001} for name in ("dbeta", "dx", "dgamma")}}),
-    (backward(tolerance={"rtol": 1e-3}), backward(tolerance={"atol": 0, "rtol": 1e-3, "pcc": None})),
-    (backward(tolerance={"dx": {"rtol": 1e-3}, "dbeta": {}}), backward(tolerance={"dx": {"rtol": 1e-3, "atol": 0.0}})),
+    (
+        NIGHTLY,
+        {
+            **dict(reversed(NIGHTLY.items())),
+            "inputs": {},
+            "numerics": {},
+            "program": "default",
+            "memory": "interleaved",
+        },
+    ),
+    (
+        NIGHTLY,
+        {
+            **NIGHTLY,
+            "shape": [3.0, 273, 1, 8462],
+            "inputs": {"regime": "uniform", "low": -1.0, "high": 1.0},
+        },
+    ),
+    (
+        NIGHTLY,
+        {
+            **NIGHTLY,
+            "tolerance": {name: {"atol": 0.5, "rtol": 0.001} for name in ("dbeta", "dx", "dgamma")},
+        },
+    ),
+    (
+        backward(tolerance={"rtol": 1e-3}),
+        backward(tolerance={"atol": 0, "rtol": 1e-3, "pcc": None}),
+    ),
+    (
+        backward(tolerance={"dx": {"rtol": 1e-3}, "dbeta": {}}),
+        backward(tolerance={"dx": {"rtol": 1e-3, "atol": 0.0}}),
+    ),
     (backward(tolerance={}), backward(tolerance=None)),
     (backward(tolerance={"dx": {}}), backward()),
     (
-        backward(numerics={"input": {"x": "fp32", "gamma": "fp32", "mean": "fp32", "rstd": "fp32", "dy": "fp32"}}),
+        backward(
+            numerics={
+                "input": {
+                    "x": "fp32",
+                    "gamma": "fp32",
+                    "mean": "fp32",
+                    "rstd": "fp32",
+                    "dy": "fp32",
+                }
+            }
+        ),
         backward(numerics={"input": "fp32"}),
     ),
-    (backward(numerics={"input": {"x": "fp32", "dy": "bf16"}}), backward(numerics={"input": {"x": "fp32"}})),
+    (
+        backward(numerics={"input": {"x": "fp32", "dy": "bf16"}}),
+        backward(numerics={"input": {"x": "fp32"}}),
+    ),
     (forward(numerics={"statistics": "given"}), forward(numerics={"statistics": "own"})),
     (
         backward(inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}),
-        backward(inputs={"x": {"regime": "constant", "value": 0.5}, "dy": {"regime": "constant", "value": 1.0}, "gamma": 1.0}),
+        backward(
+            inputs={
+                "x": {"regime": "constant", "value": 0.5},
+                "dy": {"regime": "constant", "value": 1.0},
+                "gamma": 1.0,
+            }
+        ),
     ),
     (
         backward(inputs={"regime": "constant", "value": 2}),
-        backward(inputs={"x": {"regime": "constant", "value": 2}, "dy": {"regime": "constant", "value": 2}}),
+        backward(
+            inputs={
+                "x": {"regime": "constant", "value": 2},
+                "dy": {"regime": "constant", "value": 2},
+            }
+        ),
     ),
-    (backward(inputs={"regime": "uniform", "low": -2}), backward(inputs={"low": -2, "high": 1, "regime": "uniform"})),
-    (backward(inputs={"regime": "normal"}), backward(inputs={"regime": "normal", "mean": -0.0, "std": 1})),
+    (
+        backward(inputs={"regime": "uniform", "low": -2}),
+        backward(inputs={"low": -2, "high": 1, "regime": "uniform"}),
+    ),
+    (
+        backward(inputs={"regime": "normal"}),
+        backward(inputs={"regime": "normal", "mean": -0.0, "std": 1}),
+    ),
     (backward(inputs={"gamma": {"regime": "uniform", "low": 0, "high": 1}}), backward()),
 ]
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_test_written_differently_has_one_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_the_same_test_written_differently_has_one_key(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
     assert TestSpec.parse(one) == TestSpec.parse(other)
     assert TestSpec.parse(one).key == TestSpec.parse(other).key
 
@@ -119,7 +180,9 @@ def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_subject(
 
 
 @pytest.mark.parametrize("data", [data for data, _, _ in GOLDEN] + [one for one, _ in SAME])
-def test_the_canonical_form_is_plain_json_that_parses_to_the_same_spec(data: dict[str, Any]) -> None:
+def test_the_canonical_form_is_plain_json_that_parses_to_the_same_spec(
+    data: dict[str, Any],
+) -> None:
     spec = TestSpec.parse(data)
     text = json.dumps(spec.canonical(), allow_nan=False)
     again = TestSpec.parse(json.loads(text))
@@ -151,7 +214,12 @@ BAD = [
     (backward(shape=[4, math.inf]), "test.shape.1", ">= 1"),
     (backward(shape=[8193, 8193]), "test.shape", "67108864"),
     (backward(shape=[2**30] * 8), "test.shape", "67108864"),
-    pytest.param(backward(shape=[10**4000] * 2), "test.shape", "67108864", id="more digits than Python writes"),
+    pytest.param(
+        backward(shape=[10**4000] * 2),
+        "test.shape",
+        "67108864",
+        id="more digits than Python writes",
+    ),
     (backward(epsilon=0), "test.epsilon", "> 0"),
     (backward(epsilon=-1e-6), "test.epsilon", "> 0"),
     (backward(epsilon=math.nan), "test.epsilon", "> 0"),
@@ -161,7 +229,11 @@ BAD = [
     (backward(numerics={"input": "int8"}), "test.numerics.input", "bfp4_b"),
     (backward(numerics={"input": {"beta": "bf16"}}), "test.numerics.input.beta", "rstd"),
     (backward(numerics={"input": {"x": "f8"}}), "test.numerics.input.x", "bf16"),
-    (backward(numerics={"statistics": "own", "input": {"mean": "fp32"}}), "test.numerics.input.mean", "gamma"),
+    (
+        backward(numerics={"statistics": "own", "input": {"mean": "fp32"}}),
+        "test.numerics.input.mean",
+        "gamma",
+    ),
     (backward(numerics={"fidelity": "hifi5"}), "test.numerics.fidelity", "hifi4"),
     (backward(numerics={"precision": "high"}), "test.numerics.precision", "accumulate"),
     (backward(numerics={"layout": "row_major", "input": "bfp8_b"}), "test.numerics.layout", "tile"),
@@ -180,7 +252,11 @@ BAD = [
     (backward(inputs={"regime": "gaussian"}), "test.inputs.regime", "hot_tile"),
     (backward(inputs={"regime": "uniform", "low": 2}), "test.inputs.low", "<= 1"),
     (backward(inputs={"regime": "uniform", "low": math.nan}), "test.inputs.low", None),
-    (backward(inputs={"regime": "uniform", "low": -3e38, "high": 3e38}), "test.inputs.high", "high - low"),
+    (
+        backward(inputs={"regime": "uniform", "low": -3e38, "high": 3e38}),
+        "test.inputs.high",
+        "high - low",
+    ),
     (backward(inputs={"regime": "uniform", "mean": 0}), "test.inputs.mean", "low"),
     (backward(inputs={"regime": "normal", "std": -1}), "test.inputs.std", ">= 0"),
     (backward(inputs={"regime": "normal", "std": 1e38}), "test.inputs.std", "<= "),
@@ -193,7 +269,11 @@ BAD = [
     (backward(inputs={"regime": "hot_tile", "tile": 0.5, "value": 1}), "test.inputs.tile", ">= 0"),
     (backward(inputs={"beta": 0}), "test.inputs.beta", "gamma"),
     (forward(inputs={"dy": 0}), "test.inputs.dy", "beta"),
-    (backward(inputs={"gamma": {"regime": "ramp", "low": 3, "high": 2}}), "test.inputs.gamma.low", "<= 2"),
+    (
+        backward(inputs={"gamma": {"regime": "ramp", "low": 3, "high": 2}}),
+        "test.inputs.gamma.low",
+        "<= 2",
+    ),
     (backward(inputs={"gamma": "ones"}), "test.inputs.gamma", None),
     (backward(inputs="uniform"), "test.inputs", None),
     (backward(memory="l1"), "test.memory", "interleaved"),
@@ -220,7 +300,10 @@ def test_bad_input_names_field_value_and_limit(data: Any, field: str, limit: str
 
 def test_the_limit_of_elements_is_the_callers_and_stands_in_the_message() -> None:
     TestSpec.parse(backward(shape=[10, 10]), max_elements=100)
-    with pytest.raises(FieldError, match=r"job\.test\.shape: has 110 elements \(limit: 100 elements\); got \[10, 11\]"):
+    with pytest.raises(
+        FieldError,
+        match=r"job\.test\.shape: has 110 elements \(limit: 100 elements\); got \[10, 11\]",
+    ):
         TestSpec.parse(backward(shape=[10, 11]), max_elements=100, path="job.test")
 
 
@@ -268,7 +351,11 @@ def test_tolerance_of_an_output() -> None:
 
 def test_regime_of_a_tensor() -> None:
     spec = TestSpec.parse(forward(inputs={"regime": "normal", "beta": 3}))
-    assert (spec.regime("x").name, spec.regime("beta")["value"], spec.regime("gamma")["low"]) == ("normal", 3.0, 0.0)
+    assert (spec.regime("x").name, spec.regime("beta")["value"], spec.regime("gamma")["low"]) == (
+        "normal",
+        3.0,
+        0.0,
+    )
 
 
 def test_format_names_are_those_of_the_formats() -> None:
@@ -277,7 +364,11 @@ def test_format_names_are_those_of_the_formats() -> None:
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -294,7 +385,20 @@ def test_canonical_numbers_are_rfc_8785(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [1e21, 1e20, 123456789012345680000.0, 1e-7, 1.5e-7, 0.000001, 5e-324, 1.7976931348623157e308, -0.0, 0.1, 100.0]
+    "value",
+    [
+        1e21,
+        1e20,
+        123456789012345680000.0,
+        1e-7,
+        1.5e-7,
+        0.000001,
+        5e-324,
+        1.7976931348623157e308,
+        -0.0,
+        0.1,
+        100.0,
+    ],
 )
 def test_canonical_numbers_at_the_edges_of_the_notation(value: float) -> None:
     assert canonical_json(value).encode() == rfc8785.dumps(value)

@@ -1,4 +1,5 @@
-"""The budget of moreh's backward: what its constants and its Dst do to the terms, and that a wrong kernel stays unexplained."""
+"""The budget of moreh's backward: what its constants and its Dst do to the terms, and that a wrong
+kernel stays unexplained."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from gonogo.tests import TestSpec
 from gonogo.verdicts import Explanation
 
 
-def spec(kernel: str = "layernorm_bw", shape: tuple[int, ...] = (1, 1, 64, 96), **numerics: Any) -> TestSpec:
+def spec(
+    kernel: str = "layernorm_bw", shape: tuple[int, ...] = (1, 1, 64, 96), **numerics: Any
+) -> TestSpec:
     return TestSpec.parse({"kernel": kernel, "shape": list(shape), "numerics": numerics})
 
 
@@ -31,7 +34,10 @@ def test_constants_are_the_upper_half_of_their_fp32() -> None:
     assert truncated(0.25) == 0.25
 
 
-@pytest.mark.parametrize(("n", "whole", "sums"), [(1024, 0.0, 0.0), (96, 2.0**-8, 0.0), (50, 0.005127, 0.0), (8462, 0.00501, 0.00165)])
+@pytest.mark.parametrize(
+    ("n", "whole", "sums"),
+    [(1024, 0.0, 0.0), (96, 2.0**-8, 0.0), (50, 0.005127, 0.0), (8462, 0.00501, 0.00165)],
+)
 def test_both_constants_of_n_are_paid_for(n: int, whole: float, sums: float) -> None:
     terms = backward(n)
     assert terms.scale - 2.0**-8 == pytest.approx(whole, abs=2e-5)
@@ -39,7 +45,10 @@ def test_both_constants_of_n_are_paid_for(n: int, whole: float, sums: float) -> 
 
 
 def test_a_narrow_dst_rounds_the_running_sums_to_bf16_and_pools_eight_rows_at_a_time() -> None:
-    assert (backward(accumulate="bf16").accumulate, backward(accumulate="bf16").column) == (2.0**-8, 2.0**-11)
+    assert (backward(accumulate="bf16").accumulate, backward(accumulate="bf16").column) == (
+        2.0**-8,
+        2.0**-11,
+    )
     assert (backward().accumulate, backward().column) == (2.0**-10 + 2.0**-11, 2.0**-15)
     assert backward(32).additions == 0.0
     assert backward(33).additions == 1.0
@@ -50,7 +59,9 @@ def test_three_more_products_at_low_fidelity() -> None:
 
 
 def test_a_narrow_dst_makes_fp32_outputs_of_the_forward_no_better_than_bf16() -> None:
-    narrow = forward_terms(spec("layernorm_fw", input="fp32", output="fp32", accumulate="bf16"), "ttnn")
+    narrow = forward_terms(
+        spec("layernorm_fw", input="fp32", output="fp32", accumulate="bf16"), "ttnn"
+    )
     wide = forward_terms(spec("layernorm_fw", input="fp32", output="fp32"), "ttnn")
     assert (narrow.stored, narrow.align, narrow.read) == (2.0**-8, 2.0**-11 + 2.0**-7, 2.0**-7)
     assert (wide.stored, wide.align, wide.read) == (2.0**-10, 2.0**-11, 2.0**-10)
@@ -71,7 +82,9 @@ def test_a_column_that_lost_a_row_tile_is_unexplained() -> None:
     test = spec(shape=(1, 1, 128, 64))
     raw = generate(test, 0)
     given = quantise(test, raw)
-    outputs = {name: np.asarray(array, np.float32) for name, array in reference(test, given).items()}
+    outputs = {
+        name: np.asarray(array, np.float32) for name, array in reference(test, given).items()
+    }
     outputs["dbeta"] = given["dy"][:-32].sum(0, dtype=np.float32)
     judged = judge(test, raw, given, outputs, profile="ttnn")
     assert judged.outputs["dgamma"].explanation is Explanation.explained

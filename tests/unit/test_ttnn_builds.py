@@ -1,4 +1,5 @@
-"""The ttnn executor and the service know the same builds, and the kernel sources that a build compiles are there to be installed."""
+"""The ttnn executor and the service know the same builds, and the kernel sources that a build
+compiles are there to be installed."""
 
 from __future__ import annotations
 
@@ -17,13 +18,19 @@ CHILD = Path(registry.CHILD)
 def variants() -> dict[str, set[str]]:
     """VARIANTS of the executor, read without importing it: it needs ttnn. Variant -> kernels."""
     for node in ast.parse((CHILD / "ttnn_executor.py").read_text()).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "VARIANTS":
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id == "VARIANTS"
+        ):
             assert isinstance(node.value, ast.Dict)
             found = {}
             for name, kernels in zip(node.value.keys, node.value.values, strict=True):
                 assert isinstance(name, ast.Constant)
                 assert isinstance(kernels, ast.Dict)
-                found[str(name.value)] = {str(each.value) for each in kernels.keys if isinstance(each, ast.Constant)}
+                found[str(name.value)] = {
+                    str(each.value) for each in kernels.keys if isinstance(each, ast.Constant)
+                }
             return found
     raise AssertionError("ttnn_executor.py has no VARIANTS")
 
@@ -37,8 +44,12 @@ def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
         build = known_build(name, "ttnn")
         assert build is not None
         assert build.profile in PROFILES
-        for kernel in (each for each in KERNELS.values() if each.name.startswith("layernorm")):  # others have outputs of the same names
-            assert any(build.produces(output) for output in kernel.outputs) == (kernel.name in kernels), f"{name} {kernel.name}"
+        for kernel in (
+            each for each in KERNELS.values() if each.name.startswith("layernorm")
+        ):  # others have outputs of the same names
+            assert any(build.produces(output) for output in kernel.outputs) == (
+                kernel.name in kernels
+            ), f"{name} {kernel.name}"
 
 
 def test_the_default_build_is_one_of_them() -> None:
@@ -46,12 +57,24 @@ def test_the_default_build_is_one_of_them() -> None:
 
 
 def test_the_kernels_know_every_buffer_by_the_name_that_python_gives_it() -> None:
-    text = "".join(path.read_text() for path in sorted((CHILD / "kernels").glob("layernorm_bw_*.cpp")))
+    text = "".join(
+        path.read_text() for path in sorted((CHILD / "kernels").glob("layernorm_bw_*.cpp"))
+    )
     source = ast.parse((CHILD / "ttnn_generic.py").read_text())
-    (buffers,) = (node.value for node in source.body if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "BUFFERS")
+    (buffers,) = (
+        node.value
+        for node in source.body
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "BUFFERS"
+    )
     assert isinstance(buffers, ast.Dict)
-    used = {word for word in text.replace("(", " ").replace(")", " ").replace(",", " ").split() if word.startswith("BUFFER_")}
-    assert used == {f"BUFFER_{each.value.upper()}" for each in buffers.keys if isinstance(each, ast.Constant)}
+    used = {
+        word
+        for word in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
+        if word.startswith("BUFFER_")
+    }
+    assert used == {
+        f"BUFFER_{each.value.upper()}" for each in buffers.keys if isinstance(each, ast.Constant)
+    }
 
 
 def test_the_child_s_modules_need_nothing_of_ours() -> None:
@@ -62,7 +85,9 @@ def test_the_child_s_modules_need_nothing_of_ours() -> None:
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for module in modules:
-                assert module.split(".")[0] in allowed | set(sys.stdlib_module_names), f"{path.name} imports {module}"
+                assert module.split(".")[0] in allowed | set(sys.stdlib_module_names), (
+                    f"{path.name} imports {module}"
+                )
 
 
 def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:

@@ -15,16 +15,23 @@ def start(folder: Path, port: int) -> None:
     up.run(folder, "127.0.0.1", port, any_port=False, executor="emulator", say=print, ready=print)
 
 
-def test_a_port_that_is_taken_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InfrastructureError, match="is taken"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(InfrastructureError, match="is taken"),
+    ):
         start(tmp_path / "var", taken.getsockname()[1])
     assert list(scratch.iterdir()) == []
 
 
-def test_a_machine_without_redis_leaves_no_folder_and_no_open_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_redis_leaves_no_folder_and_no_open_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> str:
         raise InfrastructureError("no redis-server")
 

@@ -71,8 +71,14 @@ def test_the_worst_of_some() -> None:
     assert worst(["pass", "fail_by_tolerance", "pass_by_tolerance"]) is Verdict.pass_by_tolerance
     assert worst([Verdict.pass_, Verdict.pass_]) is Verdict.pass_
     assert worst([]) is Verdict.absent, "zero tests run is never green"
-    assert worst_explanation([Explanation.explained, Explanation.no_information, Explanation.suspect]) is Explanation.suspect
-    assert worst_explanation([Explanation.explained, Explanation.no_information]) is Explanation.no_information
+    assert (
+        worst_explanation([Explanation.explained, Explanation.no_information, Explanation.suspect])
+        is Explanation.suspect
+    )
+    assert (
+        worst_explanation([Explanation.explained, Explanation.no_information])
+        is Explanation.no_information
+    )
     assert worst_explanation([]) is Explanation.unjudged
 
 
@@ -80,7 +86,13 @@ def test_every_word_has_its_sentence() -> None:
     for word in (*Verdict, *Explanation):
         assert word.sentence.endswith(".")
     assert Verdict("pass") is Verdict.pass_
-    assert {each for each in Verdict if each.judges_kernel} == {"fail", "pass_by_tolerance", "fail_by_tolerance", "suspect", "pass"}
+    assert {each for each in Verdict if each.judges_kernel} == {
+        "fail",
+        "pass_by_tolerance",
+        "fail_by_tolerance",
+        "suspect",
+        "pass",
+    }
 
 
 def test_right_numbers_are_explained() -> None:
@@ -126,15 +138,26 @@ def test_a_suspect_does_not_hide_what_is_unexplained_in_any_order() -> None:
 
 
 def test_null_says_nothing_and_nothing_said_is_no_information() -> None:
-    silent = dict.fromkeys(FINE) | {"count": 8, "nonfinite": 0, "rows_left_out": 8, "max_abs": 0.891}
+    silent = dict.fromkeys(FINE) | {
+        "count": 8,
+        "nonfinite": 0,
+        "rows_left_out": 8,
+        "max_abs": 0.891,
+    }
     assert explain(silent) is Explanation.no_information
     assert explain({**silent, "row_z": 1.0}) is Explanation.explained
     assert explain({}) is Explanation.unjudged
 
 
 def test_an_infinite_statistic_is_stored_as_null_and_still_unexplained() -> None:
-    assert explain({**FINE, "budget_ratio": None, "nonfinite_statistics": {"budget_ratio": "inf"}}) is Explanation.unexplained
-    assert explain({**FINE, "pcc_deficit": None, "nonfinite_statistics": {"tolerance_ratio": "inf"}}) is Explanation.explained
+    assert (
+        explain({**FINE, "budget_ratio": None, "nonfinite_statistics": {"budget_ratio": "inf"}})
+        is Explanation.unexplained
+    )
+    assert (
+        explain({**FINE, "pcc_deficit": None, "nonfinite_statistics": {"tolerance_ratio": "inf"}})
+        is Explanation.explained
+    )
 
 
 def test_nan_in_the_output_is_unexplained_and_outside_everything() -> None:
@@ -164,7 +187,9 @@ def test_undeclared_is_within() -> None:
 
 def test_allclose_of_a_stored_rtol_is_judged_anew_from_the_needed_atol() -> None:
     assert within(Tolerance(rtol=1e-3, atol=0.0135), FINE)
-    assert not within(Tolerance(rtol=1e-3, atol=0.0134), FINE), "although tolerance_ratio, of the declared tolerance, is .03"
+    assert not within(Tolerance(rtol=1e-3, atol=0.0134), FINE), (
+        "although tolerance_ratio, of the declared tolerance, is .03"
+    )
     assert within(Tolerance(rtol=0.1, atol=0.0), FINE)
     assert not within(Tolerance(rtol=0.0, atol=0.0), FINE)
     assert within(Tolerance(rtol=1e-5, atol=0.5), FINE)
@@ -175,7 +200,10 @@ def test_allclose_of_another_rtol_is_the_stored_ratio() -> None:
     assert within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0})
     assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0000001})
     assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": None})
-    assert not within(Tolerance(rtol=1e-3, atol=0.5), {**FINE, "needed_atol": {"0.001": None}, "tolerance_ratio": None})
+    assert not within(
+        Tolerance(rtol=1e-3, atol=0.5),
+        {**FINE, "needed_atol": {"0.001": None}, "tolerance_ratio": None},
+    )
     assert within(Tolerance(rtol=1e-3, atol=0.5), {**FINE, "needed_atol": None})
 
 

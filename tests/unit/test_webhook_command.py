@@ -16,9 +16,16 @@ BODY = '{"type":"job.finished"}'
 
 
 @pytest.mark.parametrize(
-    ("changed", "code", "said"), [({}, 0, "verified"), ({"--id": "m2"}, 1, "no signature fits"), ({"--timestamp": "9"}, 1, "old")]
+    ("changed", "code", "said"),
+    [
+        ({}, 0, "verified"),
+        ({"--id": "m2"}, 1, "no signature fits"),
+        ({"--timestamp": "9"}, 1, "old"),
+    ],
 )
-def test_a_message_is_verified_or_not(tmp_path: Path, changed: dict[str, str], code: int, said: str) -> None:
+def test_a_message_is_verified_or_not(
+    tmp_path: Path, changed: dict[str, str], code: int, said: str
+) -> None:
     secret, now = secrets.make(), datetime.now(UTC)
     (tmp_path / "body").write_text(BODY)
     words = {
@@ -27,6 +34,13 @@ def test_a_message_is_verified_or_not(tmp_path: Path, changed: dict[str, str], c
         "--signature": Webhook(secret).sign("m1", now, BODY),
         "--secret": secret,
     }
-    done = CliRunner().invoke(app, ["verify", str(tmp_path / "body"), *(word for pair in (words | changed).items() for word in pair)])
+    done = CliRunner().invoke(
+        app,
+        [
+            "verify",
+            str(tmp_path / "body"),
+            *(word for pair in (words | changed).items() for word in pair),
+        ],
+    )
     assert done.exit_code == code, done.output
     assert said in done.output

@@ -1,4 +1,5 @@
-"""The rules of webhooks that need no network: signatures, secrets at rest, addresses, and when a message is tried again."""
+"""The rules of webhooks that need no network: signatures, secrets at rest, addresses, and when a
+message is tried again."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ PUBLIC = "93.184.216.34"
 
 
 def test_the_public_library_verifies_what_we_sign() -> None:
-    mine, old, body, moment = secrets.make(), secrets.make(), b'{"type":"job.finished"}', datetime.now(UTC)
+    mine, old, body, moment = (
+        secrets.make(),
+        secrets.make(),
+        b'{"type":"job.finished"}',
+        datetime.now(UTC),
+    )
     headers = {
         "webhook-id": "m1",
         "webhook-timestamp": str(int(moment.timestamp())),
@@ -38,12 +44,28 @@ def test_the_public_library_verifies_what_we_sign() -> None:
 
 def test_we_verify_what_the_public_library_signs() -> None:
     secret, body, moment = secrets.make(), b"{}", datetime.now(UTC)
-    header, stamp, now = Webhook(secret).sign("m1", moment, body.decode()), str(int(moment.timestamp())), moment.timestamp()
+    header, stamp, now = (
+        Webhook(secret).sign("m1", moment, body.decode()),
+        str(int(moment.timestamp())),
+        moment.timestamp(),
+    )
     verify(secret, "m1", stamp, f"v1,AAAA {header}", body, now=now)
     times = [{"timestamp": each} for each in ("soon", "9" * 400, "1_0", "\u0661", "-5", "")]
-    wrong: list[dict[str, Any]] = [{"message_id": "m2"}, {"body": b"[]"}, {"now": now + 301}, {"header": header[:-2]}, *times]
+    wrong: list[dict[str, Any]] = [
+        {"message_id": "m2"},
+        {"body": b"[]"},
+        {"now": now + 301},
+        {"header": header[:-2]},
+        *times,
+    ]
     for changed in wrong:
-        told: dict[str, Any] = {"message_id": "m1", "timestamp": stamp, "header": header, "body": body, "now": now} | changed
+        told: dict[str, Any] = {
+            "message_id": "m1",
+            "timestamp": stamp,
+            "header": header,
+            "body": body,
+            "now": now,
+        } | changed
         with pytest.raises(Unverified):
             verify(secret, **told)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
@@ -65,7 +87,15 @@ def test_a_bad_secret_is_named(text: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["example.org", "ftp://example.org/", "https:///x", "http://u:p@example.org/", "https://example.org/#a", "http://[::1", "http://x:0/"],
+    [
+        "example.org",
+        "ftp://example.org/",
+        "https:///x",
+        "http://u:p@example.org/",
+        "https://example.org/#a",
+        "http://[::1",
+        "http://x:0/",
+    ],
 )
 def test_a_bad_address_is_named(url: str) -> None:
     with pytest.raises(BadField, match="url"):
@@ -82,10 +112,15 @@ def test_a_private_address_is_refused_unless_its_network_is_allowed(address: str
     with pytest.raises(addresses.Refused, match="GONOGO_WEBHOOK_PRIVATE"):
         addresses.pin("https://inside.example/x", (), lambda host, port: [address])
     everything = addresses.networks(["0.0.0.0/0", "::/0"])
-    assert addresses.pin("https://inside.example/x", everything, lambda host, port: [address]).name == "inside.example"
+    assert (
+        addresses.pin("https://inside.example/x", everything, lambda host, port: [address]).name
+        == "inside.example"
+    )
 
 
-@pytest.mark.parametrize("address", [PUBLIC, "2606:4700::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"])
+@pytest.mark.parametrize(
+    "address", [PUBLIC, "2606:4700::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"]
+)
 def test_a_public_address_is_one_in_every_way_that_it_is_written(address: str) -> None:
     assert addresses.permitted(address, ())
 
@@ -97,8 +132,12 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
 
 def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     known = {("ci.example", 8443): [PUBLIC]}
-    pinned = addresses.pin("https://ci.example:8443/hook?a=1", (), lambda host, port: known[host, port])
-    assert pinned == addresses.Pinned(f"https://{PUBLIC}:8443/hook?a=1", "ci.example:8443", "ci.example")
+    pinned = addresses.pin(
+        "https://ci.example:8443/hook?a=1", (), lambda host, port: known[host, port]
+    )
+    assert pinned == addresses.Pinned(
+        f"https://{PUBLIC}:8443/hook?a=1", "ci.example:8443", "ci.example"
+    )
     six = addresses.pin("http://[2606:4700::1]/", (), lambda host, port: ["2606:4700::1"])
     assert (six.url, six.host) == ("http://[2606:4700::1]/", "[2606:4700::1]")
 
@@ -111,7 +150,9 @@ def test_the_schedule_is_the_contracts_with_a_little_jitter() -> None:
         assert follows.state is DeliveryState.waiting
         assert follows.again_at is not None
         waits.append((follows.again_at - NOW).total_seconds())
-    for wait, wanted in zip(waits, (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), strict=True):
+    for wait, wanted in zip(
+        waits, (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), strict=True
+    ):
         assert wanted <= wait <= 1.1 * wanted
     assert schedule.after(10, 500, None, NOW, chance) == schedule.Next(DeliveryState.failed)
     assert schedule.after(10, None, None, NOW, chance).state is DeliveryState.failed
@@ -120,10 +161,14 @@ def test_the_schedule_is_the_contracts_with_a_little_jitter() -> None:
 def test_what_an_answer_means() -> None:
     chance = random.Random(1)
     for status in (200, 201, 204, 299):
-        assert schedule.after(1, status, None, NOW, chance) == schedule.Next(DeliveryState.delivered)
+        assert schedule.after(1, status, None, NOW, chance) == schedule.Next(
+            DeliveryState.delivered
+        )
     for refused in (301, 302, 400, 401, 404, 429, 500, None):
         assert schedule.after(1, refused, None, NOW, chance).state is DeliveryState.waiting
-    assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(DeliveryState.failed, disable=True)
+    assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(
+        DeliveryState.failed, disable=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +178,9 @@ def test_what_an_answer_means() -> None:
      (f"Thu, 01 Jan {'9' * 20} 00:00:00 GMT", None), (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", None)],
 )  # fmt: skip
 def test_retry_after_is_honoured_up_to_a_day(header: str | None, seconds: int | None) -> None:
-    assert schedule.asked_for(header, NOW) == (None if seconds is None else timedelta(seconds=seconds))
+    assert schedule.asked_for(header, NOW) == (
+        None if seconds is None else timedelta(seconds=seconds)
+    )
     follows = schedule.after(1, 429, header, NOW, random.Random(1))
     assert follows.again_at is not None
     assert (follows.again_at - NOW).total_seconds() >= max(5, seconds or 0)

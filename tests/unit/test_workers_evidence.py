@@ -1,4 +1,5 @@
-"""The artifacts of a seed whose tensors have four dimensions, as executors give them: map and coefficients are those of the flat rows."""
+"""The artifacts of a seed whose tensors have four dimensions, as executors give them: map and
+coefficients are those of the flat rows."""
 
 from __future__ import annotations
 
@@ -15,23 +16,37 @@ from gonogo.tests import TestSpec
 from gonogo_workers.evidence import of_seed
 
 SHAPE = [2, 3, 20, 512]
-"""120 rows of 16 tiles: more rows than the tiles need, and the rows of a tile come from several of the leading dimensions."""
+"""120 rows of 16 tiles: more rows than the tiles need, and the rows of a tile come from several of
+the leading dimensions."""
 
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def artifacts(build: str, kernel: str = "layernorm_bw") -> tuple[dict[tuple[str, str | None], Any], Arrays, Arrays]:
-    """(kind, output) -> content, the outputs in the executors' shapes, the reference with flat rows."""
+def artifacts(
+    build: str, kernel: str = "layernorm_bw"
+) -> tuple[dict[tuple[str, str | None], Any], Arrays, Arrays]:
+    """(kind, output) -> content, the outputs in the executors' shapes, the reference with flat
+    rows."""
     test = TestSpec.parse({"kernel": kernel, "shape": SHAPE})
     given = quantise(test, generate(test, 5))
-    outputs = {name: array.reshape(test.shape_of(name)) for name, array in tensix.run(test, given, build).items()}
+    outputs = {
+        name: array.reshape(test.shape_of(name))
+        for name, array in tensix.run(test, given, build).items()
+    }
     found = of_seed(test, (5, 1), given, outputs)
     assert {(each["seed"], each["repeat"]) for each in found} == {(5, 1)}
-    return {(each["kind"], each["output"]): each["content"] for each in found}, outputs, reference(test, given)
+    return (
+        {(each["kind"], each["output"]): each["content"] for each in found},
+        outputs,
+        reference(test, given),
+    )
 
 
-@pytest.mark.parametrize(("kernel", "names"), [("layernorm_bw", ("dx", "dgamma", "dbeta")), ("layernorm_fw", ("y", "mean", "rstd"))])
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [("layernorm_bw", ("dx", "dgamma", "dbeta")), ("layernorm_fw", ("y", "mean", "rstd"))],
+)
 def test_the_error_map_has_each_error_in_its_own_cell(kernel: str, names: tuple[str, ...]) -> None:
     found, outputs, wanted = artifacts("correct", kernel)
     for name in names:
@@ -39,7 +54,10 @@ def test_the_error_map_has_each_error_in_its_own_cell(kernel: str, names: tuple[
         flat = np.atleast_2d(np.asarray(wanted[name], np.float64))
         error = np.abs(outputs[name].reshape(flat.shape).astype(np.float64) - flat)
         cells = [
-            [float(error[row : row + 32, column : column + 32].max()) for column in range(0, flat.shape[1], 32)]
+            [
+                float(error[row : row + 32, column : column + 32].max())
+                for column in range(0, flat.shape[1], 32)
+            ]
             for row in range(0, flat.shape[0], 32)
         ]
         assert (content["rows"], content["features"]) == flat.shape
@@ -50,8 +68,14 @@ def test_a_planted_error_of_4d_dx_is_found_where_it_is() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": SHAPE})
     given = quantise(test, generate(test, 5))
     dx = np.asarray(reference(test, given)["dx"], np.float32).reshape(SHAPE)
-    dx[1, 0, 15, 70] += 8.0  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles, the third column
-    (content,) = [each["content"] for each in of_seed(test, (5, 0), given, {"dx": dx}) if each["kind"] == "error_map"]
+    dx[1, 0, 15, 70] += (
+        8.0  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles, the third column
+    )
+    (content,) = [
+        each["content"]
+        for each in of_seed(test, (5, 0), given, {"dx": dx})
+        if each["kind"] == "error_map"
+    ]
     cells = np.asarray(content["max_abs"])
     assert cells.shape == (4, 16)
     assert cells[2, 2] == pytest.approx(8.0, rel=1e-5)
@@ -64,4 +88,7 @@ def test_the_coefficients_of_4d_dx_name_the_tiles() -> None:
     terms = {term["name"]: term for term in found["coefficients", "dx"]["terms"]}
     np.testing.assert_allclose(terms["s1"]["coefficients"], [2.0] * 16, atol=0.05)
     np.testing.assert_allclose(terms["s2"]["coefficients"], [0.0] * 15 + [1.0], atol=0.1)
-    assert found["diagnosis", None]["words"] == "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
+    assert (
+        found["diagnosis", None]["words"]
+        == "s1 is subtracted twice in all 16 tiles; s2 sums only the last tile (16th of 16)"
+    )

@@ -1,4 +1,5 @@
-"""The worker's pure parts: plug-in entries, build meanings, chunks from untrusted JSON, rows, ranks and batches."""
+"""The worker's pure parts: plug-in entries, build meanings, chunks from untrusted JSON, rows, ranks
+and batches."""
 
 from __future__ import annotations
 
@@ -43,7 +44,18 @@ def test_plug_ins_are_read_from_their_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["one", "one=mod", "one=mod:", "One=mod:F", "one=mod.:F", "a=m:F,a=m:G", "emulator=m:F", "torch=m:F", "one=m:F@"]
+    "text",
+    [
+        "one",
+        "one=mod",
+        "one=mod:",
+        "One=mod:F",
+        "one=mod.:F",
+        "a=m:F,a=m:G",
+        "emulator=m:F",
+        "torch=m:F",
+        "one=m:F@",
+    ],
 )
 def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(FieldError, match="GONOGO_EXECUTORS"):
@@ -55,7 +67,9 @@ def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
         registry.find("theirs", "mine=m:F")
 
 
-def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(registry, "NEEDS", {"torch": "no_such_package"})
     names = registry.known("mine=m:F")
     assert registry.ready(names, ()) == ["emulator", "mine"]
@@ -67,8 +81,16 @@ def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(monkeyp
 def test_a_chunk_is_read_with_its_defaults() -> None:
     chunk = parse()
     assert chunk.work == ((0, 0), (7, 1))
-    assert (chunk.seed_deadline_s, chunk.evidence_first, chunk.evidence_worst, chunk.before) == (600.0, True, 1, ())
-    grouped = parse(context={"name": "after-fw", "before": [{"kernel": "layernorm_fw", "shape": [4, 64]}]}, seed_deadline_s=2)
+    assert (chunk.seed_deadline_s, chunk.evidence_first, chunk.evidence_worst, chunk.before) == (
+        600.0,
+        True,
+        1,
+        (),
+    )
+    grouped = parse(
+        context={"name": "after-fw", "before": [{"kernel": "layernorm_fw", "shape": [4, 64]}]},
+        seed_deadline_s=2,
+    )
     assert grouped.context == "after-fw"
     assert [test.kernel for test in grouped.before] == ["layernorm_fw"]
 
@@ -100,7 +122,13 @@ def test_a_chunk_with_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
 
 def test_executors_see_tensors_in_the_tests_shape() -> None:
     test = TestSpec.parse(BODY["test"])
-    flat = {"x": np.ones((6, 64)), "dy": np.ones((6, 64)), "gamma": np.ones(64), "mean": np.ones(6), "rstd": np.ones(6)}
+    flat = {
+        "x": np.ones((6, 64)),
+        "dy": np.ones((6, 64)),
+        "gamma": np.ones(64),
+        "mean": np.ones(6),
+        "rstd": np.ones(6),
+    }
     shaped = shaped_inputs(test, flat)
     assert {name: array.shape for name, array in shaped.items()} == {
         "x": (2, 3, 64),
@@ -130,15 +158,31 @@ def test_outputs_that_cannot_be_judged_are_named(outputs: Any, said: str) -> Non
 
 
 def test_rows_are_plain_json_with_null_for_what_is_not_finite() -> None:
-    value = {"a": np.float32(1.5), "b": [np.int64(3), math.inf], "c": float("nan"), "d": np.array([1.0, np.nan]), "e": True, "f": None}
-    assert rows.plain(value) == {"a": 1.5, "b": [3, None], "c": None, "d": [1.0, None], "e": True, "f": None}
+    value = {
+        "a": np.float32(1.5),
+        "b": [np.int64(3), math.inf],
+        "c": float("nan"),
+        "d": np.array([1.0, np.nan]),
+        "e": True,
+        "f": None,
+    }
+    assert rows.plain(value) == {
+        "a": 1.5,
+        "b": [3, None],
+        "c": None,
+        "d": [1.0, None],
+        "e": True,
+        "f": None,
+    }
     with pytest.raises(TypeError):
         rows.plain(object())
 
 
 def row(explanation: str, **ratios: float | None) -> rows.Row:
     """A row with budget ratios per output; None stands for NaN or Inf in the output."""
-    outputs = {name: {"budget_ratio": ratio, "nonfinite": ratio is None} for name, ratio in ratios.items()}
+    outputs = {
+        name: {"budget_ratio": ratio, "nonfinite": ratio is None} for name, ratio in ratios.items()
+    }
     return {"seed": 0, "repeat": 0, "explanation": explanation, "outputs": outputs}
 
 

@@ -1,4 +1,5 @@
-"""Messages between service and workers: signed, bounded, and refused when anything about them is wrong."""
+"""Messages between service and workers: signed, bounded, and refused when anything about them is
+wrong."""
 
 from __future__ import annotations
 
@@ -72,7 +73,9 @@ def test_a_body_that_unpacks_to_more_than_the_limit_is_refused() -> None:
         queue.unpack(json.dumps({"z": base64.b64encode(bomb).decode()}))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{", '{"z": 3}', '{"z": "!"}', '{"z": "AAAA"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{", '{"z": 3}', '{"z": "!"}', '{"z": "AAAA"}', "[" * 100_000]
+)
 def test_unreadable_bodies_are_refused(text: str) -> None:
     with pytest.raises(queue.MessageRefused):
         queue.unpack(text)
@@ -97,7 +100,9 @@ def test_a_dead_broker_raises_within_seconds() -> None:
 
 
 def test_unix_sockets_are_spelled_for_whoever_reads_the_url() -> None:
-    assert queue.celery_url("unix:///tmp/r.sock?db=2") == "redis+socket:///tmp/r.sock?virtual_host=2"
+    assert (
+        queue.celery_url("unix:///tmp/r.sock?db=2") == "redis+socket:///tmp/r.sock?virtual_host=2"
+    )
     assert queue.celery_url("redis://host/1") == "redis://host/1"
     for url in ("unix:///tmp/r.sock?db=2", "redis+socket:///tmp/r.sock?virtual_host=2"):
         with queue.redis_client(url) as client:
@@ -107,4 +112,9 @@ def test_unix_sockets_are_spelled_for_whoever_reads_the_url() -> None:
 
 def test_the_service_gets_no_device_code_with_the_queue() -> None:
     code = "import sys, gonogo_workers.queue; print([name for name in ('numpy', 'numba', 'scipy', 'gonogo', 'sqlalchemy') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

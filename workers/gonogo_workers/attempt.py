@@ -1,4 +1,5 @@
-"""One attempt at a chunk: the chip's lock, fresh children, the seeds, and a last message that says what was sent."""
+"""One attempt at a chunk: the chip's lock, fresh children, the seeds, and a last message that says
+what was sent."""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ from gonogo_workers.devices import hang, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
 from gonogo_workers.devices.keeper import Keeper
-from gonogo_workers.executors.base import ExecutorFailure, HostUnavailable, KernelError, Stopped, output_shapes, shaped_inputs
+from gonogo_workers.executors.base import (
+    ExecutorFailure,
+    HostUnavailable,
+    KernelError,
+    Stopped,
+    output_shapes,
+    shaped_inputs,
+)
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.pool import HostPool
@@ -39,9 +47,11 @@ from gonogo_workers.threads import Threads
 log = logging.getLogger(__name__)
 
 SPARE_AFTER_S = 3.0
-"""A chunk that runs this long starts its successor's child while it runs; a shorter one at its end, so as not to take its processor."""
+"""A chunk that runs this long starts its successor's child while it runs; a shorter one at its end,
+so as not to take its processor."""
 LAST_JUDGEMENTS_S = 1.0
-"""How long a stopped attempt waits for the seeds that are being judged: the others are run again elsewhere."""
+"""How long a stopped attempt waits for the seeds that are being judged: the others are run again
+elsewhere."""
 BARREN_CHILDREN = 3
 
 
@@ -53,14 +63,16 @@ class Outcome(StrEnum):
     cancelled = "cancelled"
     """The job's cancel key was there."""
     handed_back = "handed_back"
-    """This worker is shutting down, or its device fell ill or is wanted for something else; what is missing must be run by another."""
+    """This worker is shutting down, or its device fell ill or is wanted for something else; what is
+    missing must be run by another."""
     error = "error"
     """The device, the child process or this host failed; what is missing may be tried again."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a worker lends its attempts: the device and its lock folder, spare children, threads, the postman, the heartbeat's facts."""
+    """What a worker lends its attempts: the device and its lock folder, spare children, threads,
+    the postman, the heartbeat's facts."""
 
     worker: str
     device: Device
@@ -71,7 +83,8 @@ class Bench:
     vitals: Vitals
     keeper: Keeper
     telemetry: Callable[[], Mapping[str, Any]]
-    """The chip's latest temperature, clock, power and firmware; asking for it makes it new again soon."""
+    """The chip's latest temperature, clock, power and firmware; asking for it makes it new again
+    soon."""
     chunk_deadline_s: float
     tt_triage: str | None
 
@@ -79,7 +92,9 @@ class Bench:
 class Attempt:
     """Runs one chunk. `run` belongs to one thread; `stop` may come from any."""
 
-    def __init__(self, chunk: Chunk, meaning: Meaning, bench: Bench, reference: Meaning | None = None) -> None:
+    def __init__(
+        self, chunk: Chunk, meaning: Meaning, bench: Bench, reference: Meaning | None = None
+    ) -> None:
         self.chunk = chunk
         self._meaning = meaning
         self._bench = bench
@@ -89,16 +104,25 @@ class Attempt:
         self._dismissed: KernelHost | None = None
         """The last child, on its way out; waited for when everything else is done."""
         self._batches = Batches(bench.postman, chunk.attempt)
-        self._evidence, self._pipeline = parts_for(chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals)
+        self._evidence, self._pipeline = parts_for(
+            chunk, meaning, bench.device.identity, bench.threads, self._batches, bench.vitals
+        )
         self._log_tail = ""
         self._error: str | None = None
         self._references: References | None = None
-        if chunk.reference is not None and reference is not None and isinstance(chunk.test, TestSpec):
+        if (
+            chunk.reference is not None
+            and reference is not None
+            and isinstance(chunk.test, TestSpec)
+        ):
             self._references = References(chunk, chunk.test, chunk.reference, reference)
             self._pipeline.compare = self._references.compare
 
-    def stop(self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None) -> None:
-        """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at most `grace_s`. The first reason stays."""
+    def stop(
+        self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
+    ) -> None:
+        """End soon: `cancelled` at once, `handed_back` after the seed in hand, if that takes at
+        most `grace_s`. The first reason stays."""
         if self._stopping is None:
             self._stopping, self._error = outcome, error
         self._stop_event.set()
@@ -113,7 +137,9 @@ class Attempt:
         self._bench.vitals.begin(self.chunk.attempt)
         self._bench.telemetry()
         too_long = f"the attempt took longer than {self._bench.chunk_deadline_s:g} s"
-        alarm = threading.Timer(self._bench.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long))
+        alarm = threading.Timer(
+            self._bench.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
+        )
         alarm.daemon = True
         alarm.start()
         try:
@@ -128,7 +154,10 @@ class Attempt:
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
             log.error("attempt %s: %s", self.chunk.attempt, problem)
         except Exception as problem:
-            outcome, error = Outcome.error, f"bug in the worker: {type(problem).__name__}: {problem}"
+            outcome, error = (
+                Outcome.error,
+                f"bug in the worker: {type(problem).__name__}: {problem}",
+            )
             log.exception("attempt %s: a bug in the worker", self.chunk.attempt)
         alarm.cancel()
         with contextlib.suppress(Exception):
@@ -158,9 +187,13 @@ class Attempt:
         device = self._bench.device
         self._stage("waiting for the device")
         self._send_started()
-        held = locks.acquire(self._bench.lock_folder, device.name, lambda: self._stopping is None, self._stop_event)
+        held = locks.acquire(
+            self._bench.lock_folder, device.name, lambda: self._stopping is None, self._stop_event
+        )
         try:
-            why = "its last user did not end properly" if held.left_over else self._bench.keeper.due()
+            why = (
+                "its last user did not end properly" if held.left_over else self._bench.keeper.due()
+            )
             if why:
                 self._check(held, why)
             self._bench.keeper.ran()
@@ -171,7 +204,10 @@ class Attempt:
                 self._one_child(held)
                 barren = 0 if self._pipeline.answered or not self._pipeline.has_work else barren + 1
                 if barren == BARREN_CHILDREN:
-                    raise HostUnavailable(f"{barren} child processes in a row ended before they ran a seed", self._log_tail)
+                    raise HostUnavailable(
+                        f"{barren} child processes in a row ended before they ran a seed",
+                        self._log_tail,
+                    )
         finally:
             held.close()
         # The chip is free for others from here on; what is left is host work
@@ -179,13 +215,18 @@ class Attempt:
         self._pipeline.finish()
 
     def _run_references(self, references: References, held: locks.HeldDevice) -> None:
-        """Have the reference build run every seed; those that it fails on are errors, and this build does not run them."""
+        """Have the reference build run every seed; those that it fails on are errors, and this
+        build does not run them."""
         self._stage("reference")
         try:
-            references.run(held, self._bench.pool, self._bench.threads, self._bench.vitals, self._adopt)
+            references.run(
+                held, self._bench.pool, self._bench.threads, self._bench.vitals, self._adopt
+            )
         finally:
             self._host = None
-        references.fail(self._pipeline, self._batches, self._evidence.log_of, self._bench.device.identity)
+        references.fail(
+            self._pipeline, self._batches, self._evidence.log_of, self._bench.device.identity
+        )
         if references.lost:
             self._check(held, "a kernel of the reference build hung or died")
 
@@ -233,16 +274,31 @@ class Attempt:
         self._stage("triage")
         found = hang.triage(self._bench.tt_triage, self._meaning, self._bench.device.places)
         if found is not None:
-            self._batches.add_artifact({"kind": "triage", "seed": work[0], "repeat": work[1], "output": None, "content": found})
+            self._batches.add_artifact(
+                {
+                    "kind": "triage",
+                    "seed": work[0],
+                    "repeat": work[1],
+                    "output": None,
+                    "content": found,
+                }
+            )
 
     def _after_hang(self, held: locks.HeldDevice, hung: Hang) -> None:
-        """The hung seed's row, with what a second run under the watcher shows; then the canary, before anything else runs."""
+        """The hung seed's row, with what a second run under the watcher shows; then the canary,
+        before anything else runs."""
         found = hang.Examined()
         try:
             if self._stopping is None and hang.watcher_environment(self._meaning):
                 self._check(held, "a kernel hung")  # a wedged chip would only hang again
                 self._stage("watcher")
-                found = hang.again(self.chunk, hung.work, self._meaning, held.fd, started=lambda host: self._lend(held, host))
+                found = hang.again(
+                    self.chunk,
+                    hung.work,
+                    self._meaning,
+                    held.fd,
+                    started=lambda host: self._lend(held, host),
+                )
         finally:
             self._host = None
             for artifact in found.artifacts:
@@ -280,20 +336,37 @@ class Attempt:
             return problem
         return None
 
-    def _after_refusal(self, held: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]) -> None:
-        """The build, or the device? The canary decides: only on a device that is well every seed left is the build's error."""
+    def _after_refusal(
+        self, held: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]
+    ) -> None:
+        """The build, or the device? The canary decides: only on a device that is well every seed
+        left is the build's error."""
         self._check(held, f"build {self.chunk.build} could not be opened")
         for work in self._pipeline.take_all():
             for artifact in self._evidence.log_of(work, problem.log_tail):
                 self._batches.add_artifact(artifact)
-            self._batches.add(failed(work, place(), None, "error", f"build {self.chunk.build} can't be run: {problem}"))
+            self._batches.add(
+                failed(
+                    work,
+                    place(),
+                    None,
+                    "error",
+                    f"build {self.chunk.build} can't be run: {problem}",
+                )
+            )
 
     def _run_before(self, host: KernelHost, index: int) -> None:
-        """Run one test of the context. That it fails is part of the context; that it kills the child is not."""
+        """Run one test of the context. That it fails is part of the context; that it kills the
+        child is not."""
         test = self.chunk.before[index]
         inputs = shaped_inputs(test, quantise(test, generate(test, self.chunk.work[0][0])))
         expected = output_shapes(test, self._meaning.produced)
-        slot = Slot(host.folder, f"before{index}", {name: array.shape for name, array in inputs.items()}, expected)
+        slot = Slot(
+            host.folder,
+            f"before{index}",
+            {name: array.shape for name, array in inputs.items()},
+            expected,
+        )
         slot.write(inputs)
         host.submit({"test": test.canonical(), "seed": self.chunk.work[0][0], **slot.request()})
         with contextlib.suppress(KernelError):

@@ -1,4 +1,5 @@
-"""Collects the rows of an attempt into messages: the first at once, then every half second or half a mebibyte."""
+"""Collects the rows of an attempt into messages: the first at once, then every half second or half
+a mebibyte."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ FLUSH_FROM_BYTES = 512 * 1024
 
 
 class Batches:
-    """The results of one attempt on their way to the postman. `sent` are the (seed, repeat) posted so far."""
+    """The results of one attempt on their way to the postman. `sent` are the (seed, repeat) posted
+    so far."""
 
     def __init__(self, postman: Postman, attempt: str) -> None:
         self._postman = postman
@@ -30,12 +32,14 @@ class Batches:
 
     @property
     def due(self) -> float | None:
-        """When the next batch must go, on the monotonic clock; None while there is nothing to send."""
+        """When the next batch must go, on the monotonic clock; None while there is nothing to
+        send."""
         return self._due
 
     @property
     def count(self) -> int:
-        """How many batches were posted: ingest waits for all of them before it believes "finished"."""
+        """How many batches were posted: ingest waits for all of them before it believes
+        "finished"."""
         return self._number
 
     def add(self, row: Row) -> None:
@@ -59,7 +63,12 @@ class Batches:
         """Send what there is."""
         if not self._rows and not self._artifacts:
             return
-        body = {"attempt": self._attempt, "batch": self._number, "rows": self._rows, "artifacts": self._artifacts}
+        body = {
+            "attempt": self._attempt,
+            "batch": self._number,
+            "rows": self._rows,
+            "artifacts": self._artifacts,
+        }
         self._postman.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
         self.sent += [(row["seed"], row["repeat"]) for row in self._rows]
         self._number += 1

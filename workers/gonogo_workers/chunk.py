@@ -1,4 +1,5 @@
-"""One chunk as a message describes it: the test, the seeds, the build's name and the context, read from untrusted JSON."""
+"""One chunk as a message describes it: the test, the seeds, the build's name and the context, read
+from untrusted JSON."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ Work = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one attempt has to do. `before` are the tests of the context that run first in every fresh child."""
+    """What one attempt has to do. `before` are the tests of the context that run first in every
+    fresh child."""
 
     attempt: str
     chunk: str
     job: str
     test: Subject
-    """What is run: a kernel's test, or tests that exist already; `workers.pipelines` has a way for each."""
+    """What is run: a kernel's test, or tests that exist already; `workers.pipelines` has a way for
+    each."""
     work: tuple[Work, ...]
     executor: str
     build: str
@@ -52,8 +55,9 @@ class Chunk:
     def parse(cls, body: Mapping[str, Any], *, max_elements: int, seed_deadline_s: float) -> Chunk:
         """From the body of a `run_chunk` message. Raises FieldError.
 
-        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (of a gauge's chunk), and "profile" and "outputs", which the service
-        knows of a build that this host's builds file says nothing of.
+        Optional: "seed_deadline_s", "context", "artifacts", "gauge" (of a gauge's chunk), and
+        "profile" and "outputs", which the service knows of a build that this host's builds file
+        says nothing of.
         """
         artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
         target = fields.mapping(body.get("target"), "target")
@@ -62,7 +66,11 @@ class Chunk:
         executor = _text(target, "executor")
         test = parse_subject(body.get("test"), max_elements=max_elements)
         gauge = gauge_parts.parse(body.get("gauge"), test, executor)
-        if gauge is not None and isinstance(test, TestSpec) and any(each is not None and each.part.unsure for each in gauge.values()):
+        if (
+            gauge is not None
+            and isinstance(test, TestSpec)
+            and any(each is not None and each.part.unsure for each in gauge.values())
+        ):
             before = (test,)  # what ran before may be the fault: let something have
         return cls(
             attempt=_text(body, "attempt"),
@@ -74,9 +82,13 @@ class Chunk:
             build=_text(body, "build"),
             context=context,
             before=before,
-            seed_deadline_s=fields.number(body.get("seed_deadline_s") or seed_deadline_s, "seed_deadline_s", above=0),
+            seed_deadline_s=fields.number(
+                body.get("seed_deadline_s") or seed_deadline_s, "seed_deadline_s", above=0
+            ),
             evidence_first=bool(artifacts.get("first", True)),
-            evidence_worst=fields.integer(artifacts.get("worst", 1), "artifacts.worst", least=0, most=MOST_EVIDENCE),
+            evidence_worst=fields.integer(
+                artifacts.get("worst", 1), "artifacts.worst", least=0, most=MOST_EVIDENCE
+            ),
             profile=None if body.get("profile") is None else _text(body, "profile"),
             produced=None if outputs is None else tuple(str(name) for name in outputs),
             reference=Reference.parse(body.get("reference")),
@@ -93,7 +105,9 @@ def _text(body: Mapping[str, Any], name: str) -> str:
 
 def _work(value: object) -> tuple[Work, ...]:
     if not isinstance(value, list) or not 0 < len(value) <= MOST_WORK:
-        raise FieldError("work", value, "must be a list of [seed, repeat]", limit=f"1 to {MOST_WORK}")
+        raise FieldError(
+            "work", value, "must be a list of [seed, repeat]", limit=f"1 to {MOST_WORK}"
+        )
     work = []
     for pair in value:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -104,13 +118,19 @@ def _work(value: object) -> tuple[Work, ...]:
 
 
 def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
-    """A context's name and the tests that run first, of "isolated" or {"name", "before": [tests]}. Raises FieldError."""
+    """A context's name and the tests that run first, of "isolated" or {"name", "before": [tests]}.
+    Raises FieldError."""
     if value == ISOLATED:
         return ISOLATED, ()
     given = fields.mapping(value, "context")
     fields.known(given, ("name", "before"), "context")
     before = given.get("before", [])
     if not isinstance(before, list) or len(before) > MOST_BEFORE:
-        raise FieldError("context.before", before, "must be a list of tests", limit=f"at most {MOST_BEFORE}")
-    tests = [TestSpec.parse(test, max_elements=max_elements, path=f"context.before.{index}") for index, test in enumerate(before)]
+        raise FieldError(
+            "context.before", before, "must be a list of tests", limit=f"at most {MOST_BEFORE}"
+        )
+    tests = [
+        TestSpec.parse(test, max_elements=max_elements, path=f"context.before.{index}")
+        for index, test in enumerate(before)
+    ]
     return _text(given, "name"), tuple(tests)

@@ -1,7 +1,9 @@
-"""Arrays that a test handed over: read from the files that its process left, checked, and judged in full.
+"""Arrays that a test handed over: read from the files that its process left, checked, and judged in
+full.
 
-The files come from somebody else's program and may hold anything. They are read, not mapped (a file cut under a map would kill the worker),
-never unpickled, and only as far as they are what the test says they are.
+The files come from somebody else's program and may hold anything. They are read, not mapped (a file
+cut under a map would kill the worker), never unpickled, and only as far as they are what the test
+says they are.
 """
 
 from __future__ import annotations
@@ -59,13 +61,17 @@ class Evident:
 
 
 def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) -> Dump:
-    """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "profile"}), read. Never raises: the problem is told in it.
+    """What a report says of its arrays ({"kernel", "fields", "tensors", "raw", "profile"}), read.
+    Never raises: the problem is told in it.
 
     `left`: how many bytes of arrays this iteration may still have.
     """
     test, name = None, str(data.get("name") or "")[:MOST_NAME_CHARS]
     try:
-        given = {"kernel": data.get("kernel"), **reading.mapping(data.get("fields") or {}, "fields")}
+        given = {
+            "kernel": data.get("kernel"),
+            **reading.mapping(data.get("fields") or {}, "fields"),
+        }
         test = TestSpec.parse(given, max_elements=max_elements, path="arrays")
         profile = data.get("profile")
         if profile is not None:
@@ -74,14 +80,24 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MOST_BYTES) 
         raw = _load_all(test, data.get("raw") or {}, "raw")
         dump = Dump(test, tensors, raw, profile, name)
         if dump.nbytes > left:
-            raise JobError(f"the arrays of this iteration are too large (at most {MOST_BYTES} bytes in all)")
+            raise JobError(
+                f"the arrays of this iteration are too large (at most {MOST_BYTES} bytes in all)"
+            )
         return dump
     except (GonogoError, OSError, ValueError, EOFError, MemoryError, OverflowError) as problem:
-        return Dump(test, {}, {}, None, name, f"the arrays{f' of {name}' if name else ''} can't be judged: {problem}")
+        return Dump(
+            test,
+            {},
+            {},
+            None,
+            name,
+            f"the arrays{f' of {name}' if name else ''} can't be judged: {problem}",
+        )
 
 
 def judged(dump: Dump, label: str, profile: str | None) -> Evident:
-    """The arrays judged, against the float64 function of the inputs that the kernel was given. `profile`: the build's; else the dump's own.
+    """The arrays judged, against the float64 function of the inputs that the kernel was given.
+    `profile`: the build's; else the dump's own.
 
     Never raises for what is wrong with the arrays: the problem is told in the answer.
     """
@@ -90,12 +106,18 @@ def judged(dump: Dump, label: str, profile: str | None) -> Evident:
     test = dump.test
     try:
         inputs = {name: array for name, array in dump.tensors.items() if name not in test.outputs}
-        outputs = {name: shaped(test, name, dump.tensors[name]) for name in test.outputs if name in dump.tensors}
+        outputs = {
+            name: shaped(test, name, dump.tensors[name])
+            for name in test.outputs
+            if name in dump.tensors
+        }
         if not outputs:
             raise JobError(f"there is no output: hand over some of {', '.join(test.outputs)}")
         raw, given = given_inputs(test, inputs, dump.raw)
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
-            judgement = judge(test, raw, given, outputs, profile=profile or dump.profile, produced=tuple(outputs))
+            judgement = judge(
+                test, raw, given, outputs, profile=profile or dump.profile, produced=tuple(outputs)
+            )
     except GonogoError as problem:
         said = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
         return Evident(Judged(test, None, said, label), {}, {})
@@ -103,7 +125,8 @@ def judged(dump: Dump, label: str, profile: str | None) -> Evident:
 
 
 def labels(name: str, dumps: Sequence[Dump]) -> list[str]:
-    """What the arrays of test `name` are called: as the test, when there is one of them; else by their own names, else numbered.
+    """What the arrays of test `name` are called: as the test, when there is one of them; else by
+    their own names, else numbered.
 
     Names don't depend on the order in which threads came: an output has a history.
     """
@@ -118,12 +141,15 @@ def labels(name: str, dumps: Sequence[Dump]) -> list[str]:
 
 def _load_all(test: TestSpec, places: object, path: str) -> Tensors:
     named = reading.mapping(places, path)
-    reading.known(named, (*test.input_names, *test.outputs) if path == "tensors" else test.input_names, path)
+    reading.known(
+        named, (*test.input_names, *test.outputs) if path == "tensors" else test.input_names, path
+    )
     return {name: load(str(place), most=prod(test.shape_of(name))) for name, place in named.items()}
 
 
 def load(place: str, *, most: int) -> NDArray[Any]:
-    """The float array of a .npy file, with at most `most` elements. Raises OSError or ValueError for any other file."""
+    """The float array of a .npy file, with at most `most` elements. Raises OSError or ValueError
+    for any other file."""
     # O_NONBLOCK: a pipe of that name must not hold us up
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
@@ -137,7 +163,9 @@ def load(place: str, *, most: int) -> NDArray[Any]:
         if dtype.kind != "f" or dtype.itemsize > 8:
             raise ValueError(f"{Path(place).name} holds {dtype}, not floats")
         if size > most:
-            raise ValueError(f"{Path(place).name} has shape {list(shape)}: {size} elements, where the test's shape has {most}")
+            raise ValueError(
+                f"{Path(place).name} has shape {list(shape)}: {size} elements, where the test's shape has {most}"
+            )
         if status.st_size - file.tell() < size * dtype.itemsize:
             raise ValueError(f"{Path(place).name} is cut off")
         file.seek(0)
@@ -146,6 +174,10 @@ def load(place: str, *, most: int) -> NDArray[Any]:
 
 def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(file)
     return shape, dtype

@@ -1,4 +1,5 @@
-"""Artifacts of an attempt: error map, coefficients and diagnosis of its first and its worst seeds, and the log of those that failed."""
+"""Artifacts of an attempt: error map, coefficients and diagnosis of its first and its worst seeds,
+and the log of those that failed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from gonogo_workers.rows import Row, plain, rank
 log = logging.getLogger(__name__)
 
 KEPT_BYTES = 2**30
-"""Outputs of the worst seeds that are kept in memory until the attempt's end; what would exceed it is not kept."""
+"""Outputs of the worst seeds that are kept in memory until the attempt's end; what would exceed it
+is not kept."""
 MOST_LOGS = 3
 
 Artifact = dict[str, Any]
@@ -39,7 +41,8 @@ class _Kept:
 
 
 class Evidence:
-    """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time, except `of_seed`, which is pure."""
+    """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time, except
+    `of_seed`, which is pure."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
@@ -56,10 +59,14 @@ class Evidence:
         return True
 
     def consider(self, work: Work, row: Row, outputs: Outputs) -> None:
-        """Keep the outputs if the seed is among the worst so far. A seed that passes is no evidence of anything."""
+        """Keep the outputs if the seed is among the worst so far. A seed that passes is no evidence
+        of anything."""
         self._seen += 1
         size = sum(array.nbytes for array in outputs.values())
-        if row["verdict"] == Verdict.pass_.value or size * max(1, self._chunk.evidence_worst) > KEPT_BYTES:
+        if (
+            row["verdict"] == Verdict.pass_.value
+            or size * max(1, self._chunk.evidence_worst) > KEPT_BYTES
+        ):
             return
         if work != self._first and self._chunk.evidence_worst:
             # -seen: of equally bad seeds the earliest is kept
@@ -78,15 +85,24 @@ class Evidence:
         test = self._chunk.test
         assert isinstance(test, TestSpec)
         for kept in sorted(self._worst, reverse=True):
-            yield from of_seed(test, kept.work, quantise(test, generate(test, kept.work[0])), kept.outputs)
+            yield from of_seed(
+                test, kept.work, quantise(test, generate(test, kept.work[0])), kept.outputs
+            )
 
 
-def of_seed(test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs) -> list[Artifact]:
-    """Diagnosis, coefficients per term and error map per output of one seed. Never raises: evidence must not cost a result."""
+def of_seed(
+    test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs
+) -> list[Artifact]:
+    """Diagnosis, coefficients per term and error map per output of one seed. Never raises: evidence
+    must not cost a result."""
     artifacts: list[Artifact] = []
-    outputs = {name: array for name, array in outputs.items() if name in test.outputs}  # a downstream one has no reference
+    outputs = {
+        name: array for name, array in outputs.items() if name in test.outputs
+    }  # a downstream one has no reference
     try:
-        flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}  # executors give the test's own shape
+        flat = {
+            name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()
+        }  # executors give the test's own shape
         diagnosis = numerics(test).diagnose(test, given, flat)
         artifacts.append(_artifact("diagnosis", work, None, plain(diagnosis.to_json())))
         for output in test.outputs:

@@ -1,4 +1,5 @@
-"""The parts of a gauge that a chunk runs, read from its message: names only, what they do is known here."""
+"""The parts of a gauge that a chunk runs, read from its message: names only, what they do is known
+here."""
 
 from __future__ import annotations
 
@@ -18,24 +19,36 @@ MOST_PARTS = 1000
 
 @dataclass(frozen=True)
 class GaugePart:
-    """One part, and whether its runs also say what a right kernel may need: once for each budget is enough."""
+    """One part, and whether its runs also say what a right kernel may need: once for each budget is
+    enough."""
 
     part: Part
     edges: bool
 
 
 Parts = Mapping[int, GaugePart | None]
-"""By the number that stands in the work where a job has its repeat: [seed, number]. None: the test has no such part."""
+"""By the number that stands in the work where a job has its repeat: [seed, number]. None: the test
+has no such part."""
 
 
 def parse(value: object, test: Subject, executor: str) -> Parts | None:
-    """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job. Raises FieldError."""
+    """{"parts": [{"number", "name", "kind", "build"}]} of a message; None for a chunk of a job.
+    Raises FieldError."""
     if value is None:
         return None
     given = fields.mapping(value, "gauge")
     listed = given.get("parts")
-    if not isinstance(test, TestSpec) or not isinstance(listed, list) or not 0 < len(listed) <= MOST_PARTS:
-        raise FieldError("gauge.parts", listed, "must be a list of parts, of a test of a kernel", limit=f"1 to {MOST_PARTS}")
+    if (
+        not isinstance(test, TestSpec)
+        or not isinstance(listed, list)
+        or not 0 < len(listed) <= MOST_PARTS
+    ):
+        raise FieldError(
+            "gauge.parts",
+            listed,
+            "must be a list of parts, of a test of a kernel",
+            limit=f"1 to {MOST_PARTS}",
+        )
     known = _emulated(test) if executor == EMULATOR else {}
     found: dict[int, GaugePart | None] = {}
     for place, each in enumerate(listed):
@@ -45,8 +58,12 @@ def parse(value: object, test: Subject, executor: str) -> Parts | None:
         if executor == EMULATOR:
             found[number] = known.get(str(entry.get("name")))
         else:
-            kind = Kind(fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind"))
-            found[number] = GaugePart(kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go)
+            kind = Kind(
+                fields.choice(entry.get("kind"), tuple(each.value for each in Kind), f"{path}.kind")
+            )
+            found[number] = GaugePart(
+                kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go
+            )
     return found
 
 

@@ -1,7 +1,9 @@
-"""The runs of a gauge's chunk: right and wrong kernels on the same seeds, each measured to a row of numbers.
+"""The runs of a gauge's chunk: right and wrong kernels on the same seeds, each measured to a row of
+numbers.
 
-The loop, deadlines and ends of a child are the pipeline's. What differs: an item is a (seed, part); a part may be given its inputs turned
-or other numerics; the emulator's parts share a child, which is opened anew for each, since it has no device to open.
+The loop, deadlines and ends of a child are the pipeline's. What differs: an item is a (seed, part);
+a part may be given its inputs turned or other numerics; the emulator's parts share a child, which
+is opened anew for each, since it has no device to open.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class GaugePipeline(Pipeline):
         absent = [work for work in self._todo if parts.get(work[1]) is None]
         self._todo = deque(work for work in self._todo if parts.get(work[1]) is not None)
         for work in absent:
-            self._batches.add(rows.failed(work, place(), None, Verdict.absent.value, "no such part for this test"))
+            self._batches.add(
+                rows.failed(work, place(), None, Verdict.absent.value, "no such part for this test")
+            )
         return place
 
     def _gauged(self, work: Work) -> GaugePart:
@@ -74,7 +78,9 @@ class GaugePipeline(Pipeline):
             if drawn is None or drawn.seed != work[0]:
                 self._latest = drawn = measure.Drawn.of(self._test, work[0])
             self._drawn[work] = drawn
-            while len(self._drawn) > self._most_judging + SLOTS:  # runs that failed are never judged
+            while (
+                len(self._drawn) > self._most_judging + SLOTS
+            ):  # runs that failed are never judged
                 del self._drawn[next(iter(self._drawn))]
         given = dict(measure.given_to(part, drawn))
         slot.write(shaped_inputs(part.test, given))
@@ -91,6 +97,15 @@ class GaugePipeline(Pipeline):
             drawn = self._drawn.pop(item.work, None) or measure.Drawn.of(self._test, item.work[0])
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             row = measure.measured(
-                gauged.part, drawn, outputs, profile=self._meaning.profile, produced=self._meaning.produced, with_edges=gauged.edges
+                gauged.part,
+                drawn,
+                outputs,
+                profile=self._meaning.profile,
+                produced=self._meaning.produced,
+                with_edges=gauged.edges,
             )
-        return {**rows.gauged(item.work, place, duration, row), "sentence": gauged.part.sentence}, {}, {}
+        return (
+            {**rows.gauged(item.work, place, duration, row), "sentence": gauged.part.sentence},
+            {},
+            {},
+        )

@@ -1,4 +1,5 @@
-"""The worker's pulse: who it is, which queues it serves and what it does now, every few seconds, idle or busy."""
+"""The worker's pulse: who it is, which queues it serves and what it does now, every few seconds,
+idle or busy."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ EXPIRES_S = 60.0
 
 @dataclass
 class Vitals:
-    """What the worker does now. Written by the attempt's thread, read by the pulse: single attributes, so no lock is needed."""
+    """What the worker does now. Written by the attempt's thread, read by the pulse: single
+    attributes, so no lock is needed."""
 
     attempt: str | None = None
     seed: int | None = None
@@ -39,7 +41,11 @@ class Pulse:
     """
 
     def __init__(
-        self, identity: Callable[[], Mapping[str, Any]], vitals: Vitals, publish: Callable[[Mapping[str, Any]], None], every_s: float
+        self,
+        identity: Callable[[], Mapping[str, Any]],
+        vitals: Vitals,
+        publish: Callable[[Mapping[str, Any]], None],
+        every_s: float,
     ) -> None:
         self._identity = identity
         self._vitals = vitals
@@ -65,7 +71,13 @@ class Pulse:
         while not self._stop.is_set():
             vitals = self._vitals
             self._next.clear()
-            body = {**self._identity(), "attempt": vitals.attempt, "seed": vitals.seed, "stage": vitals.stage, "at": time.time()}
+            body = {
+                **self._identity(),
+                "attempt": vitals.attempt,
+                "seed": vitals.seed,
+                "stage": vitals.stage,
+                "at": time.time(),
+            }
             try:
                 self._publish(body)
                 self._failing = False

@@ -1,4 +1,5 @@
-"""How a child is lost in mid chunk, and what is still to be said about the seed that it was lost over."""
+"""How a child is lost in mid chunk, and what is still to be said about the seed that it was lost
+over."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Keeps the device busy: while the child runs seed k, threads make the inputs of k+1 and compare k-1.
+"""Keeps the device busy: while the child runs seed k, threads make the inputs of k+1 and compare
+k-1.
 
-One loop waits for whatever comes first: an answer of the child, its end, inputs ready, a seed judged, a deadline, a stop. The next
-seed's request lies in the child's socket before it has finished the one at hand, so between two seeds it never waits for us.
+One loop waits for whatever comes first: an answer of the child, its end, inputs ready, a seed
+judged, a deadline, a stop. The next seed's request lies in the child's socket before it has
+finished the one at hand, so between two seeds it never waits for us.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from gonogo_workers import rows
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.evidence import Artifact, Evidence, of_seed
-from gonogo_workers.executors.base import FloatArray, KernelCrash, KernelError, KernelHang, Stopped, output_shapes, shaped_inputs
+from gonogo_workers.executors.base import (
+    FloatArray,
+    KernelCrash,
+    KernelError,
+    KernelHang,
+    Stopped,
+    output_shapes,
+    shaped_inputs,
+)
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Slot
@@ -42,12 +52,14 @@ from gonogo_workers.threads import Threads
 log = logging.getLogger(__name__)
 
 SLOTS = 3
-"""One seed running, one waiting in the child's socket, one whose outputs are being read or whose inputs are being written."""
+"""One seed running, one waiting in the child's socket, one whose outputs are being read or whose
+inputs are being written."""
 AHEAD = 2
 """Requests that the child has been sent and has not answered."""
 LARGE_ELEMENTS = 2**20
 MOST_JUDGING = {True: 2, False: 16}
-"""Seeds with outputs in memory, large and small: the device waits rather than fill the host's memory."""
+"""Seeds with outputs in memory, large and small: the device waits rather than fill the host's
+memory."""
 HAND_BACK_GRACE_S = 0.7
 
 Arrays = dict[str, NDArray[Any]]
@@ -79,10 +91,22 @@ class Pipeline:
     """The seeds of one attempt. All methods but `stop` belong to the attempt's thread."""
 
     def __init__(
-        self, chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, evidence: Evidence, vitals: Vitals
+        self,
+        chunk: Chunk,
+        meaning: Meaning,
+        device: str,
+        threads: Threads,
+        batches: Batches,
+        evidence: Evidence,
+        vitals: Vitals,
     ) -> None:
         self._chunk, self._meaning, self._device = chunk, meaning, device
-        self._threads, self._batches, self._evidence, self._vitals = threads, batches, evidence, vitals
+        self._threads, self._batches, self._evidence, self._vitals = (
+            threads,
+            batches,
+            evidence,
+            vitals,
+        )
         self._plan(chunk.test)
         self._todo: deque[Work] = deque(chunk.work)
         self._preparing: deque[Item] = deque()
@@ -102,7 +126,8 @@ class Pipeline:
         self._driving = False
 
     def _plan(self, test: Subject) -> None:
-        """What follows from the test alone: a selection has neither shapes nor inputs (gonogo_workers.report_pipeline)."""
+        """What follows from the test alone: a selection has neither shapes nor inputs
+        (gonogo_workers.report_pipeline)."""
         assert isinstance(test, TestSpec)
         self._test = test
         self._canonical = test.canonical()
@@ -119,14 +144,16 @@ class Pipeline:
         return bool(self._todo)
 
     def stop(self, grace_s: float) -> bool:
-        """Stop soon, from any thread: when the child has answered what it has, or this time is over. True: nothing is worth waiting for."""
+        """Stop soon, from any thread: when the child has answered what it has, or this time is
+        over. True: nothing is worth waiting for."""
         at = time.monotonic() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
         os.eventfd_write(self._wake, 1)
         return not (grace_s and self._driving)
 
     def begin(self, host: KernelHost) -> Callable[[], Place]:
-        """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place of its next kernel."""
+        """A fresh child: nothing has run in it, and it has no slots yet. Gives what tells the place
+        of its next kernel."""
         self._host_run = host.host_run
         self._position = 0
         self._free = deque()
@@ -151,7 +178,8 @@ class Pipeline:
         return left
 
     def drive(self, host: KernelHost, tend: Callable[[], None]) -> None:
-        """Run seeds in this child until none is left. Raises ChildLost (the seeds left are in `has_work`) or Stopped.
+        """Run seeds in this child until none is left. Raises ChildLost (the seeds left are in
+        `has_work`) or Stopped.
 
         `tend` is called now and then, for what is worth doing while the device is busy.
         """
@@ -174,7 +202,9 @@ class Pipeline:
                     os.eventfd_read(self._wake)
                 if ready - {self._wake} or self._overdue():
                     self._answer(host)
-                    while host.buffered and self._running:  # the child was quicker than we: two answers came at once
+                    while (
+                        host.buffered and self._running
+                    ):  # the child was quicker than we: two answers came at once
                         self._answer(host)
                     tend()
         except BaseException:
@@ -184,7 +214,8 @@ class Pipeline:
             self._driving = False
 
     def finish(self) -> None:
-        """Wait for every judgement, then make the artifacts of the worst seeds. Raises Stopped when told to stop meanwhile."""
+        """Wait for every judgement, then make the artifacts of the worst seeds. Raises Stopped when
+        told to stop meanwhile."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         while self._judging or (self._first_evidence and not self._first_evidence.done()):
@@ -226,21 +257,35 @@ class Pipeline:
         self._preparing.clear()
 
     def _patience_ms(self) -> float:
-        due = min(self._running[0].deadline if self._running else math.inf, self._batches.due or math.inf, self._stop_at or math.inf)
-        return 1000.0 if due == math.inf else max(0.0, min(1000.0, (due - time.monotonic()) * 1e3 + 1.0))
+        due = min(
+            self._running[0].deadline if self._running else math.inf,
+            self._batches.due or math.inf,
+            self._stop_at or math.inf,
+        )
+        return (
+            1000.0
+            if due == math.inf
+            else max(0.0, min(1000.0, (due - time.monotonic()) * 1e3 + 1.0))
+        )
 
     def _overdue(self) -> bool:
         return bool(self._running) and time.monotonic() >= self._running[0].deadline
 
     def _prepare(self, host: KernelHost) -> None:
-        while self._todo and len(self._judging) < self._most_judging and len(self._preparing) < AHEAD:
+        while (
+            self._todo and len(self._judging) < self._most_judging and len(self._preparing) < AHEAD
+        ):
             if not self._free:
                 if self._slots == SLOTS:
                     return
-                self._free.append(Slot(host.folder, str(self._slots), self._input_shapes, self._output_shapes))
+                self._free.append(
+                    Slot(host.folder, str(self._slots), self._input_shapes, self._output_shapes)
+                )
                 self._slots += 1
             work, slot = self._todo.popleft(), self._free.popleft()
-            self._preparing.append(Item(work, slot, self._free, self._later(partial(self._make_inputs, work, slot))))
+            self._preparing.append(
+                Item(work, slot, self._free, self._later(partial(self._make_inputs, work, slot)))
+            )
 
     def _later(self, call: Callable[[], Any]) -> Future[Any]:
         future = self._threads.submit(call)
@@ -273,19 +318,26 @@ class Pipeline:
             if problem is not None:
                 item.home.append(item.slot)
                 if isinstance(problem, OSError):
-                    raise InfrastructureError(f"can't write the inputs of seed {item.work[0]}: {problem}") from problem
-                self._fail(item.work, None, "error", f"the inputs can't be made: {in_words(problem)}", "")
+                    raise InfrastructureError(
+                        f"can't write the inputs of seed {item.work[0]}: {problem}"
+                    ) from problem
+                self._fail(
+                    item.work, None, "error", f"the inputs can't be made: {in_words(problem)}", ""
+                )
                 continue
             if not self._running:
                 self._make_head(item)
             self._running.append(item)
             try:
-                host.submit({"test": self._asked(item.work), "seed": item.work[0], **item.slot.request()})
+                host.submit(
+                    {"test": self._asked(item.work), "seed": item.work[0], **item.slot.request()}
+                )
             except KernelCrash as crash:
                 self._lose_asked(crash)
 
     def _lose_asked(self, crash: KernelCrash) -> NoReturn:
-        """The child had ended before it could be asked for the last of the running seeds: the one before that is what ended it."""
+        """The child had ended before it could be asked for the last of the running seeds: the one
+        before that is what ended it."""
         if len(self._running) > 1:
             self._lose(crash)
         raise ChildLost("the child ended between two seeds") from crash
@@ -326,14 +378,18 @@ class Pipeline:
         return item
 
     def _lose(self, problem: KernelHang | KernelCrash) -> None:
-        """The child is lost over the oldest seed: that one gets its row, the others a fresh child."""
+        """The child is lost over the oldest seed: that one gets its row, the others a fresh
+        child."""
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()
         self.answered += 1
         if isinstance(problem, KernelHang):
             said = f"no answer within {self._chunk.seed_deadline_s:g} s"
-            raise ChildLost(f"seed {item.work[0]}: {said}", Hang(item.work, self._place(), said, problem.log_tail)) from problem
+            raise ChildLost(
+                f"seed {item.work[0]}: {said}",
+                Hang(item.work, self._place(), said, problem.log_tail),
+            ) from problem
         said = str(problem)
         self._fail(item.work, None, problem.verdict, said, problem.log_tail)
         raise ChildLost(f"seed {item.work[0]}: {said}") from problem
@@ -342,9 +398,13 @@ class Pipeline:
         """The row of a hung seed; `more` is what was found out since."""
         for artifact in self._evidence.log_of(hang.work, hang.log_tail):
             self._batches.add_artifact(artifact)
-        self._batches.add(rows.failed(hang.work, hang.place, None, KernelHang.verdict, hang.message + more))
+        self._batches.add(
+            rows.failed(hang.work, hang.place, None, KernelHang.verdict, hang.message + more)
+        )
 
-    def _fail(self, work: Work, duration_ms: float | None, verdict: str, message: str, tail: str) -> None:
+    def _fail(
+        self, work: Work, duration_ms: float | None, verdict: str, message: str, tail: str
+    ) -> None:
         for artifact in self._evidence.log_of(work, tail):
             self._batches.add_artifact(artifact)
         self._batches.add(rows.failed(work, self._place(), duration_ms, verdict, message))
@@ -357,7 +417,14 @@ class Pipeline:
             os.eventfd_write(self._wake, 1)
         raw, given = item.inputs.result()
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
-            judgement = judge(self._test, raw, given, outputs, profile=self._meaning.profile, produced=self._meaning.produced)
+            judgement = judge(
+                self._test,
+                raw,
+                given,
+                outputs,
+                profile=self._meaning.profile,
+                produced=self._meaning.produced,
+            )
         if self.compare is not None:
             judgement = self.compare(judgement, item.work[0], raw, given, outputs)
         return rows.judged(item.work, place, duration, judgement), outputs, given
@@ -375,12 +442,16 @@ class Pipeline:
             if problem is not None:
                 if not isinstance(problem, KernelError | KernelOutputError):
                     log.error("seed %s can't be judged", each.work[0], exc_info=problem)
-                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
+                self._batches.add(
+                    rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem))
+                )
                 continue
             row, outputs, given = each.future.result()
             self._batches.add(row)
             if self._evidence.wants_first(each.work):
-                self._first_evidence = self._later(partial(of_seed, self._test, each.work, given, outputs))
+                self._first_evidence = self._later(
+                    partial(of_seed, self._test, each.work, given, outputs)
+                )
             self._evidence.consider(each.work, row, outputs)
         self._judging = waiting
 

@@ -1,4 +1,5 @@
-"""Sends a worker's messages in order and gives up none: memory first, then disk, until the broker has taken them."""
+"""Sends a worker's messages in order and gives up none: memory first, then disk, until the broker
+has taken them."""
 
 from __future__ import annotations
 
@@ -43,12 +44,22 @@ class Letter:
 
 
 class Postman:
-    """A thread with an ordered queue. `post` returns at once unless memory and spool are both full: then the worker has to wait.
+    """A thread with an ordered queue. `post` returns at once unless memory and spool are both full:
+    then the worker has to wait.
 
-    Everything is sealed when posted, so a message from the spool is as good, days later, by another process with the same key.
+    Everything is sealed when posted, so a message from the spool is as good, days later, by another
+    process with the same key.
     """
 
-    def __init__(self, app: Celery, key: str, spool: Path, *, memory_bytes: int = MEMORY_BYTES, spool_bytes: int = SPOOL_BYTES) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        key: str,
+        spool: Path,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        spool_bytes: int = SPOOL_BYTES,
+    ) -> None:
         """`spool` is this worker's own folder; what an earlier life left in it goes first."""
         self._publish: Publish = lambda *letter: queue.publish(app, *letter)
         self._key = key
@@ -56,7 +67,9 @@ class Postman:
         self._memory_bytes, self._spool_bytes = memory_bytes, spool_bytes
         self._letters: deque[Letter] = deque()
         self._size = 0
-        self._spooled: deque[tuple[Path, int]] = deque((path, path.stat().st_size) for path in sorted(spool.glob("*.json")))
+        self._spooled: deque[tuple[Path, int]] = deque(
+            (path, path.stat().st_size) for path in sorted(spool.glob("*.json"))
+        )
         self._spooled_size = sum(size for _, size in self._spooled)
         self._number = 0
         self._closing = self._hurried = False
@@ -71,8 +84,11 @@ class Postman:
         letter = Letter(to, task, *queue.seal(self._key, task, body))
         with self._changed:
             while not (self._closing or self._hurried):
-                # Once something is in the spool, newer messages must queue behind it: order is part of the promise
-                if not self._spooled and (self._size + letter.size <= self._memory_bytes or not self._letters):
+                # Once something is in the spool, newer messages must queue behind it: order is part
+                # of the promise
+                if not self._spooled and (
+                    self._size + letter.size <= self._memory_bytes or not self._letters
+                ):
                     break
                 if self._spooled_size < self._spool_bytes and self._spool(letter):
                     return
@@ -97,7 +113,8 @@ class Postman:
         return True
 
     def close(self, seconds: float) -> None:
-        """Send what can be sent in this time and put the rest on disk, for the next worker of this device."""
+        """Send what can be sent in this time and put the rest on disk, for the next worker of this
+        device."""
         self.flush(seconds)
         with self._changed:
             self._closing = True
@@ -106,18 +123,24 @@ class Postman:
         with self._changed:
             for letter in self._letters:
                 if not self._spool(letter, ahead=True):
-                    log.error("a message of %d bytes is lost: neither the broker nor the disk took it", letter.size)
+                    log.error(
+                        "a message of %d bytes is lost: neither the broker nor the disk took it",
+                        letter.size,
+                    )
             self._letters.clear()
 
     def _spool(self, letter: Letter, *, ahead: bool = False) -> bool:
         """Write a letter to disk; `ahead` puts it before what lies there (it is older)."""
         self._number += 1
-        # Names sort by time; "0" before "1": what was still in memory when the worker ended is older than anything spooled by it
+        # Names sort by time; "0" before "1": what was still in memory when the worker ended is
+        # older than anything spooled by it
         path = self._folder / f"{0 if ahead else 1}-{time.time_ns():020d}-{self._number:06d}.json"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
-            part.write_text(json.dumps([letter.queue, letter.task, letter.message, letter.signature]))
+            part.write_text(
+                json.dumps([letter.queue, letter.task, letter.message, letter.signature])
+            )
             os.replace(part, path)
         except OSError as problem:
             log.error("can't keep a message in %s: %s", self._folder, problem.strerror)
@@ -130,7 +153,8 @@ class Postman:
         """The oldest message and, when it is on disk, its file; waits for one. None: closing."""
         with self._changed:
             while not self._closing:
-                # In memory is older: nothing goes to memory while the spool holds something, except at the very start
+                # In memory is older: nothing goes to memory while the spool holds something, except
+                # at the very start
                 if self._letters:
                     return self._letters[0], None
                 if self._spooled:
@@ -156,7 +180,8 @@ class Postman:
             letter, path = item
             try:
                 self._publish(letter.queue, letter.task, letter.message, letter.signature)
-            except Exception as problem:  # whatever the broker's client raises: the message stays and is sent again
+            # whatever the broker's client raises: the message stays and is sent again
+            except Exception as problem:
                 if delay == FIRST_DELAY_S:
                     log.warning("the broker does not take messages (%s); keeping them", problem)
                 with self._changed:

@@ -1,9 +1,12 @@
-"""The queue between the service and the device hosts: Celery app, queue and task names, signed messages (imports Celery only).
+"""The queue between the service and the device hosts: Celery app, queue and task names, signed
+messages (imports Celery only).
 
-This is all of `workers` that the service imports, so it must stay free of device code, NumPy and the domain.
+This is all of `workers` that the service imports, so it must stay free of device code, NumPy and
+the domain.
 
-A message is one JSON text and its HMAC-SHA256 under `GONOGO_WORKER_KEY`: `seal` makes the pair, `unseal` checks it. Who may write to the
-broker can therefore not run anything on a device host, and can't forge a result. Bodies above 8 KiB travel as `{"z": base64(zlib(JSON))}`.
+A message is one JSON text and its HMAC-SHA256 under `GONOGO_WORKER_KEY`: `seal` makes the pair,
+`unseal` checks it. Who may write to the broker can therefore not run anything on a device host, and
+can't forge a result. Bodies above 8 KiB travel as `{"z": base64(zlib(JSON))}`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 from celery import Celery
 from kombu.connection import Connection
 
-if TYPE_CHECKING:  # redis comes with celery[redis]; importing it here would only slow the API's start
+if (
+    TYPE_CHECKING
+):  # redis comes with celery[redis]; importing it here would only slow the API's start
     from redis import Redis
 
 APP_NAME: Final = "gonogo"
@@ -34,9 +39,11 @@ FINISHED: Final = "gonogo.finished"
 HEALTH: Final = "gonogo.health"
 
 BACKGROUND_QUEUE: Final = "background"
-"""Results, `finished` and changes of a device's health: every message of one attempt in the order in which it was made."""
+"""Results, `finished` and changes of a device's health: every message of one attempt in the order
+in which it was made."""
 HEARTBEAT_QUEUE: Final = "heartbeat"
-"""Heartbeats and `started`: a queue of its own, so that a backlog of results never makes a live worker look dead."""
+"""Heartbeats and `started`: a queue of its own, so that a backlog of results never makes a live
+worker look dead."""
 
 EPOCH_KEY: Final = "gonogo:epoch"
 DOORBELL_KEY: Final = "gonogo:doorbell"
@@ -50,15 +57,18 @@ CLOCK_SKEW_S: Final = 300.0
 """A message may seem to come from the future by this much (hosts' clocks differ)."""
 COMPRESS_FROM_BYTES: Final = 8 * 1024
 MAX_BODY_BYTES: Final = 64 * 2**20
-"""A compressed body that unpacks to more is refused: a broker's content must not exhaust our memory."""
+"""A compressed body that unpacks to more is refused: a broker's content must not exhaust our
+memory."""
 
 
 class MessageRefused(Exception):
-    """A message that must not be acted on: wrong signature, wrong task, too old, or unreadable. Drop it with a log line."""
+    """A message that must not be acted on: wrong signature, wrong task, too old, or unreadable.
+    Drop it with a log line."""
 
 
 def chunk_queue(executor: str, arch: str, board: str) -> str:
-    """The name of the queue of chunks that need this executor on this kind of chip, such as `emulator.wormhole.n150`."""
+    """The name of the queue of chunks that need this executor on this kind of chip, such as
+    `emulator.wormhole.n150`."""
     return f"{executor}.{arch}.{board}"
 
 
@@ -68,12 +78,14 @@ def cancel_key(attempt: str) -> str:
 
 
 def device_key(device: str) -> str:
-    """The Redis key of what the service wants of a device: JSON {"order": "work" | "drain" | "maintenance", "asked": n}; none: work."""
+    """The Redis key of what the service wants of a device: JSON {"order": "work" | "drain" |
+    "maintenance", "asked": n}; none: work."""
     return DEVICE_PREFIX + device
 
 
 def pack(body: Mapping[str, Any]) -> str:
-    """A JSON object as message text, compressed when that pays. Raises ValueError for NaN and infinity (they are null in our JSON)."""
+    """A JSON object as message text, compressed when that pays. Raises ValueError for NaN and
+    infinity (they are null in our JSON)."""
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
     if len(text) <= COMPRESS_FROM_BYTES:
         return text
@@ -83,14 +95,17 @@ def pack(body: Mapping[str, Any]) -> str:
 
 
 def unpack(text: str) -> dict[str, Any]:
-    """The JSON object of a message text. Raises MessageRefused when it isn't one, or is larger than MAX_BODY_BYTES unpacked."""
+    """The JSON object of a message text. Raises MessageRefused when it isn't one, or is larger than
+    MAX_BODY_BYTES unpacked."""
     try:
         body = json.loads(text)
         if isinstance(body, dict) and set(body) == {"z"}:
             inflater = zlib.decompressobj()
             raw = inflater.decompress(base64.b64decode(body["z"], validate=True), MAX_BODY_BYTES)
             if not inflater.eof:
-                raise MessageRefused(f"the message is cut off or unpacks to more than {MAX_BODY_BYTES} bytes")
+                raise MessageRefused(
+                    f"the message is cut off or unpacks to more than {MAX_BODY_BYTES} bytes"
+                )
             body = json.loads(raw)
     except (ValueError, TypeError, binascii.Error, zlib.error, RecursionError) as problem:
         raise MessageRefused(f"the message is unreadable: {problem}") from problem
@@ -100,30 +115,46 @@ def unpack(text: str) -> dict[str, Any]:
 
 
 def sign(key: str, message: str) -> str:
-    """Hex HMAC-SHA256 of the message text. Raises ValueError for an empty key: an unsigned queue would be a remote shell."""
+    """Hex HMAC-SHA256 of the message text. Raises ValueError for an empty key: an unsigned queue
+    would be a remote shell."""
     if not key:
-        raise ValueError("GONOGO_WORKER_KEY is not set: messages between service and workers must be signed")
+        raise ValueError(
+            "GONOGO_WORKER_KEY is not set: messages between service and workers must be signed"
+        )
     return hmac.new(key.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
-def seal(key: str, task: str, body: Mapping[str, Any], *, now: float | None = None) -> tuple[str, str]:
-    """The message text and its signature for `task`; version, task name and time are put into the signed text."""
+def seal(
+    key: str, task: str, body: Mapping[str, Any], *, now: float | None = None
+) -> tuple[str, str]:
+    """The message text and its signature for `task`; version, task name and time are put into the
+    signed text."""
     sent_at = time.time() if now is None else now
     message = pack({"v": MESSAGE_VERSION, **body, "task": task, "sent_at": sent_at})
     return message, sign(key, message)
 
 
 def unseal(
-    key: str, task: str, message: str, signature: str, *, max_age_s: float | None = None, now: float | None = None
+    key: str,
+    task: str,
+    message: str,
+    signature: str,
+    *,
+    max_age_s: float | None = None,
+    now: float | None = None,
 ) -> dict[str, Any]:
-    """The body of a message meant for `task`. Raises MessageRefused unless signature, task, version and age are right.
+    """The body of a message meant for `task`. Raises MessageRefused unless signature, task, version
+    and age are right.
 
-    `max_age_s=None` accepts any age: results that a worker had to spool to disk may be days old and are still true.
+    `max_age_s=None` accepts any age: results that a worker had to spool to disk may be days old and
+    are still true.
     """
     if not isinstance(message, str) or not isinstance(signature, str):
         raise MessageRefused("message and signature must be texts")
     if not hmac.compare_digest(sign(key, message).encode(), signature.encode()):
-        raise MessageRefused("the signature is wrong (do service and worker have the same GONOGO_WORKER_KEY?)")
+        raise MessageRefused(
+            "the signature is wrong (do service and worker have the same GONOGO_WORKER_KEY?)"
+        )
     body = unpack(message)
     if body.get("v") != MESSAGE_VERSION:
         raise MessageRefused(f"version {body.get('v')!r} is not {MESSAGE_VERSION}")
@@ -139,14 +170,16 @@ def unseal(
 
 
 def celery_url(broker_url: str) -> str:
-    """The broker's URL as Celery spells it: a unix socket (`unix://path?db=0`) is `redis+socket://path?virtual_host=0` there."""
+    """The broker's URL as Celery spells it: a unix socket (`unix://path?db=0`) is
+    `redis+socket://path?virtual_host=0` there."""
     if not broker_url.startswith("unix://"):
         return broker_url
     return "redis+socket://" + broker_url.removeprefix("unix://").replace("db=", "virtual_host=")
 
 
 class PatientConnection(Connection):
-    """A consumer that has lost its broker looks for it often: a restarted Redis is back within seconds, not half a minute."""
+    """A consumer that has lost its broker looks for it often: a restarted Redis is back within
+    seconds, not half a minute."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
         """As kombu's, with shorter pauses between the trials unless the caller names its own."""
@@ -155,10 +188,12 @@ class PatientConnection(Connection):
 
 
 def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
-    """The Celery app for this broker: JSON only, no result backend, and a publish that fails within seconds when the broker is away.
+    """The Celery app for this broker: JSON only, no result backend, and a publish that fails within
+    seconds when the broker is away.
 
-    Callers own the retry (the outbox of the service, the postman of a worker): only they know what may be lost.
-    `visibility_timeout_s` is how long an unacknowledged message stays invisible to others (late-acking consumers choose it).
+    Callers own the retry (the outbox of the service, the postman of a worker): only they know what
+    may be lost. `visibility_timeout_s` is how long an unacknowledged message stays invisible to
+    others (late-acking consumers choose it).
     """
     app = Celery(APP_NAME, broker=celery_url(broker_url), set_as_current=False)
     app.conf.update(
@@ -171,7 +206,8 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         task_publish_retry=False,
         broker_connection_timeout=2.0,
         broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,  # a consumer waits for its broker for as long as it takes
+        # a consumer waits for its broker for as long as it takes
+        broker_connection_max_retries=None,
         broker_transport_options={
             "visibility_timeout": visibility_timeout_s,
             "socket_connect_timeout": 2.0,
@@ -186,7 +222,8 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         worker_send_task_events=False,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
-        # Unacknowledged tasks of a lost connection come again anyway; this says so to Celery, which would warn
+        # Unacknowledged tasks of a lost connection come again anyway; this says so to Celery, which
+        # would warn
         worker_cancel_long_running_tasks_on_connection_loss=True,
         enable_utc=True,
     )
@@ -195,18 +232,43 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
     return app
 
 
-def publish(app: Celery, queue: str, task: str, message: str, signature: str, *, expires_s: float | None = None) -> None:
-    """Put one sealed message on a queue. Raises kombu.exceptions.OperationalError within seconds when the broker is away."""
-    app.send_task(task, args=(message, signature), queue=queue, retry=False, expires=expires_s, ignore_result=True)
+def publish(
+    app: Celery,
+    queue: str,
+    task: str,
+    message: str,
+    signature: str,
+    *,
+    expires_s: float | None = None,
+) -> None:
+    """Put one sealed message on a queue. Raises kombu.exceptions.OperationalError within seconds
+    when the broker is away."""
+    app.send_task(
+        task,
+        args=(message, signature),
+        queue=queue,
+        retry=False,
+        expires=expires_s,
+        ignore_result=True,
+    )
 
 
-def send(app: Celery, key: str, queue: str, task: str, body: Mapping[str, Any], *, expires_s: float | None = None) -> None:
+def send(
+    app: Celery,
+    key: str,
+    queue: str,
+    task: str,
+    body: Mapping[str, Any],
+    *,
+    expires_s: float | None = None,
+) -> None:
     """Seal and publish in one step. Raises as `seal` and `publish` do."""
     publish(app, queue, task, *seal(key, task, body), expires_s=expires_s)
 
 
 def redis_client(broker_url: str) -> Redis:
-    """A plain Redis client of the same broker, whichever way its URL is spelled, with short timeouts."""
+    """A plain Redis client of the same broker, whichever way its URL is spelled, with short
+    timeouts."""
     from redis import Redis
 
     url = broker_url

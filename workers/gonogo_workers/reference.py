@@ -1,6 +1,8 @@
-"""The reference build of a chunk: its children run the seeds first, so that two builds never need one chip at the same time.
+"""The reference build of a chunk: its children run the seeds first, so that two builds never need
+one chip at the same time.
 
-What a reference build does wrong is never the kernel's: a seed that it hangs, crashes or raises on is an `error` that names it.
+What a reference build does wrong is never the kernel's: a seed that it hangs, crashes or raises on
+is an `error` that names it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ Inputs = dict[str, NDArray[Any]]
 class References:
     """What the reference build makes of the seeds of one attempt, kept until they are judged."""
 
-    def __init__(self, chunk: Chunk, test: TestSpec, asked: pairs.Reference, meaning: Meaning) -> None:
+    def __init__(
+        self, chunk: Chunk, test: TestSpec, asked: pairs.Reference, meaning: Meaning
+    ) -> None:
         self._chunk, self._test, self._meaning = chunk, test, meaning
         self._reference = pairs.Reference(asked.build, meaning.profile, meaning.produced)
         self._todo = deque(dict.fromkeys(seed for seed, _ in chunk.work))
@@ -63,8 +67,16 @@ class References:
         """Whether a child hung or died: the device may have taken harm."""
         self._one_at_a_time = threading.Lock()
 
-    def run(self, held: HeldDevice, pool: HostPool, threads: Threads, vitals: Vitals, started: Callable[[KernelHost], None]) -> None:
-        """Run every seed once. `started` gets each child, so that another thread can stop it. Raises Stopped or HostUnavailable."""
+    def run(
+        self,
+        held: HeldDevice,
+        pool: HostPool,
+        threads: Threads,
+        vitals: Vitals,
+        started: Callable[[KernelHost], None],
+    ) -> None:
+        """Run every seed once. `started` gets each child, so that another thread can stop it.
+        Raises Stopped or HostUnavailable."""
         while self._todo:
             host = pool.take(self._meaning.executor, self._meaning.environment, started=started)
             try:
@@ -74,19 +86,39 @@ class References:
             finally:
                 host.kill()
 
-    def fail(self, pipeline: Pipeline, batches: Batches, log_of: Callable[[Work, str], Iterable[Artifact]], device: str) -> None:
-        """Take the seeds that have no reference out of the pipeline, each with a row that says why."""
+    def fail(
+        self,
+        pipeline: Pipeline,
+        batches: Batches,
+        log_of: Callable[[Work, str], Iterable[Artifact]],
+        device: str,
+    ) -> None:
+        """Take the seeds that have no reference out of the pipeline, each with a row that says
+        why."""
         for work in pipeline.withdraw(set(self._failures)):
             message, tail, host_run = self._failures[work[0]]
             for artifact in log_of(work, tail):
                 batches.add_artifact(artifact)
-            batches.add(failed(work, Place(device, host_run, 0), None, "error", f"reference build {self._reference.build}: {message}"))
+            batches.add(
+                failed(
+                    work,
+                    Place(device, host_run, 0),
+                    None,
+                    "error",
+                    f"reference build {self._reference.build}: {message}",
+                )
+            )
 
-    def compare(self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays) -> SeedJudgement:
+    def compare(
+        self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays
+    ) -> SeedJudgement:
         """The judgement of a seed with the comparison with the reference build."""
-        # Two large seeds at once would take twice the memory (2 GiB at 819x8462), and no less time: a comparison uses all cores
+        # Two large seeds at once would take twice the memory (2 GiB at 819x8462), and no less time:
+        # a comparison uses all cores
         with self._one_at_a_time, np.errstate(all="ignore"):
-            return pairs.compare(self._test, judged, raw, given, outputs, self._outputs[seed], self._reference)
+            return pairs.compare(
+                self._test, judged, raw, given, outputs, self._outputs[seed], self._reference
+            )
 
     def _one_child(self, host: KernelHost, lock_fd: int, threads: Threads, vitals: Vitals) -> None:
         """Run seeds in this child until none is left or it is lost."""
@@ -115,7 +147,11 @@ class References:
             except KernelError as problem:
                 self._failures[seed] = (str(problem), problem.log_tail, host.host_run)
             except ExecutorFailure as problem:
-                said = f"no answer within {deadline_s:g} s" if isinstance(problem, KernelHang) else str(problem)
+                said = (
+                    f"no answer within {deadline_s:g} s"
+                    if isinstance(problem, KernelHang)
+                    else str(problem)
+                )
                 log.warning("reference build %s, seed %s: %s", self._reference.build, seed, said)
                 self._failures[seed] = (said, problem.log_tail, host.host_run)
                 self._todo.popleft()
@@ -124,7 +160,9 @@ class References:
                 return
             self._todo.popleft()
 
-    def _run(self, host: KernelHost, slot: Slot, seed: int, inputs: Future[Arrays], deadline_s: float) -> dict[str, FloatArray]:
+    def _run(
+        self, host: KernelHost, slot: Slot, seed: int, inputs: Future[Arrays], deadline_s: float
+    ) -> dict[str, FloatArray]:
         slot.write(inputs.result())
         host.submit({"test": self._test.canonical(), "seed": seed, **slot.request()})
         host.receive(time.monotonic() + deadline_s)

@@ -1,6 +1,8 @@
-"""The iterations of a selection, one after the other in a child: it runs tests that exist already, threads judge what they hand over.
+"""The iterations of a selection, one after the other in a child: it runs tests that exist already,
+threads judge what they hand over.
 
-A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it shares.
+A way of its own beside the pipeline of kernels, whose loop, deadlines and ends of a child it
+shares.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ Finished = tuple[Row, list[Found]]
 def parts_for(
     chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, vitals: Vitals
 ) -> tuple[Evidence | ReportEvidence, Pipeline]:
-    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of a gauge or a selection."""
+    """The evidence and the pipeline of an attempt: by whether its chunk runs a kernel, the parts of
+    a gauge or a selection."""
     if isinstance(chunk.test, Selection):
         kept = ReportEvidence(chunk)
         return kept, ReportPipeline(chunk, meaning, device, threads, batches, kept, vitals)
@@ -83,7 +86,14 @@ class ReportPipeline(Pipeline):
     """The iterations of one attempt. All methods but `stop` belong to the attempt's thread."""
 
     def __init__(
-        self, chunk: Chunk, meaning: Meaning, device: str, threads: Threads, batches: Batches, evidence: ReportEvidence, vitals: Vitals
+        self,
+        chunk: Chunk,
+        meaning: Meaning,
+        device: str,
+        threads: Threads,
+        batches: Batches,
+        evidence: ReportEvidence,
+        vitals: Vitals,
     ) -> None:
         super().__init__(chunk, meaning, device, threads, batches, cast(Evidence, evidence), vitals)
         self._kept = evidence
@@ -111,7 +121,14 @@ class ReportPipeline(Pipeline):
                 self._make_head(item)
             self._running.append(item)
             try:
-                host.submit(request(self._selection, item.work[0], self._files[item.work], self._chunk.seed_deadline_s))
+                host.submit(
+                    request(
+                        self._selection,
+                        item.work[0],
+                        self._files[item.work],
+                        self._chunk.seed_deadline_s,
+                    )
+                )
             except KernelCrash as crash:
                 self._lose_asked(crash)
 
@@ -137,14 +154,20 @@ class ReportPipeline(Pipeline):
         except JobError as problem:
             self._fail(work, duration, "error", str(problem), host.log.tail())
             return
-        staged = report_stages.artifact(work, reports, self._meaning.suites.get(self._selection.suite or "", {}))
+        staged = report_stages.artifact(
+            work, reports, self._meaning.suites.get(self._selection.suite or "", {})
+        )
         if staged is not None:
             self._batches.add_artifact(staged)
-        told = _Told(work, place, duration, reports, read_dumps(reports, self._max_elements))  # now: they go with the child
+        told = _Told(
+            work, place, duration, reports, read_dumps(reports, self._max_elements)
+        )  # now: they go with the child
         lost = [report for report in reports if report.outcome in LOST]
         if any(report.outcome is Outcome.hang for report in lost):
             self._hung = told
-            raise ChildLost(f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail()))
+            raise ChildLost(
+                f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail())
+            )
         self._judge_later(told)
         if lost:
             for artifact in self._kept.log_of(work, host.log.tail()):
@@ -152,7 +175,8 @@ class ReportPipeline(Pipeline):
             raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
 
     def fail_hung(self, hang: Hang, more: str) -> None:
-        """A hung iteration keeps what its other tests reported; one without any report is a row without numbers."""
+        """A hung iteration keeps what its other tests reported; one without any report is a row
+        without numbers."""
         told, self._hung = self._hung, None
         if told is None:
             super().fail_hung(hang, more)
@@ -163,16 +187,26 @@ class ReportPipeline(Pipeline):
         self._judge_later(told, more and f"{name} hung{more}")
 
     def _judge_later(self, told: _Told, more: str = "") -> None:
-        """Have the arrays judged in a thread; `more` is what else was found out about the iteration."""
+        """Have the arrays judged in a thread; `more` is what else was found out about the
+        iteration."""
 
         def judge() -> Finished:
-            row, found = judge_iteration(told.work, told.place, told.duration_ms, told.reports, told.arrays, self._meaning.profile)
+            row, found = judge_iteration(
+                told.work,
+                told.place,
+                told.duration_ms,
+                told.reports,
+                told.arrays,
+                self._meaning.profile,
+            )
             if more:
                 said = "; ".join(filter(None, (row.get("message"), more)))
                 row["message"] = said[: rows.MOST_MESSAGE_CHARS]
             return row, found
 
-        self._judging.append(cast(Any, _Waiting(told.work, told.place, told.duration_ms, self._later(judge))))
+        self._judging.append(
+            cast(Any, _Waiting(told.work, told.place, told.duration_ms, self._later(judge)))
+        )
 
     def _collect(self) -> None:
         waiting = []
@@ -183,7 +217,9 @@ class ReportPipeline(Pipeline):
             problem = each.future.exception()
             if problem is not None:
                 log.error("iteration %s can't be judged", each.work[0], exc_info=problem)
-                self._batches.add(rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem)))
+                self._batches.add(
+                    rows.failed(each.work, each.place, each.duration_ms, "error", in_words(problem))
+                )
                 continue
             row, found = each.future.result()
             self._batches.add(row)
@@ -228,5 +264,13 @@ def judge_iteration(
             evident = dumps.judged(dump, label, profile)
             said.setdefault(name, []).append(evident.judged)
             if evident.judged.judgement is not None and evident.judged.test is not None:
-                found.append(Found(label, evident.judged.test, evident.judged.judgement, evident.given, evident.outputs))
+                found.append(
+                    Found(
+                        label,
+                        evident.judged.test,
+                        evident.judged.judgement,
+                        evident.given,
+                        evident.outputs,
+                    )
+                )
     return report_rows.iteration_row(work, place, duration_ms, reports, said), found

@@ -1,8 +1,10 @@
-"""What one iteration of a selection becomes: a result row with an entry per test, and one per output of the arrays that a test handed over.
+"""What one iteration of a selection becomes: a result row with an entry per test, and one per
+output of the arrays that a test handed over.
 
-An entry of a test says `outcome` (green or red, as the test itself has it) beside the verdict, because without arrays a test is `unjudged`
-either way. With arrays it is judged in full: the numbers say whether rounding explains the error, and the gate that the verdict compares
-with is the declared tolerance, or where none is declared the test's own green or red.
+An entry of a test says `outcome` (green or red, as the test itself has it) beside the verdict,
+because without arrays a test is `unjudged` either way. With arrays it is judged in full: the
+numbers say whether rounding explains the error, and the gate that the verdict compares with is the
+declared tolerance, or where none is declared the test's own green or red.
 """
 
 from __future__ import annotations
@@ -38,12 +40,14 @@ class Judged:
     judgement: SeedJudgement | None
     problem: str = ""
     label: str = ""
-    """What its outputs are named after: the test, and its own name where the test hands over several."""
+    """What its outputs are named after: the test, and its own name where the test hands over
+    several."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """One test of one iteration, as the child process told it: read from untrusted JSON, cut to what a database holds."""
+    """One test of one iteration, as the child process told it: read from untrusted JSON, cut to
+    what a database holds."""
 
     name: str
     outcome: Outcome
@@ -64,40 +68,73 @@ class Report:
         try:
             outcome = Outcome(str(data.get("outcome")))
         except ValueError:
-            raise JobError(f"test {data['name'][:100]}: the outcome {data.get('outcome')!r} is none of {', '.join(Outcome)}") from None
+            raise JobError(
+                f"test {data['name'][:100]}: the outcome {data.get('outcome')!r} is none of {', '.join(Outcome)}"
+            ) from None
         measured = data.get("measurements") or {}
-        numbers = {str(name)[:MOST_NAME_CHARS]: float(value) for name, value in dict(measured).items() if _is_number(value)}
+        numbers = {
+            str(name)[:MOST_NAME_CHARS]: float(value)
+            for name, value in dict(measured).items()
+            if _is_number(value)
+        }
         stage, duration = data.get("stage"), data.get("duration_ms")
-        known = {"name", "outcome", "duration_ms", "message", "failures", "measurements", "stage", "dumps"}
+        known = {
+            "name",
+            "outcome",
+            "duration_ms",
+            "message",
+            "failures",
+            "measurements",
+            "stage",
+            "dumps",
+        }
         return cls(
             name=short_name(data["name"]),
             outcome=outcome,
-            duration_ms=float(duration) if isinstance(duration, int | float) and math.isfinite(duration) else None,
+            duration_ms=float(duration)
+            if isinstance(duration, int | float) and math.isfinite(duration)
+            else None,
             message=clean(data.get("message") or "", MOST_MESSAGE_CHARS),
-            failures=tuple(_failure(each) for each in (data.get("failures") or ())[:MOST_FAILURES] if isinstance(each, Mapping)),
+            failures=tuple(
+                _failure(each)
+                for each in (data.get("failures") or ())[:MOST_FAILURES]
+                if isinstance(each, Mapping)
+            ),
             measurements=dict(list(numbers.items())[:MOST_MEASUREMENTS]),
             stage=None if stage is None else clean(str(stage), MOST_NAME_CHARS),
             dumps=tuple(each for each in data.get("dumps") or () if isinstance(each, Mapping)),
-            more={clean(str(key), 100): _plain_text(value) for key, value in data.items() if key not in known},
+            more={
+                clean(str(key), 100): _plain_text(value)
+                for key, value in data.items()
+                if key not in known
+            },
         )
 
 
 def reports_of(data: object) -> list[Report]:
-    """The reports of an iteration, their names made distinct. Raises JobError for what isn't a list of reports, or is too long."""
+    """The reports of an iteration, their names made distinct. Raises JobError for what isn't a list
+    of reports, or is too long."""
     if not isinstance(data, list) or len(data) > MOST_REPORTS:
         raise JobError(f"the executor must give a list of at most {MOST_REPORTS} reports")
     found: list[Report] = []
     seen: dict[str, int] = {}
     for each in map(Report.parse, data):
         count = seen[each.name] = seen.get(each.name, 0) + 1
-        found.append(each if count == 1 else replace(each, name=short_name(f"{each.name} ({count})")))
+        found.append(
+            each if count == 1 else replace(each, name=short_name(f"{each.name} ({count})"))
+        )
     return found
 
 
 def iteration_row(
-    work: Work, place: Place, duration_ms: float | None, reports: Sequence[Report], judged: Mapping[str, Sequence[Judged]]
+    work: Work,
+    place: Place,
+    duration_ms: float | None,
+    reports: Sequence[Report],
+    judged: Mapping[str, Sequence[Judged]],
 ) -> Row:
-    """The row of an iteration. `judged` are the arrays by the name of the test that handed them over."""
+    """The row of an iteration. `judged` are the arrays by the name of the test that handed them
+    over."""
     outputs: dict[str, dict[str, Any]] = {}
     verdicts: list[Verdict] = []
     explanations: list[Explanation] = []
@@ -116,11 +153,20 @@ def iteration_row(
             "measurements": dict(report.measurements),
             "nonfinite_kinds": _kinds(report.measurements),
             "stage": report.stage,
-            **{name: value for name, value in report.more.items() if name not in ("verdict", "explanation")},
+            **{
+                name: value
+                for name, value in report.more.items()
+                if name not in ("verdict", "explanation")
+            },
         }
         for each in arrays:
             outputs.update(_of_arrays(each))
-    profiles = {each.judgement.profile for arrays in judged.values() for each in arrays if each.judgement is not None}
+    profiles = {
+        each.judgement.profile
+        for arrays in judged.values()
+        for each in arrays
+        if each.judgement is not None
+    }
     return {
         **head(work, place, duration_ms),
         "verdict": worst(verdicts).value,
@@ -140,11 +186,26 @@ def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanat
     problems = [each.problem for each in arrays if each.problem]
     if problems:
         message = "\n".join(filter(None, (report.message, *problems)))
-        return worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)), Explanation.unjudged, message[:MOST_MESSAGE_CHARS]
-    known = [(each.test, each.judgement) for each in arrays if each.test is not None and each.judgement is not None]
-    told = [OfArrays(judgement.verdict, judgement.explanation, bool(test.tolerance)) for test, judgement in known]
+        return (
+            worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)),
+            Explanation.unjudged,
+            message[:MOST_MESSAGE_CHARS],
+        )
+    known = [
+        (each.test, each.judgement)
+        for each in arrays
+        if each.test is not None and each.judgement is not None
+    ]
+    told = [
+        OfArrays(judgement.verdict, judgement.explanation, bool(test.tolerance))
+        for test, judgement in known
+    ]
     said, explanation, otherwise = verdict_of(report.outcome, told)
-    return said, explanation, f"{report.message}\n{OTHER_REASON}".strip() if otherwise else report.message
+    return (
+        said,
+        explanation,
+        f"{report.message}\n{OTHER_REASON}".strip() if otherwise else report.message,
+    )
 
 
 def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -152,7 +213,10 @@ def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
     if judged.judgement is None or judged.test is None:
         return
     for output, found in judged.judgement.outputs.items():
-        yield short_name(f"{judged.label}/{output}"), {**found.to_json(), "test": judged.test.canonical()}
+        yield (
+            short_name(f"{judged.label}/{output}"),
+            {**found.to_json(), "test": judged.test.canonical()},
+        )
 
 
 def _is_number(value: object) -> bool:
@@ -164,10 +228,14 @@ def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
     count = data.get("count")
     found: dict[str, Any] = {
         "expression": clean(data.get("expression") or "", MOST_MESSAGE_CHARS // 4),
-        "count": count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 1,
+        "count": count
+        if isinstance(count, int) and not isinstance(count, bool) and count > 0
+        else 1,
         "message": clean(data.get("message") or "", MOST_MESSAGE_CHARS // 2),
     }
-    return found | {name: _plain_text(data[name]) for name in ("file", "line") if data.get(name) is not None}
+    return found | {
+        name: _plain_text(data[name]) for name in ("file", "line") if data.get(name) is not None
+    }
 
 
 def _kinds(measurements: Mapping[str, float]) -> dict[str, str]:
@@ -184,7 +252,13 @@ def _plain_text(value: object) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {clean(str(key), 100): clean(str(each), 500) for key, each in list(value.items())[:MOST_MEASUREMENTS]}
+        return {
+            clean(str(key), 100): clean(str(each), 500)
+            for key, each in list(value.items())[:MOST_MEASUREMENTS]
+        }
     if isinstance(value, list | tuple):
-        return [each if _is_number(each) else clean(str(each), 500) for each in value[:MOST_MEASUREMENTS]]
+        return [
+            each if _is_number(each) else clean(str(each), 500)
+            for each in value[:MOST_MEASUREMENTS]
+        ]
     return clean(str(value), MOST_MESSAGE_CHARS)

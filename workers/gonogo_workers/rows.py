@@ -19,7 +19,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a seed ran: the device, which child process, and how many kernels that child had run before."""
+    """Where a seed ran: the device, which child process, and how many kernels that child had run
+    before."""
 
     device: str
     host_run: str
@@ -27,7 +28,8 @@ class Place:
 
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:
-    """The row of a seed with numbers; its message, where it was compared with a reference build and differs by more than rounding."""
+    """The row of a seed with numbers; its message, where it was compared with a reference build and
+    differs by more than rounding."""
     row = {**head(work, place, duration_ms), **plain(judgement.to_json())}
     said = pairs.words(judgement)
     return row if said is None else {**row, "message": said[:MOST_MESSAGE_CHARS]}
@@ -64,7 +66,8 @@ def head(work: Work, place: Place, duration_ms: float | None) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types: NumPy scalars as numbers, what isn't finite as null (its kind stands in `nonfinite_kinds`)."""
+    """The value in JSON's types: NumPy scalars as numbers, what isn't finite as null (its kind
+    stands in `nonfinite_kinds`)."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, float):  # np.float64 is one
@@ -81,9 +84,19 @@ def plain(value: Any) -> Any:
 
 
 def rank(row: Row) -> tuple[int, float]:
-    """For choosing the worst seeds: larger is worse; unexplained first, then by the largest budget ratio."""
-    order = {Explanation.unexplained.value: 3, Explanation.suspect.value: 2, Explanation.no_information.value: 1}
+    """For choosing the worst seeds: larger is worse; unexplained first, then by the largest budget
+    ratio."""
+    order = {
+        Explanation.unexplained.value: 3,
+        Explanation.suspect.value: 2,
+        Explanation.no_information.value: 1,
+    }
     ratios = [output.get("budget_ratio") for output in row["outputs"].values()]
     # A null ratio of an unexplained output comes from NaN or Inf: worse than any number
-    broken = any(output.get("budget_ratio") is None and output.get("nonfinite") for output in row["outputs"].values())
-    return order.get(row["explanation"], 0), math.inf if broken else max((ratio for ratio in ratios if ratio is not None), default=0.0)
+    broken = any(
+        output.get("budget_ratio") is None and output.get("nonfinite")
+        for output in row["outputs"].values()
+    )
+    return order.get(row["explanation"], 0), math.inf if broken else max(
+        (ratio for ratio in ratios if ratio is not None), default=0.0
+    )

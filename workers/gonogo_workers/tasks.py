@@ -1,4 +1,5 @@
-"""The task `run_chunk`: check the message, run the attempt; one at a time, and nothing after the order to stop."""
+"""The task `run_chunk`: check the message, run the attempt; one at a time, and nothing after the
+order to stop."""
 
 from __future__ import annotations
 
@@ -49,19 +50,32 @@ class Runner:
         self._stopped = True
         attempt = self._attempt
         if attempt is not None:
-            threading.Thread(target=attempt.stop, args=(Outcome.handed_back,), name="hand-back", daemon=True).start()
+            threading.Thread(
+                target=attempt.stop, args=(Outcome.handed_back,), name="hand-back", daemon=True
+            ).start()
 
     def hand_back(self, device: Device, patiently: bool) -> None:
-        """Hand back the attempt at hand if it runs on this device; `patiently`: after its current seed, however long that takes."""
+        """Hand back the attempt at hand if it runs on this device; `patiently`: after its current
+        seed, however long that takes."""
         attempt = self._attempt
-        if attempt is not None and self._shop.benches[attempt.chunk.executor].device.name == device.name:
+        if (
+            attempt is not None
+            and self._shop.benches[attempt.chunk.executor].device.name == device.name
+        ):
             grace_s = attempt.chunk.seed_deadline_s if patiently else 0.0
-            attempt.stop(Outcome.handed_back, grace_s, "its device is wanted for something else" if patiently else None)
+            attempt.stop(
+                Outcome.handed_back,
+                grace_s,
+                "its device is wanted for something else" if patiently else None,
+            )
 
     def run_chunk(self, message: str, signature: str) -> None:
-        """Check a message and run its chunk. A message that isn't ours, or is too old, is dropped with a line in the log."""
+        """Check a message and run its chunk. A message that isn't ours, or is too old, is dropped
+        with a line in the log."""
         try:
-            body = queue.unseal(self._shop.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S)
+            body = queue.unseal(
+                self._shop.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S
+            )
         except queue.MessageRefused as problem:
             log.warning("a chunk was refused: %s", problem)
             return
@@ -79,36 +93,65 @@ class Runner:
             self._shop.watcher.forget()
             with self._lock:
                 self._attempt = None
-        log.info("attempt %s of chunk %s: %s", attempt.chunk.attempt, attempt.chunk.chunk, outcome.value)
+        log.info(
+            "attempt %s of chunk %s: %s", attempt.chunk.attempt, attempt.chunk.chunk, outcome.value
+        )
 
     def _attempt_of(self, body: Mapping[str, Any]) -> Attempt | None:
-        """The attempt that the message asks for; one that this worker can't do is answered with its reason."""
+        """The attempt that the message asks for; one that this worker can't do is answered with its
+        reason."""
         settings = self._shop.settings
         try:
-            chunk = Chunk.parse(body, max_elements=settings.max_elements, seed_deadline_s=settings.per_seed_deadline_s)
+            chunk = Chunk.parse(
+                body,
+                max_elements=settings.max_elements,
+                seed_deadline_s=settings.per_seed_deadline_s,
+            )
             if chunk.executor not in self._shop.benches:
-                raise GonogoError(f"this worker has no executor {chunk.executor}, only {', '.join(self._shop.benches)}")
+                raise GonogoError(
+                    f"this worker has no executor {chunk.executor}, only {', '.join(self._shop.benches)}"
+                )
             spec = self._shop.executors[chunk.executor]
             bench = self._shop.benches[chunk.executor]
-            meaning = meanings.meaning(spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced)
-            meaning = replace(meaning, environment={**meaning.environment, **bench.device.environment})
+            meaning = meanings.meaning(
+                spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced
+            )
+            meaning = replace(
+                meaning, environment={**meaning.environment, **bench.device.environment}
+            )
             asked, reference = chunk.reference, None
             if asked is not None:
-                reference = meanings.meaning(spec, asked.build, self._shop.builds, profile=asked.profile, produced=asked.produced)
-                reference = replace(reference, environment={**reference.environment, **bench.device.environment})
+                reference = meanings.meaning(
+                    spec,
+                    asked.build,
+                    self._shop.builds,
+                    profile=asked.profile,
+                    produced=asked.produced,
+                )
+                reference = replace(
+                    reference, environment={**reference.environment, **bench.device.environment}
+                )
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
             if isinstance(body.get("attempt"), str):
                 nothing = {"sent": [], "batches": 0, "log_tail": ""}
-                finished = {"attempt": body["attempt"], "outcome": Outcome.error.value, "error": str(problem), **nothing}
-                next(iter(self._shop.benches.values())).postman.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
+                finished = {
+                    "attempt": body["attempt"],
+                    "outcome": Outcome.error.value,
+                    "error": str(problem),
+                    **nothing,
+                }
+                next(iter(self._shop.benches.values())).postman.post(
+                    queue.BACKGROUND_QUEUE, queue.FINISHED, finished
+                )
             return None
         return Attempt(chunk, meaning, bench, reference)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:
-    """Make `run_chunk` the app's task: acknowledged before it runs (a chunk that kills its worker must not come back to kill the next;
-    the database knows what is missing). `done` is called after each."""
+    """Make `run_chunk` the app's task: acknowledged before it runs (a chunk that kills its worker
+    must not come back to kill the next; the database knows what is missing). `done` is called after
+    each."""
 
     def run_chunk(message: str, signature: str) -> None:
         try:

@@ -1,4 +1,5 @@
-"""A few daemon threads that do host work: unlike the standard executor's they never hold up the end of the process."""
+"""A few daemon threads that do host work: unlike the standard executor's they never hold up the end
+of the process."""
 
 from __future__ import annotations
 
@@ -15,8 +16,13 @@ class Threads:
     """Runs calls in the order of their submission on `count` daemon threads."""
 
     def __init__(self, count: int) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, name=f"host-work-{number}", daemon=True) for number in range(count)]
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._threads = [
+            threading.Thread(target=self._work, name=f"host-work-{number}", daemon=True)
+            for number in range(count)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -40,4 +46,8 @@ class Threads:
                 future.set_result(call())
             except BaseException as problem:
                 future.set_exception(problem)
-            del item, future, call  # a seed's arrays must not stay in memory while this thread waits for the next
+            del (
+                item,
+                future,
+                call,
+            )  # a seed's arrays must not stay in memory while this thread waits for the next

@@ -1,4 +1,5 @@
-"""Everything that a worker does with a seed, once, before there is one: compiled code is loaded, and where there is none yet, made."""
+"""Everything that a worker does with a seed, once, before there is one: compiled code is loaded,
+and where there is none yet, made."""
 
 from __future__ import annotations
 
@@ -9,14 +10,27 @@ from gonogo.judging import judge
 from gonogo.kernels import numerics
 from gonogo.tests import TestSpec
 
-WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_fw", "shape": [2, 64]})
+WARM_UP = (
+    {"kernel": "layernorm_bw", "shape": [2, 64]},
+    {"kernel": "layernorm_fw", "shape": [2, 64]},
+)
 
 
 def warm_up() -> None:
-    """Load the compiled code of everything that a worker does with a seed, so that the first one does not wait for it."""
+    """Load the compiled code of everything that a worker does with a seed, so that the first one
+    does not wait for it."""
     for fields in WARM_UP:
         test = TestSpec.parse(fields)
         raw = generate(test, 0)
         given = quantise(test, raw)
-        outputs = {name: np.asarray(value, np.float32) for name, value in numerics(test).reference(test, given).items()}
-        judge(test, raw, given, {name: outputs[name].reshape(test.shape_of(name)) for name in test.outputs}, profile="tt-train")
+        outputs = {
+            name: np.asarray(value, np.float32)
+            for name, value in numerics(test).reference(test, given).items()
+        }
+        judge(
+            test,
+            raw,
+            given,
+            {name: outputs[name].reshape(test.shape_of(name)) for name in test.outputs},
+            profile="tt-train",
+        )

@@ -1,6 +1,8 @@
-"""`gonogo worker`: one process that serves the queue of its device; the composition root of the device side.
+"""`gonogo worker`: one process that serves the queue of its device; the composition root of the
+device side.
 
-It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the database and never runs a kernel itself.
+It needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY only. It never touches the database and never runs
+a kernel itself.
 """
 
 from __future__ import annotations
@@ -29,25 +31,34 @@ CLOSE_S = 1.0
 ALL = "all"
 
 
-def main(executor: str = "emulator", device: str | None = None, settings: Settings | None = None) -> int:
+def main(
+    executor: str = "emulator", device: str | None = None, settings: Settings | None = None
+) -> int:
     """Serve chunks until SIGTERM or SIGINT; 0 when it stopped in good order.
 
-    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the chip
-    of those that run on one, else the virtual device of the first (default: the first free one). Raises
-    InfrastructureError or FieldError before it has begun when something is missing.
+    `executor`: one, several separated by commas, or "all" that this host knows; `device` names the
+    chip of those that run on one, else the virtual device of the first (default: the first free
+    one). Raises InfrastructureError or FieldError before it has begun when something is missing.
     """
     settings = settings or all_settings.load()
     logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=False
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=False,
     )
     if settings.broker_url is None or settings.worker_key is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
     if settings.numba_cache_dir:
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute()))  # read when numba is imported
+        os.environ.setdefault(
+            "NUMBA_CACHE_DIR", str(Path(settings.numba_cache_dir).absolute())
+        )  # read when numba is imported
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
     app.steps["consumer"].add(Wake)
-    warnings.simplefilter("ignore", SecurityWarning)  # "you're root": so is every container's first process; nothing is unpickled here
+    warnings.simplefilter(
+        "ignore", SecurityWarning
+    )  # "you're root": so is every container's first process; nothing is unpickled here
     return _serve(app, settings, executor, device)
 
 
@@ -78,12 +89,22 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     known = registry.known(settings.executors)
     builds = meanings.read(settings.builds)
     spoken_of = (*builds.executors, *(str(entry["executor"]) for entry in builds.builds.values()))
-    names = registry.ready(known, spoken_of) if executor == ALL else [name.strip() for name in executor.split(",")]
+    names = (
+        registry.ready(known, spoken_of)
+        if executor == ALL
+        else [name.strip() for name in executor.split(",")]
+    )
     for name in names:
         if name not in known:
-            raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(known))
+            raise FieldError(
+                "executor", name, "unknown executor", limit="one of " + ", ".join(known)
+            )
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    there = chips.look(settings.tt_smi, interpreters(known, builds)) if device is not None or discovery.ON_CHIPS & set(names) else ()
+    there = (
+        chips.look(settings.tt_smi, interpreters(known, builds))
+        if device is not None or discovery.ON_CHIPS & set(names)
+        else ()
+    )
     devices = {
         name: discovery.claim(
             name,
@@ -97,7 +118,9 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     }
     first = devices[names[0]]
     worker = f"{first.identity}/{os.getpid()}"
-    spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute() / first.name.replace(":", "-")
+    spool = Path(
+        settings.spool_dir or Path(settings.var_dir) / "spool"
+    ).absolute() / first.name.replace(":", "-")
     postman = Postman(app, key, spool)
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
     watcher = CancelWatcher(broker_url)
@@ -117,7 +140,9 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     for name, each in devices.items():
         if each.name not in keepers:
             canary = canary_of(known[name], builds, each)
-            keepers[each.name] = Keeper(each, lock_folder, canary, settings, report=report, changed=changed)
+            keepers[each.name] = Keeper(
+                each, lock_folder, canary, settings, report=report, changed=changed
+            )
     telemetry = {name: Telemetry(settings.tt_smi, each.chip) for name, each in devices.items()}
     benches = {
         name: Bench(
@@ -155,7 +180,9 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
             "device": first.identity,
             "host": first.host,
             "executors": names,
-            "devices": [{**keepers[each.name].facts, "queue": each.queue} for each in devices.values()],
+            "devices": [
+                {**keepers[each.name].facts, "queue": each.queue} for each in devices.values()
+            ],
         }
 
     pulse = Pulse(identity, vitals, beat, settings.heartbeat_s)

@@ -1,8 +1,10 @@
-"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of channels; gamma and beta have a value a channel.
+"""Group norm, forward, of [N, C, ...]: LayerNorm over each sample's groups of channels; gamma and
+beta have a value a channel.
 
-The shape is that of torch: samples, channels, then what is left ([N, C, H, W], also [N, C]). The elements of a group of channels lie
-together there, so that a group is a row of the matrix that is normalised: (N * num_groups, C / num_groups * H * W). A kernel that takes
-another order (ttnn's [N, 1, H*W, C]) is given it by its executor.
+The shape is that of torch: samples, channels, then what is left ([N, C, H, W], also [N, C]). The
+elements of a group of channels lie together there, so that a group is a row of the matrix that is
+normalised: (N * num_groups, C / num_groups * H * W). A kernel that takes another order (ttnn's [N,
+1, H*W, C]) is given it by its executor.
 """
 
 from __future__ import annotations
@@ -21,19 +23,30 @@ BUILDS = (
 )  # fmt: skip
 """The names in its emulation's FAULTS, in that order (a test compares them)."""
 
-GROUPS = Parameter(lambda value, path: fields.integer(value, path, least=1), 1, "groups of channels that are normalised together")
+GROUPS = Parameter(
+    lambda value, path: fields.integer(value, path, least=1),
+    1,
+    "groups of channels that are normalised together",
+)
 
 
 def extent(shape: Shape, parameters: Parameters, path: str) -> Extent:
-    """Rows are the groups of every sample. Raises FieldError for a shape without channels, or with channels that don't make groups."""
+    """Rows are the groups of every sample. Raises FieldError for a shape without channels, or with
+    channels that don't make groups."""
     groups = parameters.get("num_groups", GROUPS.default)
     if len(shape) < 2:
-        raise FieldError(fields.join(path, "shape"), list(shape), "has no channels", limit="[N, C, ...]")
+        raise FieldError(
+            fields.join(path, "shape"), list(shape), "has no channels", limit="[N, C, ...]"
+        )
     samples, channels = shape[:2]
     if channels % groups:
         where = fields.join(fields.join(path, "parameters"), "num_groups")
-        raise FieldError(where, groups, "doesn't divide the channels", limit=f"a divisor of {channels}")
-    return Extent(samples * groups, channels // groups * prod(shape[2:]), (samples, groups), (channels,))
+        raise FieldError(
+            where, groups, "doesn't divide the channels", limit=f"a divisor of {channels}"
+        )
+    return Extent(
+        samples * groups, channels // groups * prod(shape[2:]), (samples, groups), (channels,)
+    )
 
 
 KERNELS = (

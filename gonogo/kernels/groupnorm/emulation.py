@@ -1,4 +1,5 @@
-"""The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of gonogo.kernels.rowwise."""
+"""The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of
+gonogo.kernels.rowwise."""
 
 from __future__ import annotations
 
@@ -24,33 +25,77 @@ BUILDS: Mapping[str, tuple[str, tuple[str, ...], Logic]] = {
         ALL,
         Logic(narrow_sums=True),
     ),
-    "wrong-epsilon": ("epsilon is a thousand times too large.", ("y", "rstd"), Logic(epsilon_factor=1000.0)),
+    "wrong-epsilon": (
+        "epsilon is a thousand times too large.",
+        ("y", "rstd"),
+        Logic(epsilon_factor=1000.0),
+    ),
     "epsilon-dropped": ("epsilon is not added.", ("y", "rstd"), Logic(epsilon_factor=0.0)),
-    "unbiased-variance": ("The variance divides by one less than a group has elements.", ("y", "rstd"), Logic(divisor="unbiased")),
-    "mean-square": ("The variance is the mean square: the mean isn't taken from it.", ("y", "rstd"), Logic(about=False)),
+    "unbiased-variance": (
+        "The variance divides by one less than a group has elements.",
+        ("y", "rstd"),
+        Logic(divisor="unbiased"),
+    ),
+    "mean-square": (
+        "The variance is the mean square: the mean isn't taken from it.",
+        ("y", "rstd"),
+        Logic(about=False),
+    ),
     "mean-not-subtracted": ("x^ is x rstd: the mean is not subtracted.", Y, Logic(subtract=False)),
-    "padded-count": ("The sums are divided by a group's elements with their padding to whole tiles.", ALL, Logic(divisor="padded")),
-    "last-tile-only": ("Only the last tile of a group is summed.", ALL, Logic(first_tiles="last", square_tiles="last")),
-    "last-tile-missing": ("The mean leaves out the group's last tile.", ALL, Logic(first_tiles="not-last")),
-    "tile-missing": ("The mean leaves out the group's middle tile.", ALL, Logic(first_tiles="not-middle")),
+    "padded-count": (
+        "The sums are divided by a group's elements with their padding to whole tiles.",
+        ALL,
+        Logic(divisor="padded"),
+    ),
+    "last-tile-only": (
+        "Only the last tile of a group is summed.",
+        ALL,
+        Logic(first_tiles="last", square_tiles="last"),
+    ),
+    "last-tile-missing": (
+        "The mean leaves out the group's last tile.",
+        ALL,
+        Logic(first_tiles="not-last"),
+    ),
+    "tile-missing": (
+        "The mean leaves out the group's middle tile.",
+        ALL,
+        Logic(first_tiles="not-middle"),
+    ),
     "mask-missing": (
         "The last tile isn't masked: its padding, which holds the group's first values again, enters the sums.",
         ALL,
         Logic(mask=False),
     ),
-    "stale-partial": ("Every 8th group has the sum of squares of the group before it.", ("y", "rstd"), Logic(stale_rows=True)),
+    "stale-partial": (
+        "Every 8th group has the sum of squares of the group before it.",
+        ("y", "rstd"),
+        Logic(stale_rows=True),
+    ),
     "stale-register": (
         "The mean starts from what the previous run in the same process left in the register: right when run first.",
         ALL,
         Logic(stale=True),
     ),
     "rstd-off-1e-3": ("rstd is 1.001 times too large.", ("y", "rstd"), Logic(rstd_factor=1.001)),
-    "group-boundaries": ("The statistics of a group are those of channels one further on.", ALL, Logic(change="boundaries")),
-    "half-groups": ("There are twice as many groups of half the channels.", ALL, Logic(change="half")),
+    "group-boundaries": (
+        "The statistics of a group are those of channels one further on.",
+        ALL,
+        Logic(change="boundaries"),
+    ),
+    "half-groups": (
+        "There are twice as many groups of half the channels.",
+        ALL,
+        Logic(change="half"),
+    ),
     "gamma-neighbour": ("gamma is that of the next channel.", Y, Logic(change="gamma-next")),
     "beta-neighbour": ("beta is that of the next channel.", Y, Logic(change="beta-next")),
     "beta-missing": ("beta is left out.", Y, Logic(change="beta-zeros")),
-    "power-of-two-outliers": ("A few isolated values are twice too large.", Y, Logic(outliers=True)),
+    "power-of-two-outliers": (
+        "A few isolated values are twice too large.",
+        Y,
+        Logic(outliers=True),
+    ),
     "nan-tile": ("32 elements of each of 32 groups are NaN.", Y, Logic(nan_tile=True)),
     "hang": ("The kernel never returns.", ALL, Logic(fate="hang")),
     "crash": ("The process dies of a segmentation fault.", ALL, Logic(fate="crash")),
@@ -83,7 +128,9 @@ def _halved(test: TestSpec, rows: Rows, logic: Logic) -> Rows | None:
     return Rows(*(a.reshape(2 * len(a), -1) for a in (rows.x, rows.source, rows.gamma, rows.beta)))
 
 
-def run(test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0) -> dict[str, Floats]:
+def run(
+    test: TestSpec, given: Mapping[str, Floats], build: str, *, position: int = 0
+) -> dict[str, Floats]:
     """y (groups, elements), mean and rstd (groups,) of the build; KeyError for an unknown one."""
     logic = BUILDS[build][2]
     rows = _rows(test, flat(given, test), logic)

@@ -1,7 +1,9 @@
-"""Forensics of groupnorm_fw: gonogo.kernels.rowterms over rows of groups, gamma and beta a value a channel.
+"""Forensics of groupnorm_fw: gonogo.kernels.rowterms over rows of groups, gamma and beta a value a
+channel.
 
-A tile is 32 elements of a group in the order of the tensor, a row is a group of a sample. Statistics in no pattern of tiles are compared
-with those of other groups: channels one further on or back, half groups, pairs of groups.
+A tile is 32 elements of a group in the order of the tensor, a row is a group of a sample.
+Statistics in no pattern of tiles are compared with those of other groups: channels one further on
+or back, half groups, pairs of groups.
 """
 
 from __future__ import annotations
@@ -22,14 +24,23 @@ if TYPE_CHECKING:
     from gonogo.tests import TestSpec
 
 CLOSER = 0.25
-"""Means of other groups explain the used ones when these are so much closer to them than to the right ones."""
+"""Means of other groups explain the used ones when these are so much closer to them than to the
+right ones."""
 
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-    """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and beta."""
+    """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and
+    beta."""
     groups = test.parameter("num_groups")
     return rowterms.diagnose(
-        test, given, outputs, groups=groups, centred=True, noun="variance", channel="channel", regroup=other_groups
+        test,
+        given,
+        outputs,
+        groups=groups,
+        centred=True,
+        noun="variance",
+        channel="channel",
+        regroup=other_groups,
     )
 
 
@@ -38,7 +49,11 @@ def other_groups(model: Model, found: Fitted, used: Array) -> str:
     own = _distance(used, model.rows.mean)
     if model.y is not None and len(model.gamma) // model.groups % 2 == 0:
         halves = replace(
-            model, x=model.x.reshape(2 * len(model.x), -1), y=model.y.reshape(2 * len(model.y), -1), groups=2 * model.groups, outliers={}
+            model,
+            x=model.x.reshape(2 * len(model.x), -1),
+            y=model.y.reshape(2 * len(model.y), -1),
+            groups=2 * model.groups,
+            outliers={},
         )
         if fitted(halves, model.gamma, model.beta).energy * rowterms.BETTER < found.energy:
             return "there are twice as many groups, of half the channels"
@@ -55,13 +70,19 @@ def _distance(used: Array, mean: Array) -> float:
 
 
 def _others(model: Model) -> Iterator[tuple[str, Array]]:
-    """(words, the mean of each row) of other groups. Each channel's mean is enough for all of them."""
+    """(words, the mean of each row) of other groups. Each channel's mean is enough for all of
+    them."""
     samples = len(model.x) // model.groups
-    channels = model.x.reshape(samples, len(model.gamma), model.width).mean(axis=2, dtype=np.float64)
+    channels = model.x.reshape(samples, len(model.gamma), model.width).mean(
+        axis=2, dtype=np.float64
+    )
     if model.groups > 1:
         for words, step in (("one further on", -1), ("one further back", 1)):
             moved = np.roll(channels, step, axis=1).reshape(len(model.x), -1).mean(axis=1)
             yield f"the statistics of a group are those of channels {words}", moved
     if model.groups % 2 == 0:
         pairs = channels.reshape(samples, model.groups // 2, -1).mean(axis=2)
-        yield "there are half as many groups, of twice the channels", np.repeat(pairs, 2, axis=1).reshape(-1)
+        yield (
+            "there are half as many groups, of twice the channels",
+            np.repeat(pairs, 2, axis=1).reshape(-1),
+        )

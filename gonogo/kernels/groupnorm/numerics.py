@@ -24,15 +24,27 @@ class GroupNorm(Numerics):
         """The plain formula."""
         return budget.reference(test, arrays)
 
-    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+    ) -> dict[str, Expectation]:
         """LayerNorm's, over groups."""
         return budget.expectations(test, given, profile, rows)
 
-    def views(self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice) -> tuple[Expectation, ...]:
+    def views(
+        self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
+    ) -> tuple[Expectation, ...]:
         """y channel by channel: there gamma and beta show."""
         return (budget.channels(test, given, expected, rows),) if output == "y" else ()
 
-    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
         """The emulated dataflow."""
         return emulation.run(test, given, build, position=position)
 

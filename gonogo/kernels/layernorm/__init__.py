@@ -1,4 +1,5 @@
-"""LayerNorm, forward and backward: y = gamma x^ + beta with x^ = (x - mean) rstd over the last dimension, and its gradients."""
+"""LayerNorm, forward and backward: y = gamma x^ + beta with x^ = (x - mean) rstd over the last
+dimension, and its gradients."""
 
 from __future__ import annotations
 
@@ -13,6 +14,20 @@ BUILDS = (
 
 NUMERICS = f"{__name__}.numerics"
 KERNELS = (
-    Kernel("layernorm_fw", ("y", "mean", "rstd"), ("x", "gamma", "beta"), NUMERICS, BUILDS, downstream=("linear",)),
-    Kernel("layernorm_bw", ("dx", "dgamma", "dbeta"), ("x", "gamma", "dy"), NUMERICS, BUILDS, given=("x", "gamma", "mean", "rstd", "dy")),
+    Kernel(
+        "layernorm_fw",
+        ("y", "mean", "rstd"),
+        ("x", "gamma", "beta"),
+        NUMERICS,
+        BUILDS,
+        downstream=("linear",),
+    ),
+    Kernel(
+        "layernorm_bw",
+        ("dx", "dgamma", "dbeta"),
+        ("x", "gamma", "dy"),
+        NUMERICS,
+        BUILDS,
+        given=("x", "gamma", "mean", "rstd", "dy"),
+    ),
 )

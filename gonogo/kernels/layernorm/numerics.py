@@ -1,5 +1,5 @@
-"""LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the emulated kernels of gonogo.numerics
-and gonogo.tensix."""
+"""LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the
+emulated kernels of gonogo.numerics and gonogo.tensix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ class LayerNorm(Numerics):
 
     def __init__(self, kernel: str) -> None:
         self.faults = {
-            name: Fault(name, defect.sentence, defect.outputs, defect.gauge and kernel in defect.kernels, defect.plan.stale)
+            name: Fault(
+                name,
+                defect.sentence,
+                defect.outputs,
+                defect.gauge and kernel in defect.kernels,
+                defect.plan.stale,
+            )
             for name, defect in DEFECTS.items()
         }
 
@@ -34,7 +40,9 @@ class LayerNorm(Numerics):
         """gonogo.numerics.layernorm."""
         return layernorm.reference(test, arrays)
 
-    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+    ) -> dict[str, Expectation]:
         """gonogo.numerics.budgets."""
         some = given
         if rows != EVERYTHING:
@@ -45,17 +53,32 @@ class LayerNorm(Numerics):
         """Blocks of rows; of dgamma and dbeta blocks of columns."""
         return edges.of_layernorm(test, given, profile)
 
-    def parts(self, test: TestSpec, given: Arrays, profile: str | None) -> dict[str, list[Expectation]]:
+    def parts(
+        self, test: TestSpec, given: Arrays, profile: str | None
+    ) -> dict[str, list[Expectation]]:
         """The same, on all cores."""
         return paired.of_layernorm(test, given, profile)
 
     def statistics(
-        self, test: TestSpec, raw: Arrays, given: Arrays, outputs: Mapping[str, NDArray[np.float32]], profile: str | None
+        self,
+        test: TestSpec,
+        raw: Arrays,
+        given: Arrays,
+        outputs: Mapping[str, NDArray[np.float32]],
+        profile: str | None,
     ) -> dict[str, Any]:
         """In one fused pass where it can be."""
         return expected.statistics_fused(test, raw, given, outputs, profile)
 
-    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
         """gonogo.tensix."""
         return tensix.run(test, given, build, seed=seed, position=position)
 
@@ -72,8 +95,9 @@ class LayerNorm(Numerics):
         return switched(test)
 
     def candidates(self, test: TestSpec) -> list[tuple[str, str, dict[str, Any]]]:
-        """With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of it. A sum over the one hot tile
-        is nothing without that tile, and twice as much with the first tile's values as padding."""
+        """With a mean of the size of its spread dy makes s1 as large as dx, instead of 1/sqrt(N) of
+        it. A sum over the one hot tile is nothing without that tile, and twice as much with the
+        first tile's values as padding."""
         if "dy" not in test.drawn_names:
             hot = {"regime": "hot_tile", "tile": -(-test.features // 32) // 2, "value": 64}
             offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
@@ -86,25 +110,44 @@ class LayerNorm(Numerics):
         gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
         offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
         found: list[tuple[str, str, dict[str, Any]]] = [
-            ("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset, "gamma": gamma}),
-            ("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset, "gamma": gamma}),
+            (
+                "offset dy",
+                "dy has a mean: s1 becomes as large as dx.",
+                {"dy": offset, "gamma": gamma},
+            ),
+            (
+                "offset x and dy",
+                "x and dy have a mean.",
+                {"x": offset, "dy": offset, "gamma": gamma},
+            ),
         ]
         for tile, where in {0: "first", -(-test.features // 32) // 2: "middle"}.items():
             hot = {"regime": "hot_tile", "tile": tile, "value": 64}
-            found.append((f"hot {where} tile of dy", f"s1 comes from the {where} tile alone.", {"dy": hot, "gamma": gamma}))
+            found.append(
+                (
+                    f"hot {where} tile of dy",
+                    f"s1 comes from the {where} tile alone.",
+                    {"dy": hot, "gamma": gamma},
+                )
+            )
         return found
 
 
 def switched(test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:
-    """The right kernel with another SrcB, and with another fidelity, which has a budget of its own."""
+    """The right kernel with another SrcB, and with another fidelity, which has a budget of its
+    own."""
     numerics = test.numerics
     found = []
     if numerics.srcb == "tf32":
         other = replace(test, numerics=replace(numerics, srcb="bf16"))
-        found.append(("srcb-bf16", "The right kernel where SrcB sees bf16 of an fp32 value.", other, test))
+        found.append(
+            ("srcb-bf16", "The right kernel where SrcB sees bf16 of an fp32 value.", other, test)
+        )
     if numerics.fidelity == "hifi4":
         other = replace(test, numerics=replace(numerics, fidelity="hifi3"))
-        found.append(("hifi3", "The right kernel with HiFi3 products, judged by their budget.", other, other))
+        found.append(
+            ("hifi3", "The right kernel with HiFi3 products, judged by their budget.", other, other)
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon) over the last dimension."""
+"""RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon) over the last
+dimension."""
 
 from __future__ import annotations
 

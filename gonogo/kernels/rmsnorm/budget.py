@@ -1,18 +1,20 @@
 """The reference and the budget of rmsnorm_fw: y = g x r with r = 1/sqrt(ms + eps), ms = mean(x^2).
 
-Derived as those of layernorm_fw (gonogo.numerics.budgets.forward), whose dataflow this is without a mean: 32 lane sums of x^2 over the
-tiles stored, multiplied by a stored 1/N, epsilon truncated, rstd stored; x^ = x r stored; g x^ put out. No mean is subtracted, so x^ has
-no alignment error, and no beta is added. The terms (u of a stored value, read, product, reciprocal ...) are ForwardTerms.
+Derived as those of layernorm_fw (gonogo.numerics.budgets.forward), whose dataflow this is without a
+mean: 32 lane sums of x^2 over the tiles stored, multiplied by a stored 1/N, epsilon truncated, rstd
+stored; x^ = x r stored; g x^ put out. No mean is subtracted, so x^ has no alignment error, and no
+beta is added. The terms (u of a stored value, read, product, reciprocal ...) are ForwardTerms.
 
-    D_ms = dN ms + L (1 + dN) + (2^-12 + 2 read + product + running) ms + extra + |trunc(eps) - eps|      L = sum_c h(acc_c) / N
-    extra = mean h(x^2) + h(ms): of kernels that store the squares and their mean; tt-train's keep both in Dst
-    r by the interval 1/sqrt(ms + eps -+ D_ms), never linearised; B_r = its half width + h(r)
-    D = |x| B_r + read |x| r;  D' = D + h(|x^| + D)
-    B_y = |g| D' + (product + 2 read) |g x^| + scale |y| + h(|y| + ...)
+    D_ms = dN ms + L (1 + dN) + (2^-12 + 2 read + product + running) ms + extra + |trunc(eps) - eps|
+    L = sum_c h(acc_c) / N extra = mean h(x^2) + h(ms): of kernels that store the squares and their
+    mean; tt-train's keep both in Dst r by the interval 1/sqrt(ms + eps -+ D_ms), never linearised;
+    B_r = its half width + h(r) D = |x| B_r + read |x| r;  D' = D + h(|x^| + D) B_y = |g| D' +
+    (product + 2 read) |g x^| + scale |y| + h(|y| + ...)
 
-ms is a sum of terms of one sign: nothing cancels, D_ms / ms is below 2^-5 for every format down to bf16, and every row says something
-unless a 16-bit running sum loses all of it. s: the squares' roundings are independent but for equal |x|, whose rounding is predicted
-(`excess`); everything else in ms is one factor of a row.
+ms is a sum of terms of one sign: nothing cancels, D_ms / ms is below 2^-5 for every format down to
+bf16, and every row says something unless a 16-bit running sum loses all of it. s: the squares'
+roundings are independent but for equal |x|, whose rounding is predicted (`excess`); everything else
+in ms is one factor of a row.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ from gonogo.numerics.budgets.profiles import ForwardTerms
 TT_TRAIN = "tt-train"
 
 
-def reference(x: NDArray[np.floating], gamma: NDArray[np.floating], epsilon: float) -> dict[str, Array]:
+def reference(
+    x: NDArray[np.floating], gamma: NDArray[np.floating], epsilon: float
+) -> dict[str, Array]:
     """y (rows, N) and rstd (rows,) in float64."""
     wide = np.asarray(x, np.float64)
     rstd = 1.0 / np.sqrt((wide**2).mean(axis=1) + epsilon)
@@ -86,8 +90,13 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
     lane = steps.sum(axis=1, keepdims=True) / n
     stored = t.stored if stores_squares else 0.0
     h_squares, h_mean = stored * binade(squares), stored * binade(ms)
-    # Equal |x| are rounded alike: predicted, for ties away and ties to even alike within half a step
-    predicted = (round_away(squares, stored) - squares).mean(axis=1, keepdims=True) if stores_squares else np.zeros_like(ms)
+    # Equal |x| are rounded alike: predicted, for ties away and ties to even alike within half a
+    # step
+    predicted = (
+        (round_away(squares, stored) - squares).mean(axis=1, keepdims=True)
+        if stores_squares
+        else np.zeros_like(ms)
+    )
     bound_ms = (
         t.reciprocal * ms
         + lane * (1 + t.reciprocal)
@@ -98,18 +107,26 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
     )
     informative = (bound_ms < ms + epsilon)[:, 0]
     usable = np.where(informative[:, None], bound_ms, 0.0)
-    before = np.maximum(1.0 / np.sqrt(ms + epsilon - usable) - r, r - 1.0 / np.sqrt(ms + epsilon + usable))
-    after = 3 * t.accumulate * r if t.running else np.zeros_like(r)  # ms + epsilon, its root, the reciprocal: one fp32 rounding each
+    before = np.maximum(
+        1.0 / np.sqrt(ms + epsilon - usable) - r, r - 1.0 / np.sqrt(ms + epsilon + usable)
+    )
+    after = (
+        3 * t.accumulate * r if t.running else np.zeros_like(r)
+    )  # ms + epsilon, its root, the reciprocal: one fp32 rounding each
     before = before + after
     cube = r**3 / 2
-    independent = (h_squares**2 / 3 + (relative * squares) ** 2 / 3).sum(axis=1, keepdims=True) / n**2
+    independent = (h_squares**2 / 3 + (relative * squares) ** 2 / 3).sum(
+        axis=1, keepdims=True
+    ) / n**2
     own_ms = (
         independent
         + excess(predicted**2, independent)
         + (steps**2).sum(axis=1, keepdims=True) / 3 / n**2
         + h_mean**2 / 3
         + t.additions * (t.accumulate * ms) ** 2
-        + ((running * ms) ** 2 / 12 if t.running else 0.0)  # sums in order: equal terms have roundings of one sign for long
+        + (
+            (running * ms) ** 2 / 12 if t.running else 0.0
+        )  # sums in order: equal terms have roundings of one sign for long
     )
     own = after**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * own_ms
     share = ms / (ms + epsilon)
@@ -118,14 +135,17 @@ def root(x: Array, epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> 
         before=before,
         bound=before + t.stored * binade(r + before),
         own=own,
-        trend=share * (t.reciprocal + t.half_grid + t.product_mean + 2 * t.read) / 2 * r + cube * t.epsilon_error,
+        trend=share * (t.reciprocal + t.half_grid + t.product_mean + 2 * t.read) / 2 * r
+        + cube * t.epsilon_error,
         together=coherence(r[:, 0], t.stored) * (t.stored * binade(r) + cube * h_mean),
         lane=cube * lane,
         informative=informative,
     )
 
 
-def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms, *, stores_squares: bool) -> dict[str, Expectation]:
+def expectations(
+    given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTerms, *, stores_squares: bool
+) -> dict[str, Expectation]:
     """y and rstd of what the device was given: x (rows, N), gamma (N,)."""
     x = np.asarray(given["x"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
@@ -142,13 +162,19 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
     bound = before + output_bound(np.abs(y) + before, t.out, t.out_block)
     noise = (relative * y) ** 2 / 3 + h_out**2 / 3 + (ARITHMETIC * y) ** 2
 
-    # Equal |x| of a row have equal |x^|, with one rounding error; so have g x^ of few bits one grid, on which the packer meets ties with
-    # probability grid/step and rounds them away from zero by step/2: half the grid on average.
-    rounded = np.copysign(gamma * np.sqrt(((t.stored * binade(xhat)) ** 2 + (t.read * xhat) ** 2) / 3), gamma * x)
+    # Equal |x| of a row have equal |x^|, with one rounding error; so have g x^ of few bits one
+    # grid, on which the packer meets ties with probability grid/step and rounds them away from zero
+    # by step/2: half the grid on average.
+    rounded = np.copysign(
+        gamma * np.sqrt(((t.stored * binade(xhat)) ** 2 + (t.read * xhat) ** 2) / 3), gamma * x
+    )
     same_x = Keyed(np.abs(x), rounded, own=True)
-    grid = np.minimum(2 * t.stored * binade(xhat) * lowest_bit(gamma), output_step(y, t.out, t.out_block))
+    grid = np.minimum(
+        2 * t.stored * binade(xhat) * lowest_bit(gamma), output_step(y, t.out, t.out_block)
+    )
     patterns = [np.copysign(grid / 2, y), *ties_of_blocks(y, t.out, t.out_block)]
-    # A stored rstd of few bits makes products of few bits: x^ of a whole row is then rounded by what its own digits say.
+    # A stored rstd of few bits makes products of few bits: x^ of a whole row is then rounded by
+    # what its own digits say.
     allowance: tuple[Array, ...] = ()
     for each in (r, r - m.bound, r + m.bound):
         made = x * round_away(each, t.stored)
@@ -166,7 +192,11 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
             informative=m.informative,
             keyed=(same_x,),
             allowance=allowance,
-            shared=(Shared(m.variance, slope), Shared(np.full((1, 1), scale**2), y), *shared_patterns(patterns)),
+            shared=(
+                Shared(m.variance, slope),
+                Shared(np.full((1, 1), scale**2), y),
+                *shared_patterns(patterns),
+            ),
             trend=(slope * m.trend, scale * y, *patterns),
             spread=np.abs(slope) * (m.together + m.lane),
             directions=(
@@ -181,7 +211,8 @@ def expectations(given: Mapping[str, NDArray[Any]], epsilon: float, t: ForwardTe
 
 
 def lowest_bit(values: Array) -> Array:
-    """The value of the lowest set bit of each significand, relative to its leading one: 1 for powers of two, 2^-7 for an odd bf16."""
+    """The value of the lowest set bit of each significand, relative to its leading one: 1 for
+    powers of two, 2^-7 for an odd bf16."""
     significand = np.abs(np.frexp(values)[0]) * 2.0**53
     whole = significand.astype(np.int64)
     return np.asarray(np.where(whole > 0, (whole & -whole) / 2.0**52, 1.0))

@@ -25,13 +25,29 @@ class RMSNorm(Numerics):
         """The plain formula."""
         return budget.reference(arrays["x"], arrays["gamma"], test.epsilon)
 
-    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
-        """Of y and rstd. The terms are those of LayerNorm's forward pass in this profile: the same machine."""
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+    ) -> dict[str, Expectation]:
+        """Of y and rstd. The terms are those of LayerNorm's forward pass in this profile: the same
+        machine."""
         some = {"x": given["x"][rows], "gamma": given["gamma"]}
-        found = budget.expectations(some, test.epsilon, forward_terms(test, profile), stores_squares=profile != budget.TT_TRAIN)
+        found = budget.expectations(
+            some,
+            test.epsilon,
+            forward_terms(test, profile),
+            stores_squares=profile != budget.TT_TRAIN,
+        )
         return found | {"y": with_least_step(found["y"], test.numerics.output)}
 
-    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
         """The emulated dataflow."""
         return emulation.run(test, given, build, position=position)
 

@@ -1,20 +1,25 @@
-"""The budget terms of PyTorch's LayerNorm and group norm (ATen's kernels, their decompositions, what inductor makes of these).
+"""The budget terms of PyTorch's LayerNorm and group norm (ATen's kernels, their decompositions,
+what inductor makes of these).
 
-Read in PyTorch's public sources (aten/src/ATen/native/cpu: layer_norm_kernel.cpp, group_norm_kernel.cpp, moments_utils.h; torch/_refs,
-torch/_decomp/decompositions.py), and measured on torch 2.13 (docs/torch.md):
+Read in PyTorch's public sources (aten/src/ATen/native/cpu: layer_norm_kernel.cpp,
+group_norm_kernel.cpp, moments_utils.h; torch/_refs, torch/_decomp/decompositions.py), and measured
+on torch 2.13 (docs/torch.md):
 
-- 16-bit inputs are widened to fp32, everything inside is fp32, results are rounded once, to nearest even: `out` is all that a 16-bit
-  test sees of the rounding, h(y) or h(dx).
-- Forward statistics: Welford in chunks of 16 vectors, the chunks cascaded, then the lanes of a vector: a value takes part in at most
-  16 + log2(N) + 16 roundings (16 lanes of AVX-512, 8 of AVX2). var_mean is no worse. rstd = 1 / sqrt(var + epsilon): three roundings.
-- On a CPU mean and rstd have the format of gamma: rounded once more. Where autograd keeps them for its backward pass (`statistics:
-  own`), that pass works with the rounded ones: `kept`.
-- Backward: sums of P and of P x (x with its mean in it: the mean is taken out afterwards) run in order in each lane of a vector, N / 8
-  additions; then dx = a dy gamma + b x + c. What is lost by taking the mean out late is u |x| r, not u |x^|, for each term (`align`), and
-  u |mean| r for what the terms have in common (`late_mean`).
-- dgamma and dbeta are summed over rows in fp32 - but ATen's CPU kernel of LayerNorm adds row after row to a buffer in the *format of x*.
-  For bf16 that is a 16-bit running sum (found by measuring: with 64 rows of U[-1,1] dbeta is off by 100 times half an ulp): profile
-  `torch-eager`. Group norm, the decomposition and compiled code don't: profile `torch`.
+- 16-bit inputs are widened to fp32, everything inside is fp32, results are rounded once, to nearest
+  even: `out` is all that a 16-bit test sees of the rounding, h(y) or h(dx).
+- Forward statistics: Welford in chunks of 16 vectors, the chunks cascaded, then the lanes of a
+  vector: a value takes part in at most 16 + log2(N) + 16 roundings (16 lanes of AVX-512, 8 of
+  AVX2). var_mean is no worse. rstd = 1 / sqrt(var + epsilon): three roundings.
+- On a CPU mean and rstd have the format of gamma: rounded once more. Where autograd keeps them for
+  its backward pass (`statistics: own`), that pass works with the rounded ones: `kept`.
+- Backward: sums of P and of P x (x with its mean in it: the mean is taken out afterwards) run in
+  order in each lane of a vector, N / 8 additions; then dx = a dy gamma + b x + c. What is lost by
+  taking the mean out late is u |x| r, not u |x^|, for each term (`align`), and u |mean| r for what
+  the terms have in common (`late_mean`).
+- dgamma and dbeta are summed over rows in fp32 - but ATen's CPU kernel of LayerNorm adds row after
+  row to a buffer in the *format of x*. For bf16 that is a 16-bit running sum (found by measuring:
+  with 64 rows of U[-1,1] dbeta is off by 100 times half an ulp): profile `torch-eager`. Group norm,
+  the decomposition and compiled code don't: profile `torch`.
 """
 
 from __future__ import annotations
@@ -31,8 +36,8 @@ PROFILES = ("torch", "torch-eager")
 LEAST_LANES = 8
 """Lanes of the narrowest vector unit that torch is built for (AVX2)."""
 MEAN_LATER = 32
-"""u |x| r, so many times, for x^ in sums of P x, and in a x + b. A lane sums N / 8 of them, whose roundings are a random walk:
-sqrt(N / 8) is 32 at N = 8192."""
+"""u |x| r, so many times, for x^ in sums of P x, and in a x + b. A lane sums N / 8 of them, whose
+roundings are a random walk: sqrt(N / 8) is 32 at N = 8192."""
 
 
 def forward(test: TestSpec, roundoff: Mapping[str, float]) -> dict[str, Any]:
@@ -40,7 +45,10 @@ def forward(test: TestSpec, roundoff: Mapping[str, float]) -> dict[str, Any]:
     u = roundoff["fp32"]
     return {
         "stored": u,
-        "align": 4 * u,  # x - mean, or x rstd - mean rstd: two products and a sum, u |x| each, |x| up to twice its binade
+        "align": 4
+        # x - mean, or x rstd - mean rstd: two products and a sum, u |x| each, |x| up to twice its
+        # binade
+        * u,
         "read": 0.0,
         "product": u,
         "product_mean": 0.0,
@@ -80,5 +88,7 @@ def backward(test: TestSpec, profile: str, roundoff: Mapping[str, float]) -> dic
         "stored_partial": 0.0,
         "in_order": True,
         "column": roundoff[test.numerics.format_of("x")] if profile == "torch-eager" else u,
-        "late_mean": additions * u / 12**0.5,  # equal terms in order: roundings of one sign, uniform
+        "late_mean": additions
+        * u
+        / 12**0.5,  # equal terms in order: roundings of one sign, uniform
     }

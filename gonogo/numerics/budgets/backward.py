@@ -1,12 +1,15 @@
-"""Expectations of layernorm_bw: the NumPy definition, whole matrices in float64, one line per term of the budget.
+"""Expectations of layernorm_bw: the NumPy definition, whole matrices in float64, one line per term
+of the budget.
 
-Derivations, with e = computed - reference and P = dy gamma, x^ = (x - mean) rstd, s1 = mean(P), s2 = mean(P x^):
-dx = r (P - s1 - x^ s2), so to first order
-    e_dx = r (eP - d1 - x^ d2 - s2 eX) + rounding of the subtractions + scale dx + rounding of the output,
-with d1, d2 the errors of s1, s2 (shared by a row: patterns 1 and x^) and eP, eX those of P and x^. B adds absolute
-values; s^2 adds squares, uniform errors as b^2/3, errors of one sign for a whole row (the truncated 1/N, truncations on
-re-reading) whole. The stored intermediates' own rounding is also *predicted* from the inputs (`bias`): where it has
-one sign for many elements (constant inputs, offsets) it is not noise, and a right kernel shows exactly it.
+Derivations, with e = computed - reference and P = dy gamma, x^ = (x - mean) rstd, s1 = mean(P), s2
+= mean(P x^): dx = r (P - s1 - x^ s2), so to first order
+    e_dx = r (eP - d1 - x^ d2 - s2 eX) + rounding of the subtractions + scale dx + rounding of the
+    output,
+with d1, d2 the errors of s1, s2 (shared by a row: patterns 1 and x^) and eP, eX those of P and x^.
+B adds absolute values; s^2 adds squares, uniform errors as b^2/3, errors of one sign for a whole
+row (the truncated 1/N, truncations on re-reading) whole. The stored intermediates' own rounding is
+also *predicted* from the inputs (`bias`): where it has one sign for many elements (constant inputs,
+offsets) it is not noise, and a right kernel shows exactly it.
 """
 
 from __future__ import annotations
@@ -51,10 +54,13 @@ def row_tiles(values: Array) -> Array:
 
 
 def aligned_error(x: Array, mean: Array) -> Array:
-    """What ELWSUB adds to x - mean: the magnitudes of both rounded half up onto the larger operand's 2^-10 grid."""
+    """What ELWSUB adds to x - mean: the magnitudes of both rounded half up onto the larger
+    operand's 2^-10 grid."""
     grid = binade(np.maximum(np.abs(x), np.abs(mean))) * 2.0**-10
     safe = np.where(grid > 0, grid, 1.0)
-    difference = np.copysign(np.floor(np.abs(x) / safe + 0.5) * safe, x) - np.copysign(np.floor(np.abs(mean) / safe + 0.5) * safe, mean)
+    difference = np.copysign(np.floor(np.abs(x) / safe + 0.5) * safe, x) - np.copysign(
+        np.floor(np.abs(mean) / safe + 0.5) * safe, mean
+    )
     return np.asarray(np.where(grid > 0, difference - (x - mean), 0.0))
 
 
@@ -70,7 +76,8 @@ def largest_partial(terms: Array) -> Array:
 
 @dataclass(frozen=True)
 class GivenMoments:
-    """mean and rstd as the kernel has them, (rows, 1), and how far its own may be off: bounds and variances, 0 where they are given."""
+    """mean and rstd as the kernel has them, (rows, 1), and how far its own may be off: bounds and
+    variances, 0 where they are given."""
 
     mean: Array
     rstd: Array
@@ -78,7 +85,10 @@ class GivenMoments:
     rstd_error: Array  # relative
     var_mean: Array
     var_rstd: Array  # relative
-    trend_mean: tuple[Array, ...]  # errors that have one sign in all rows: the truncated 1/N, ties, rounding that all rows share
+    trend_mean: tuple[
+        Array, ...
+        # errors that have one sign in all rows: the truncated 1/N, ties, rounding that all rows share
+    ]
     trend_rstd: tuple[Array, ...]  # relative
     informative: Mask
 
@@ -94,9 +104,16 @@ class GivenMoments:
         """statistics: own."""
         m = moments(x, epsilon, t)
         r = m.rstd
-        # Kept for the backward pass in a format of their own: rounded once more, by what can be predicted but for ties
-        mean_step, rstd_step = t.kept * binade(np.abs(m.mean) + m.bound_mean), t.kept * binade(r + m.bound_rstd)
-        kept_mean, kept_rstd = (round_even(each, t.kept) - each if t.kept else np.zeros_like(each) for each in (m.mean, r))
+        # Kept for the backward pass in a format of their own: rounded once more, by what can be
+        # predicted but for ties
+        mean_step, rstd_step = (
+            t.kept * binade(np.abs(m.mean) + m.bound_mean),
+            t.kept * binade(r + m.bound_rstd),
+        )
+        kept_mean, kept_rstd = (
+            round_even(each, t.kept) - each if t.kept else np.zeros_like(each)
+            for each in (m.mean, r)
+        )
         return cls(
             m.mean,
             r,
@@ -110,7 +127,9 @@ class GivenMoments:
         )
 
 
-def given_moments(given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms) -> GivenMoments:
+def given_moments(
+    given: Mapping[str, NDArray[Any]], epsilon: float, t: BackwardTerms
+) -> GivenMoments:
     """Those of the kernel on what the device was given."""
     if t.own is None:
         known = GivenMoments.given(given["mean"], given["rstd"])
@@ -122,7 +141,9 @@ def given_moments(given: Mapping[str, NDArray[Any]], epsilon: float, t: Backward
     return replace(known, mean_error=known.mean_error + late, var_mean=known.var_mean + late**2)
 
 
-def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: BackwardTerms) -> dict[str, Expectation]:
+def expectations(
+    given: Mapping[str, NDArray[Any]], known: GivenMoments, t: BackwardTerms
+) -> dict[str, Expectation]:
     """dx, dgamma and dbeta of what the device was given."""
     x, dy = np.asarray(given["x"], np.float64), np.asarray(given["dy"], np.float64)
     gamma = np.asarray(given["gamma"], np.float64)[None, :]
@@ -136,7 +157,9 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     dx = r * (p - s1 - xhat * s2)
 
     mean_error, rstd_error = known.mean_error, known.rstd_error
-    e_align = (t.align * binade(np.maximum(np.abs(x), np.abs(m))) + t.read * (np.abs(x) + np.abs(m))) * r
+    e_align = (
+        t.align * binade(np.maximum(np.abs(x), np.abs(m))) + t.read * (np.abs(x) + np.abs(m))
+    ) * r
     h_xhat = t.xhat * binade(np.abs(xhat) + e_align)
     moved = mean_error * r  # by how much a wrong mean shifts x^; its square moves s1's part of dx
     e_xhat = e_align + h_xhat + moved
@@ -157,11 +180,22 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         + t.stored_sum * binade(s2)
         + t.read_lane * np.abs(lane2).sum(1, keepdims=True) / n
         + running * np.abs(px).mean(1, keepdims=True)
-        + (np.abs(p) * e_xhat + np.abs(xhat) * e_p + t.stored_weighted * binade(px)).mean(1, keepdims=True)
+        + (np.abs(p) * e_xhat + np.abs(xhat) * e_p + t.stored_weighted * binade(px)).mean(
+            1, keepdims=True
+        )
     )
     h_difference = t.difference * (binade(p - s1) + binade(xhat * s2) + binade(p - s1 - xhat * s2))
     before = (
-        r * (e_p + h_difference + d1 + np.abs(xhat) * d2 + np.abs(s2) * e_xhat + d2 * moved + 2 * rstd_error * np.abs(xhat * s2))
+        r
+        * (
+            e_p
+            + h_difference
+            + d1
+            + np.abs(xhat) * d2
+            + np.abs(s2) * e_xhat
+            + d2 * moved
+            + 2 * rstd_error * np.abs(xhat * s2)
+        )
         + (t.scale + rstd_error) * np.abs(dx)
         + ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))
     )
@@ -178,7 +212,10 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     d_px = round_away(px, t.stored_weighted) - px if t.stored_weighted else np.zeros_like(p)
     bias1 = d_p.mean(1, keepdims=True)
     others = (xhat * d_p + d_px).mean(1, keepdims=True)
-    bias2 = np.maximum(np.abs((p * d_xhat).mean(1, keepdims=True) + others), np.abs((p * even).mean(1, keepdims=True) + others))
+    bias2 = np.maximum(
+        np.abs((p * d_xhat).mean(1, keepdims=True) + others),
+        np.abs((p * even).mean(1, keepdims=True) + others),
+    )
 
     used2 = np.abs(s2) + np.abs(bias2)  # x^ s2 itself, to second order
     shift1 = used2 * d_xhat.mean(1, keepdims=True)
@@ -186,13 +223,21 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
 
     var_xhat = (e_align**2 + h_xhat**2) / 3
     var_p = e_p**2 / 3
-    systematic = (t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product) ** 2  # truncations: the mean of what they drop
+    systematic = (
+        t.reciprocal + t.read_sum / 2 + t.read_lane / 2 + t.product
+    ) ** 2  # truncations: the mean of what they drop
     lane_variance = t.read_lane**2 / 3 + t.additions * t.accumulate**2
     one_sign = running / 12**0.5 if t.in_order else 0.0
-    # A sum in order errs by its largest partial sum, which may be far above the sum itself (a ramp from -1 to 1)
-    most1, most2 = (largest_partial(each) if t.in_order else np.abs(each.sum(1, keepdims=True)) for each in (p, px))
+    # A sum in order errs by its largest partial sum, which may be far above the sum itself (a ramp
+    # from -1 to 1)
+    most1, most2 = (
+        largest_partial(each) if t.in_order else np.abs(each.sum(1, keepdims=True))
+        for each in (p, px)
+    )
     own1 = var_p.sum(1, keepdims=True) / n**2
-    own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(1, keepdims=True) / n**2
+    own2 = (p**2 * var_xhat + xhat**2 * var_p + (t.stored_weighted * binade(px)) ** 2 / 3).sum(
+        1, keepdims=True
+    ) / n**2
     v1 = (
         (systematic + t.read_sum**2 / 12) * s1**2
         + (t.stored_sum * binade(s1)) ** 2 / 3
@@ -224,20 +269,39 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
         + 4 * s2**2 * known.var_rstd
     )
     differences = t.difference**2 * (binade(p - s1) ** 2 + binade(p - s1 - xhat * s2) ** 2)
-    # x^ s2 is stored, too; a row has one s2, so all elements with one stored x^ are rounded alike, and a long row has many of each.
-    rounded_alike = (Keyed(held, r * t.difference * binade(xhat * s2) / 3**0.5, own=True),) if t.difference else ()
-    noise = r**2 * (var_p + s2**2 * var_xhat + differences / 3) + output_bound(dx, t.out, t.out_block) ** 2 / 3
+    # x^ s2 is stored, too; a row has one s2, so all elements with one stored x^ are rounded alike,
+    # and a long row has many of each.
+    rounded_alike = (
+        (Keyed(held, r * t.difference * binade(xhat * s2) / 3**0.5, own=True),)
+        if t.difference
+        else ()
+    )
+    noise = (
+        r**2 * (var_p + s2**2 * var_xhat + differences / 3)
+        + output_bound(dx, t.out, t.out_block) ** 2 / 3
+    )
     noise = noise + (ARITHMETIC * r * (np.abs(p) + np.abs(s1) + np.abs(xhat * s2))) ** 2
     scale = t.scale + t.product_mean + t.read
-    once = 2 * t.stored_sum  # s1 and s2 are rounded once a row: one error for all rows when all rows have the same sums
-    spread1 = coherence(s1[known.informative, 0], t.stored_sum) * once * binade(s1) if once else np.zeros_like(s1)
-    spread2 = coherence(s2[known.informative, 0], t.stored_sum) * once * binade(s2) if once else np.zeros_like(s2)
+    once = (
+        2 * t.stored_sum
+    )  # s1 and s2 are rounded once a row: one error for all rows when all rows have the same sums
+    spread1 = (
+        coherence(s1[known.informative, 0], t.stored_sum) * once * binade(s1)
+        if once
+        else np.zeros_like(s1)
+    )
+    spread2 = (
+        coherence(s2[known.informative, 0], t.stored_sum) * once * binade(s2)
+        if once
+        else np.zeros_like(s2)
+    )
     ties = ties_of_blocks(dx, t.out, t.out_block)
     patterns = tuple(Shared(np.ones((1, 1)), each) for each in ties)
     allowance: tuple[Array, ...] = ()
     if t.difference:
-        # Stored P - s1 is rounded on P's grid: all P of a row in one binade lose the same part of s1. And where x^ s2 is smaller
-        # than half a step of P - s1, stored P - s1 - x^ s2 loses all of it.
+        # Stored P - s1 is rounded on P's grid: all P of a row in one binade lose the same part of
+        # s1. And where x^ s2 is smaller than half a step of P - s1, stored P - s1 - x^ s2 loses all
+        # of it.
         stored, taken = round_away(p_read, t.stored_product), round_away(held * s2, t.difference)
         for s in (s1, s1 - d1, s1 + d1):
             first = round_away(stored - s, t.difference)
@@ -258,8 +322,18 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
             out=t.out,
             out_block=t.out_block,
             informative=known.informative,
-            shared=(Shared(r**2 * v1, np.ones((1, 1))), Shared(r**2 * v2, xhat), Shared(scale**2 + known.var_rstd, dx), *patterns),
-            trend=(r * (bias1 + xhat * bias2), np.sqrt(systematic) * r * (s1 + xhat * s2), scale * dx, *ties),
+            shared=(
+                Shared(r**2 * v1, np.ones((1, 1))),
+                Shared(r**2 * v2, xhat),
+                Shared(scale**2 + known.var_rstd, dx),
+                *patterns,
+            ),
+            trend=(
+                r * (bias1 + xhat * bias2),
+                np.sqrt(systematic) * r * (s1 + xhat * s2),
+                scale * dx,
+                *ties,
+            ),
             allowance=allowance,
             truncated=truncated,
             keyed=rounded_alike,
@@ -279,7 +353,11 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
     terms_variance = dy**2 * var_xhat + h_c**2 / 3 + (relative * c) ** 2 / 3
     c_read = as_read(dy, t) * (xhat + d_xhat)
     # fp32 buffers are re-read as TF32, truncated: one sign in all terms
-    d_c = (truncate(c_read, TF32_READ) if t.stored_column == TF32_READ else round_away(c_read, t.stored_column)) - c
+    d_c = (
+        truncate(c_read, TF32_READ)
+        if t.stored_column == TF32_READ
+        else round_away(c_read, t.stored_column)
+    ) - c
     sums = column_sum(
         row_tiles(c),
         np.abs(c).sum(axis=0),
@@ -309,8 +387,9 @@ def expectations(given: Mapping[str, NDArray[Any]], known: GivenMoments, t: Back
 
 
 def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: BackwardTerms) -> Array:
-    """What dx is off by where every buffer on its way truncates, and the output too. Truncation has a sign: toward zero. A kernel may
-    round some of its buffers so and others to nearest, and is off by a part of this. centred: x - mean as read, p: P as read."""
+    """What dx is off by where every buffer on its way truncates, and the output too. Truncation has
+    a sign: toward zero. A kernel may round some of its buffers so and others to nearest, and is off
+    by a part of this. centred: x - mean as read, p: P as read."""
     x, first = cut(cut(centred, t.cut) * r, t.cut), cut(p, t.cut)
     s1 = cut(first.mean(1, keepdims=True), t.cut)
     s2 = cut(cut(first * x, t.cut).mean(1, keepdims=True), t.cut)
@@ -318,14 +397,21 @@ def truncated_dataflow(centred: Array, r: Array, p: Array, dx: Array, t: Backwar
     return (made if t.out_block else cut(made, 2 * t.out)) - dx
 
 
-def with_own_statistics(expected: Expectation, dy: Array, xhat: Array, known: GivenMoments) -> Expectation:
-    """dgamma of a kernel that makes its own statistics: the error of a row's mean and rstd enters all columns, with the patterns
-    dy r and dy x^. A row that says nothing leaves nothing to say of the sum."""
+def with_own_statistics(
+    expected: Expectation, dy: Array, xhat: Array, known: GivenMoments
+) -> Expectation:
+    """dgamma of a kernel that makes its own statistics: the error of a row's mean and rstd enters
+    all columns, with the patterns dy r and dy x^. A row that says nothing leaves nothing to say of
+    the sum."""
     if not known.var_mean.any() and not known.var_rstd.any():
         return expected
     slope_mean, slope_rstd = dy * known.rstd, dy * xhat
-    trends = [slope_mean * each for each in known.trend_mean] + [slope_rstd * each for each in known.trend_rstd]
-    _, first, same = np.unique(np.hstack([known.mean, known.rstd]), axis=0, return_index=True, return_inverse=True)
+    trends = [slope_mean * each for each in known.trend_mean] + [
+        slope_rstd * each for each in known.trend_rstd
+    ]
+    _, first, same = np.unique(
+        np.hstack([known.mean, known.rstd]), axis=0, return_index=True, return_inverse=True
+    )
 
     def together(errors: Array) -> Array:  # rows with one mean and rstd err together
         total = np.zeros((len(first), errors.shape[1]))
@@ -334,8 +420,14 @@ def with_own_statistics(expected: Expectation, dy: Array, xhat: Array, known: Gi
 
     return replace(
         expected,
-        factors=(together(slope_mean * np.sqrt(known.var_mean)), together(slope_rstd * np.sqrt(known.var_rstd))),
-        shared=(*expected.shared, *(Shared(np.ones((1, 1)), each.sum(axis=0, keepdims=True)) for each in trends)),
+        factors=(
+            together(slope_mean * np.sqrt(known.var_mean)),
+            together(slope_rstd * np.sqrt(known.var_rstd)),
+        ),
+        shared=(
+            *expected.shared,
+            *(Shared(np.ones((1, 1)), each.sum(axis=0, keepdims=True)) for each in trends),
+        ),
         informative=np.array([bool(known.informative.all())]),
     )
 
@@ -351,19 +443,24 @@ def column_sum(
     rows: int,
     t: BackwardTerms,
 ) -> Expectation:
-    """The expectation of a sum over rows: terms, running sum, partials stored after each row tile, output.
+    """The expectation of a sum over rows: terms, running sum, partials stored after each row tile,
+    output.
 
-    tiles: the sums of each tile of 32 rows, (row tiles, N). The others (N,): sums over the rows of |term|, of the terms' bounds,
-    variances, predicted errors, and errors where every buffer truncates. `scale`: the systematic relative error.
+    tiles: the sums of each tile of 32 rows, (row tiles, N). The others (N,): sums over the rows of
+    |term|, of the terms' bounds, variances, predicted errors, and errors where every buffer
+    truncates. `scale`: the systematic relative error.
     """
     reference = tiles.sum(axis=0)
     partial = np.abs(np.cumsum(tiles, axis=0)).max(axis=0)
-    # Within a tile, and over rows in any order, the running sum walks: at least by the terms' root of the sum of squares
+    # Within a tile, and over rows in any order, the running sum walks: at least by the terms' root
+    # of the sum of squares
     if t.column is not None or t.any_order:
         partial = np.maximum(partial, magnitude / rows**0.5)
     stored = t.stored_partial * binade(partial)
     u = t.accumulate if t.column is None else t.column
-    before = bound + min(rows, 1024) * u * magnitude + len(tiles) * stored + scale * np.abs(reference)
+    before = (
+        bound + min(rows, 1024) * u * magnitude + len(tiles) * stored + scale * np.abs(reference)
+    )
     one_sign = (min(rows, 1024) * u * partial) ** 2 / 12 if t.in_order else 0.0
     noise = (
         variance
@@ -378,7 +475,9 @@ def column_sum(
         allowance = (((made if t.out_block else cut(made, 2 * t.out)) - reference)[None, :],)
     return Expectation(
         reference=reference[None, :],
-        bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[None, :],
+        bound=(before + output_bound((np.abs(reference) + before)[None, :], t.out, t.out_block)[0])[
+            None, :
+        ],
         noise=noise[None, :],
         out=t.out,
         out_block=t.out_block,
@@ -387,7 +486,10 @@ def column_sum(
         truncated=allowance[0] if allowance else None,
         shared=(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
-            *(Shared(np.ones((1, 1)), each) for each in ties_of_blocks(reference[None, :], t.out, t.out_block)),
+            *(
+                Shared(np.ones((1, 1)), each)
+                for each in ties_of_blocks(reference[None, :], t.out, t.out_block)
+            ),
         ),
         directions=(Direction("scale", reference[None, :]), Direction("tile", tiles, axis="tiles")),
     )

@@ -1,7 +1,8 @@
-"""What is expected of a mean and an rstd that a kernel makes itself: of every forward kernel, and of a backward one with `statistics: own`.
+"""What is expected of a mean and an rstd that a kernel makes itself: of every forward kernel, and
+of a backward one with `statistics: own`.
 
-The dataflow: 32 lane sums over the tiles stored, multiplied by a stored 1/N, mean stored; x - mean on the FPU; its squares
-summed the same way; epsilon truncated to bf16; rstd stored.
+The dataflow: 32 lane sums over the tiles stored, multiplied by a stored 1/N, mean stored; x - mean
+on the FPU; its squares summed the same way; epsilon truncated to bf16; rstd stored.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ def lanes(values: Array) -> Array:
 class Moments:
     """Per row, (rows, 1), of what the device was given; `mean` and `rstd` are the exact ones.
 
-    before_*: the bound before storing; bound_*: after it. own_*: variance of a row's own error. trend_*: the error that has
-    one sign in all rows. together_*: how much of the rounding of the stored value all rows share. A row is informative
-    where the bound of the variance stays below the variance.
+    before_*: the bound before storing; bound_*: after it. own_*: variance of a row's own error.
+    trend_*: the error that has one sign in all rows. together_*: how much of the rounding of the
+    stored value all rows share. A row is informative where the bound of the variance stays below
+    the variance.
     """
 
     mean: Array
@@ -52,8 +54,14 @@ class Moments:
 
     @property
     def var_mean(self) -> Array:
-        """All of the mean's error: its own, the trend, what all rows share, and the ties beyond chance."""
-        return self.trend_mean**2 + self.together_mean**2 + self.own_mean + excess(self.lane_bias**2, self.own_mean)
+        """All of the mean's error: its own, the trend, what all rows share, and the ties beyond
+        chance."""
+        return (
+            self.trend_mean**2
+            + self.together_mean**2
+            + self.own_mean
+            + excess(self.lane_bias**2, self.own_mean)
+        )
 
     @property
     def var_rstd(self) -> Array:
@@ -75,7 +83,10 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     steps = binade(sums) * t.stored
     lane = steps.sum(axis=1, keepdims=True) / n
     before_mean = (
-        t.reciprocal * np.abs(mu) + lane * (1 + t.reciprocal) + t.half_grid * (np.abs(mu) + lane) + (running + t.read + t.product) * size
+        t.reciprocal * np.abs(mu)
+        + lane * (1 + t.reciprocal)
+        + t.half_grid * (np.abs(mu) + lane)
+        + (running + t.read + t.product) * size
     )
     bound_mean = before_mean + t.stored * binade(np.abs(mu) + before_mean)
     own_mean = (
@@ -108,16 +119,25 @@ def moments(x: Array, epsilon: float, t: ForwardTerms) -> Moments:
     )
     informative = (bound_variance < v + epsilon)[:, 0]
     usable = np.where(informative[:, None], bound_variance, 0.0)
-    before_rstd = np.maximum(1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable))
-    root = 3 * t.accumulate * r if t.running else np.zeros_like(r)  # v + epsilon, its root, the reciprocal: one fp32 rounding each
+    before_rstd = np.maximum(
+        1.0 / np.sqrt(v + epsilon - usable) - r, r - 1.0 / np.sqrt(v + epsilon + usable)
+    )
+    root = (
+        3 * t.accumulate * r if t.running else np.zeros_like(r)
+    )  # v + epsilon, its root, the reciprocal: one fp32 rounding each
     before_rstd = before_rstd + root
     cube = r**3 / 2
-    own_rstd = root**2 / 3 + (t.stored * binade(r)) ** 2 / 3 + cube**2 * (
-        (steps2**2).sum(axis=1, keepdims=True) / 3 / n**2
-        + bound_mean**4
-        + squares**2
-        + t.additions * (t.accumulate * v) ** 2
-        + 4 / 3 * products.sum(axis=1, keepdims=True) / n**2
+    own_rstd = (
+        root**2 / 3
+        + (t.stored * binade(r)) ** 2 / 3
+        + cube**2
+        * (
+            (steps2**2).sum(axis=1, keepdims=True) / 3 / n**2
+            + bound_mean**4
+            + squares**2
+            + t.additions * (t.accumulate * v) ** 2
+            + 4 / 3 * products.sum(axis=1, keepdims=True) / n**2
+        )
     )
     relative = (v / (v + epsilon)) * (t.reciprocal + t.half_grid + t.product_mean + t.read) / 2
     return Moments(

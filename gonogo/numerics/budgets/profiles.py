@@ -1,10 +1,13 @@
-"""Budget profiles: the test's numerics and a build's dataflow, turned into the few numbers that a budget is made of.
+"""Budget profiles: the test's numerics and a build's dataflow, turned into the few numbers that a
+budget is made of.
 
-Every number is relative. A *stored* value adds h(v), half an ulp of its format at |v|, written here as the format's unit
-roundoff u (h(v) = u 2^floor(log2 |v|)). A value *re-read* through a narrower register is truncated and adds c |v|.
+Every number is relative. A *stored* value adds h(v), half an ulp of its format at |v|, written here
+as the format's unit roundoff u (h(v) = u 2^floor(log2 |v|)). A value *re-read* through a narrower
+register is truncated and adds c |v|.
 
-Sources: the public Wormhole ISA documentation (unpacker: fp32 -> TF32 drops 13 bits; ELWSUB aligns on a 2^-10 grid; fidelity
-phases), tt-train's and ttnn's public kernels (which intermediates are stored, and in which format).
+Sources: the public Wormhole ISA documentation (unpacker: fp32 -> TF32 drops 13 bits; ELWSUB aligns
+on a 2^-10 grid; fidelity phases), tt-train's and ttnn's public kernels (which intermediates are
+stored, and in which format).
 """
 
 from __future__ import annotations
@@ -22,8 +25,16 @@ if TYPE_CHECKING:
     from gonogo.tests import TestSpec
 
 
-UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "bfp8_b": 2.0**-7, "bfp4_b": 2.0**-2}
-"""Half an ulp at 1. Block formats: 2^-7 and 2^-2 of the largest value of the block (bfp4_b is truncated: a whole ulp)."""
+UNIT_ROUNDOFF = {
+    "fp32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "fp16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "bfp8_b": 2.0**-7,
+    "bfp4_b": 2.0**-2,
+}
+"""Half an ulp at 1. Block formats: 2^-7 and 2^-2 of the largest value of the block (bfp4_b is
+truncated: a whole ulp)."""
 
 BLOCK_FORMATS = frozenset({"bfp8_b", "bfp4_b"})
 
@@ -33,12 +44,18 @@ TF32_READ = 2.0**-10
 ALIGNMENT = 2.0**-11
 """ELWADD and ELWSUB: half a step of the larger operand's 2^-10 grid."""
 
-FIDELITY_LOSS = {"lofi": (5.9e-2, 2.15e-2), "hifi2": (7.8e-3, 2.7e-3), "hifi3": (4.0e-4, 5.1e-5), "hifi4": (0.0, 0.0)}
-"""bf16 x bf16 product loss (max, mean), always toward zero, by fidelity phases: measured over all mantissas."""
+FIDELITY_LOSS = {
+    "lofi": (5.9e-2, 2.15e-2),
+    "hifi2": (7.8e-3, 2.7e-3),
+    "hifi3": (4.0e-4, 5.1e-5),
+    "hifi4": (0.0, 0.0),
+}
+"""bf16 x bf16 product loss (max, mean), always toward zero, by fidelity phases: measured over all
+mantissas."""
 
 GENERIC_SCALE = 2.0**-9
-"""The systematic relative error that `generic` allows a whole output: one factor stored in bf16. Its cost: in such a
-kernel a wrong factor below 2^-9 can't be seen."""
+"""The systematic relative error that `generic` allows a whole output: one factor stored in bf16.
+Its cost: in such a kernel a wrong factor below 2^-9 can't be seen."""
 
 
 def truncated_reciprocal(n: int) -> float:
@@ -54,7 +71,8 @@ def reciprocal_error(n: int) -> float:
 
 @dataclass(frozen=True)
 class BackwardTerms:
-    """What a layernorm_bw dataflow adds to the error, all relative (u: unit roundoff of a stored value, c: of a re-read one)."""
+    """What a layernorm_bw dataflow adds to the error, all relative (u: unit roundoff of a stored
+    value, c: of a re-read one)."""
 
     out: float  # u of the output's format
     out_block: bool  # the output shares one exponent in 16 values
@@ -78,9 +96,14 @@ class BackwardTerms:
     in_order: bool  # sums may run in order over equal terms, whose roundings have one sign for long
     own: ForwardTerms | None  # how the kernel makes mean and rstd, where it makes them itself
     column: float | None = None  # u of each addition down a column, where it isn't `accumulate`
-    cut: float = 0.0  # step, relative to a value's binade, of a buffer that truncates: any of them may; 0: none does
-    any_order: bool = False  # partial sums down a column may be of any rows, not of whole tiles only
-    late_mean: float = 0.0  # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken afterwards
+    # step, relative to a value's binade, of a buffer that truncates: any of them may; 0: none does
+    cut: float = 0.0
+    any_order: bool = (
+        False  # partial sums down a column may be of any rows, not of whole tiles only
+    )
+    # of |mean|, as if the mean were off by it: of sums over x itself, from which the mean is taken
+    # afterwards
+    late_mean: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,36 +123,49 @@ class ForwardTerms:
     half_grid: float  # 2^-12: what the reduction itself loses, of |mu| and v
     epsilon_error: float  # |bf16 truncated epsilon - epsilon|, absolute
     scale: float  # systematic relative error of y
-    first_order: bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
-    running: bool  # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
-    cut: float = 0.0  # step, relative to a value's binade, of a buffer that truncates: any of them may, x - mean's too; 0: none does
-    kept: float = 0.0  # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them again
+    first_order: (
+        bool  # rounding of x - mean is fine enough to count once, not only squared, in the variance
+    )
+    # the mean may be a running one (Welford): its rounding accumulates, and enters the variance
+    running: bool
+    # step, relative to a value's binade, of a buffer that truncates: any of them may, x - mean's
+    # too; 0: none does
+    cut: float = 0.0
+    # u of mean and rstd as they are kept for the kernel's own backward pass, where that rounds them
+    # again
+    kept: float = 0.0
 
 
 def _named(profile: str) -> str:
     if profile not in PROFILES:
-        raise FieldError("build.profile", profile, "is not a budget profile", limit=", ".join(PROFILES))
+        raise FieldError(
+            "build.profile", profile, "is not a budget profile", limit=", ".join(PROFILES)
+        )
     return profile
 
 
 def _wide(test: TestSpec) -> bool:
-    """Every tensor in and out is fp32: at the default of `buffers` no 16-bit buffer was asked for."""
+    """Every tensor in and out is fp32: at the default of `buffers` no 16-bit buffer was asked
+    for."""
     given = test.numerics.input
     inputs = {given} if isinstance(given, str) else set(given.values())
     return inputs == {"fp32"} and test.numerics.output == "fp32"
 
 
 def _buffer(test: TestSpec, name: str) -> float:
-    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for `generic` and `ttnn`, are those of an
-    all-fp32 test that leaves `buffers` at its default."""
-    by_default = name in ("generic", ttnn.PROFILE) and _wide(test) and test.numerics.buffers == "bf16"
+    """u of a stored intermediate. fp32 and tf32 buffers are re-read as TF32, truncated; so, for
+    `generic` and `ttnn`, are those of an all-fp32 test that leaves `buffers` at its default."""
+    by_default = (
+        name in ("generic", ttnn.PROFILE) and _wide(test) and test.numerics.buffers == "bf16"
+    )
     if by_default or test.numerics.buffers in ("fp32", "tf32"):
         return TF32_READ
     return UNIT_ROUNDOFF[test.numerics.buffers]
 
 
 def _cut(buffers: float) -> float:
-    """A whole step of the buffers' format. Those that are re-read as TF32 have theirs as u already."""
+    """A whole step of the buffers' format. Those that are re-read as TF32 have theirs as u
+    already."""
     return buffers if buffers == TF32_READ else 2 * buffers
 
 
@@ -140,7 +176,8 @@ def _reads_tf32(test: TestSpec) -> bool:
 
 
 def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
-    """The terms of `layernorm_bw` under `profile` (None: generic). FieldError for an unknown profile."""
+    """The terms of `layernorm_bw` under `profile` (None: generic). FieldError for an unknown
+    profile."""
     name = _named(profile or "generic")
     numerics = test.numerics
     n = test.features
@@ -148,7 +185,9 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     own = forward_terms(test, profile) if numerics.statistics == "own" else None
     out, block = UNIT_ROUNDOFF[numerics.output], numerics.output in BLOCK_FORMATS
     if name in aten.PROFILES:
-        return BackwardTerms(**aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own)
+        return BackwardTerms(
+            **aten.backward(test, name, UNIT_ROUNDOFF), out=out, out_block=block, own=own
+        )
     if name == "fp32":
         u = UNIT_ROUNDOFF["fp32"]
         return BackwardTerms(
@@ -219,13 +258,19 @@ def backward_terms(test: TestSpec, profile: str | None) -> BackwardTerms:
     if name == ttnn.PROFILE:
         losses = FIDELITY_LOSS[numerics.fidelity]
         generic = replace(generic, cut=0.0, any_order=False)
-        return replace(generic, **ttnn.backward(test, UNIT_ROUNDOFF, read=TF32_READ, alignment=ALIGNMENT, losses=losses))
+        return replace(
+            generic,
+            **ttnn.backward(
+                test, UNIT_ROUNDOFF, read=TF32_READ, alignment=ALIGNMENT, losses=losses
+            ),
+        )
     return generic
 
 
 def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
-    """The terms of `layernorm_fw` under `profile`. One dataflow, that of ttnn and tt-train, is the generic one too: its bounds
-    hold for kernels that store less. FieldError for an unknown profile."""
+    """The terms of `layernorm_fw` under `profile`. One dataflow, that of ttnn and tt-train, is the
+    generic one too: its bounds hold for kernels that store less. FieldError for an unknown
+    profile."""
     name = _named(profile or "generic")
     numerics = test.numerics
     n = test.features
@@ -274,4 +319,8 @@ def forward_terms(test: TestSpec, profile: str | None) -> ForwardTerms:
         running=False,
         cut=_cut(buffers) if name == "generic" else 0.0,
     )
-    return replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT)) if name == ttnn.PROFILE else generic
+    return (
+        replace(generic, **ttnn.forward(test, UNIT_ROUNDOFF, alignment=ALIGNMENT))
+        if name == ttnn.PROFILE
+        else generic
+    )

@@ -1,9 +1,11 @@
-"""Forensics of dx: the scale, s1, s2 and gamma that a layernorm_bw used, row by row, then tile by tile.
+"""Forensics of dx: the scale, s1, s2 and gamma that a layernorm_bw used, row by row, then tile by
+tile.
 
-dx = r (a P - s1 - x^ s2) with P = dy g. Per row, R = P - dx / (r a) is fitted on {1, x^}: its coefficients are the s1 and
-s2 that the kernel used, and these are fitted, over the rows, on the partial sums of every tile, sum_j P / N and
-sum_j P x^ / N. The scale a comes from what {1, x^} leave of P, pooled over the rows; the gamma that was used from
-dx / (r a) + s1 + x^ s2 on dy, per column.
+dx = r (a P - s1 - x^ s2) with P = dy g. Per row, R = P - dx / (r a) is fitted on {1, x^}: its
+coefficients are the s1 and s2 that the kernel used, and these are fitted, over the rows, on the
+partial sums of every tile, sum_j P / N and sum_j P x^ / N. The scale a comes from what {1, x^}
+leave of P, pooled over the rows; the gamma that was used from dx / (r a) + s1 + x^ s2 on dy, per
+column.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ NOT_SUBTRACTED = "the mean is not subtracted from x"
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of dx after one round: which gamma was used, the factor, and the sums per row."""
+    """What is known of dx after one round: which gamma was used, the factor, and the sums per
+    row."""
 
     gamma: Array
     rows: Rows
@@ -48,7 +51,9 @@ def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
     state = _round(seed, seed.gamma)
     floor = seed.floor(state.rows)
     # a wrong gamma looks like a factor of dx too: first ask gamma without one
-    factor, outliers = _gamma(seed, replace(state, factor=1.0, fit=fit_sums(state.rows, 1.0, floor)))
+    factor, outliers = _gamma(
+        seed, replace(state, factor=1.0, fit=fit_sums(state.rows, 1.0, floor))
+    )
     if not factor.term.wrong and state.factor != 1.0:
         factor, outliers = _gamma(seed, state)
     notes: list[Term] = []
@@ -61,12 +66,21 @@ def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
         state = _round(seed, factor.used)
         if factor.differs:
             # a free gamma takes any factor: then there is none to tell
-            state = replace(state, scale=replace(state.scale, value=np.nan), factor=1.0, fit=fit_sums(state.rows, 1.0, floor))
+            state = replace(
+                state,
+                scale=replace(state.scale, value=np.nan),
+                factor=1.0,
+                fit=fit_sums(state.rows, 1.0, floor),
+            )
     why = _why(seed)
     first, second = _reductions(seed, state, why)
     if factor.term.wrong and (first.wrong or second.wrong):
         # gamma may be wrong in the last product only: then the sums are those of the given one
-        given = _reductions(seed, _State(seed.gamma, seed.sums(seed.gamma), state.scale, state.factor, state.fit), why)
+        given = _reductions(
+            seed,
+            _State(seed.gamma, seed.sums(seed.gamma), state.scale, state.factor, state.fit),
+            why,
+        )
         if sum(term.wrong for term in given) < first.wrong + second.wrong:
             first, second = given
     terms = [_scale(seed, state), first, second, factor.term, *notes]
@@ -89,12 +103,24 @@ def _gamma(seed: Backward, state: _State) -> tuple[Factor, Places]:
         noise = float(np.nanmedian(floor)) ** 2 if np.isfinite(floor).any() else 0.0
         energy = float(np.nanmedian(power)) if np.isfinite(power).any() else 0.0
     tolerance = seed.precision.scale + 2.0**-9
-    return fit_factor("dx", "gamma", seed.gamma, columns, noise, tolerance, coherent=noise + seed.precision.column**2 * energy), outliers
+    return fit_factor(
+        "dx",
+        "gamma",
+        seed.gamma,
+        columns,
+        noise,
+        tolerance,
+        coherent=noise + seed.precision.column**2 * energy,
+    ), outliers
 
 
 def _scale_is_off(seed: Backward, scale: Scale) -> bool:
     off = abs(scale.value - 1.0)
-    return bool(np.isfinite(off) and off > seed.precision.scale + SIGMAS * scale.error and abs(scale.value) > 0.05)
+    return bool(
+        np.isfinite(off)
+        and off > seed.precision.scale + SIGMAS * scale.error
+        and abs(scale.value) > 0.05
+    )
 
 
 def _scale(seed: Backward, state: _State) -> Term:
@@ -106,13 +132,30 @@ def _scale(seed: Backward, state: _State) -> Term:
         if _scale_is_off(seed, scale):
             words = f"dx is {scale.value:.5g} times what it should be (rstd or gamma)"
         with np.errstate(all="ignore"):
-            off = np.abs(scale.rows - scale.value) > seed.precision.scale + ROW_SCALE + 2 * SIGMAS * scale.errors
+            off = (
+                np.abs(scale.rows - scale.value)
+                > seed.precision.scale + ROW_SCALE + 2 * SIGMAS * scale.errors
+            )
         odd = np.flatnonzero(off)
         if 0 < len(odd) <= 0.4 * len(off):
             rows = tuple((odd + 1).tolist())
-            words = "; ".join(filter(None, [words, f"dx is scaled differently in {odd_rows(odd.tolist(), len(off))}"]))
+            words = "; ".join(
+                filter(
+                    None, [words, f"dx is scaled differently in {odd_rows(odd.tolist(), len(off))}"]
+                )
+            )
     value = numbers([scale.value])
-    return Term("dx", "scale", 1, value, numbers([scale.error]), words, wrong=bool(words), can_tell=bool(told), rows=rows)
+    return Term(
+        "dx",
+        "scale",
+        1,
+        value,
+        numbers([scale.error]),
+        words,
+        wrong=bool(words),
+        can_tell=bool(told),
+        rows=rows,
+    )
 
 
 def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
@@ -129,20 +172,46 @@ def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
         shift = np.hypot(ALIGNMENT * np.hypot(1.0, offset), seed.precision.own * offset)
         weighted = square * rows.zz / rows.count
         first_error = np.hypot(first_error, shift * slope)
-        first_error = stored_error(first_error, fit.constant, rows.first, square, features, seed.precision)
+        first_error = stored_error(
+            first_error, fit.constant, rows.first, square, features, seed.precision
+        )
         second_error = np.hypot(seed.precision.repeats * fit.slope_error, shift * s1)
-        second_error = stored_error(second_error, fit.slope, rows.second, weighted, features, seed.precision)
+        second_error = stored_error(
+            second_error, fit.slope, rows.second, weighted, features, seed.precision
+        )
         extras = [
             (Extra(offset * slope, NOT_SUBTRACTED), Extra(offset * s1, NOT_SUBTRACTED)),
-            tuple(Extra(np.ones_like(s1), name + " starts from {value} in every row") for name in ("s1", "s2")),
+            tuple(
+                Extra(np.ones_like(s1), name + " starts from {value} in every row")
+                for name in ("s1", "s2")
+            ),
         ]
         if features % 32:
             text = f"counts the padding of the last tile ({32 - features % 32} columns of the {ordinal(-(-features // 32))} tile)"
-            padding = (Extra(rows.padding[:, 0], f"s1 {text}"), Extra(rows.padding[:, 1], f"s2 {text}"))
+            padding = (
+                Extra(rows.padding[:, 0], f"s1 {text}"),
+                Extra(rows.padding[:, 1], f"s2 {text}"),
+            )
             extras.insert(0, padding)
         tiles = rows.first.shape[1]
-        first = explain("dx", seed.precision.noun(S1, tiles), rows.first, fit.constant, first_error, [pair[0] for pair in extras], why)
-        second = explain("dx", seed.precision.noun(S2, tiles), rows.second, fit.slope, second_error, [pair[1] for pair in extras], why)
+        first = explain(
+            "dx",
+            seed.precision.noun(S1, tiles),
+            rows.first,
+            fit.constant,
+            first_error,
+            [pair[0] for pair in extras],
+            why,
+        )
+        second = explain(
+            "dx",
+            seed.precision.noun(S2, tiles),
+            rows.second,
+            fit.slope,
+            second_error,
+            [pair[1] for pair in extras],
+            why,
+        )
     return first, second
 
 
@@ -175,7 +244,8 @@ def _outliers(seed: Backward, state: _State, places: Places) -> Term:
 
 
 def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
-    """rms of the error before and after the terms found, in units of rounding, and its shares along their directions."""
+    """rms of the error before and after the terms found, in units of rounding, and its shares along
+    their directions."""
     rows, fit = state.rows, state.fit
     with np.errstate(all="ignore"):
         slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)
@@ -187,10 +257,19 @@ def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
         terms += 2 * off1 * off2 * rows.z - 2 * off * (off1 * rows.p + off2 * rows.pz)
         told = np.isfinite(after) & np.isfinite(terms) & (floor > 0)
         if not told.any():
-            return {"before": None, "after": None, "along_1": None, "along_xhat": None, "along_p": None}
+            return {
+                "before": None,
+                "after": None,
+                "along_1": None,
+                "along_xhat": None,
+                "along_p": None,
+            }
         unit = float(np.sum(rows.count[told] * floor[told] ** 2))
         whole = float(np.sum(after[told] + np.maximum(terms[told], 0.0)))
-        share = [float(np.sum(part[told])) / whole for part in (rows.count * off1**2, off2**2 * rows.zz, off**2 * rows.pp)]
+        share = [
+            float(np.sum(part[told])) / whole
+            for part in (rows.count * off1**2, off2**2 * rows.zz, off**2 * rows.pp)
+        ]
         return {
             "before": float(np.sqrt(whole / unit)),
             "after": float(np.sqrt(np.sum(after[told]) / unit)),

@@ -1,4 +1,5 @@
-"""The passes over one seed of layernorm_bw: sums per row and tile, then, with s1 and s2 known, sums per column."""
+"""The passes over one seed of layernorm_bw: sums per row and tile, then, with s1 and s2 known, sums
+per column."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class Rows:
         """Zeros to be filled."""
         widths = {"first": tiles, "second": tiles, "padding": 2}
         names = (each.name for each in fields(cls))
-        return cls(**{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names})
+        return cls(
+            **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
+        )
 
 
 @dataclass
@@ -77,7 +80,8 @@ class Backward:
             return z, dy, d, counted(d, self.outliers, start)
 
     def sums(self, gamma: Array) -> Rows:
-        """The sums per row with P = dy * `gamma`; tiles keep all their elements, the rest leaves out what doesn't count."""
+        """The sums per row with P = dy * `gamma`; tiles keep all their elements, the rest leaves
+        out what doesn't count."""
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
         out = Rows.empty(rows, len(starts))
@@ -96,7 +100,10 @@ class Backward:
                     out.padding[here, 1] = pz[:, padding].sum(axis=1)
                 if keep is None:
                     out.count[here] = features
-                    out.p[here], out.pz[here] = out.first[here].sum(axis=1), out.second[here].sum(axis=1)
+                    out.p[here], out.pz[here] = (
+                        out.first[here].sum(axis=1),
+                        out.second[here].sum(axis=1),
+                    )
                 else:
                     out.count[here] = keep.sum(axis=1)
                     for values in (z, p, pz, d):
@@ -104,7 +111,12 @@ class Backward:
                     out.p[here], out.pz[here] = p.sum(axis=1), pz.sum(axis=1)
                 out.z[here], out.zz[here] = z.sum(axis=1), row_dot(z, z)
                 out.pp[here] = row_dot(p, p)
-                out.d[here], out.dz[here], out.dp[here], out.dd[here] = d.sum(axis=1), row_dot(d, z), row_dot(d, p), row_dot(d, d)
+                out.d[here], out.dz[here], out.dp[here], out.dd[here] = (
+                    d.sum(axis=1),
+                    row_dot(d, z),
+                    row_dot(d, p),
+                    row_dot(d, d),
+                )
 
         row_blocks(rows, features, visit)
         for values in (out.first, out.second, out.padding):
@@ -112,9 +124,11 @@ class Backward:
         return out
 
     def columns(self, gamma: Array, scale: float, fit: RowFit) -> tuple[ColumnSums, Places]:
-        """Sums per column of D = dx / (r scale) + s1 + x^ s2 on dy, and the isolated outliers of each row.
+        """Sums per column of D = dx / (r scale) + s1 + x^ s2 on dy, and the isolated outliers of
+        each row.
 
-        D is gamma dy when the kernel is right; rows without s1 are left out, rows without s2 (x^ constant) count it as 0.
+        D is gamma dy when the kernel is right; rows without s1 are left out, rows without s2 (x^
+        constant) count it as 0.
         """
         rows, features = self.x.shape
         parts = np.zeros((-(-rows // TILE), 4, features))
@@ -150,16 +164,20 @@ class Backward:
     def floor(self, rows: Rows) -> Array:
         """Least standard deviation of an element of dx / r: the rounding of the output format.
 
-        In short rows dx is what is left of a cancellation, and the terms' own rounding counts too; in long ones it shows.
+        In short rows dx is what is left of a cancellation, and the terms' own rounding counts too;
+        in long ones it shows.
         """
         with np.errstate(all="ignore"):
             short = np.minimum(1.0, 8.0 / rows.count)
-            return np.asarray(self.precision.rounding * np.sqrt((rows.dd + short * rows.pp) / rows.count))
+            return np.asarray(
+                self.precision.rounding * np.sqrt((rows.dd + short * rows.pp) / rows.count)
+            )
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The factor of P in dx, over all rows and per row, with standard errors (NaN where it can't be told)."""
+    """The factor of P in dx, over all rows and per row, with standard errors (NaN where it can't be
+    told)."""
 
     value: float
     error: float
@@ -192,12 +210,20 @@ def scale_of(rows: Rows, floor: Array) -> Scale:
         if not usable.any():
             return Scale(np.nan, np.nan, each, errors)
         weight = 1.0 / errors[usable] ** 2
-        return Scale(float(np.sum(weight * each[usable]) / weight.sum()), float(1.0 / np.sqrt(weight.sum())), each, errors)
+        return Scale(
+            float(np.sum(weight * each[usable]) / weight.sum()),
+            float(1.0 / np.sqrt(weight.sum())),
+            each,
+            errors,
+        )
 
 
 def fit_sums(rows: Rows, scale: float, floor: Array) -> RowFit:
-    """The s1 and s2 that the kernel used, per row, relative to its scale: R = P - dx / (r scale) on {1, x^}."""
-    with np.errstate(all="ignore"):  # sums of strange data are infinite, and their differences nothing
+    """The s1 and s2 that the kernel used, per row, relative to its scale: R = P - dx / (r scale) on
+    {1, x^}."""
+    with np.errstate(
+        all="ignore"
+    ):  # sums of strange data are infinite, and their differences nothing
         t, tz = rows.p - rows.d / scale, rows.pz - rows.dz / scale
         tt = rows.pp - 2 * rows.dp / scale + rows.dd / scale**2
     return solve_rows(rows.count, rows.z, rows.zz, t, tz, tt, floor / abs(scale), 3)

@@ -1,7 +1,9 @@
-"""Factors along the features: the gamma and beta that a kernel used, tile by tile, and where they came from.
+"""Factors along the features: the gamma and beta that a kernel used, tile by tile, and where they
+came from.
 
-A factor w_j multiplies a known term t_ij: target_ij = w_j t_ij + rounding. Per column the sums of target t, t^2 and target^2
-are enough to compare any candidate for w: the given one, that of the neighbouring tile, or none (1).
+A factor w_j multiplies a known term t_ij: target_ij = w_j t_ij + rounding. Per column the sums of
+target t, t^2 and target^2 are enough to compare any candidate for w: the given one, that of the
+neighbouring tile, or none (1).
 """
 
 from __future__ import annotations
@@ -20,18 +22,24 @@ FITS = 1.5
 """Left-over, in units of the columns' own scatter, up to which a candidate explains a tile."""
 
 FEW = 3.0
-"""Its standard deviations that are added: the left-over of n columns is uncertain by 1/sqrt(2 n) (rows may round alike)."""
+"""Its standard deviations that are added: the left-over of n columns is uncertain by 1/sqrt(2 n)
+(rows may round alike)."""
 MANY = 3
 """More factors than this are not listed one by one."""
 EIGHT = 8
 """Elements of a column from which their own scatter shows its rounding."""
 ONES, BEFORE, AFTER, DIFFERS = "ones", "before", "after", "differs"
-SAYS = {BEFORE: "is that of the tile before", AFTER: "is that of the tile after", ONES: "is missing (1 in its place)"}
+SAYS = {
+    BEFORE: "is that of the tile before",
+    AFTER: "is that of the tile after",
+    ONES: "is missing (1 in its place)",
+}
 
 
 @dataclass
 class ColumnSums:
-    """Per column: elements counted, sum of target * term, of term^2, of target^2, and of the output^2; all (N,) float64."""
+    """Per column: elements counted, sum of target * term, of term^2, of target^2, and of the
+    output^2; all (N,) float64."""
 
     count: Array
     cross: Array
@@ -48,7 +56,8 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class Factor:
-    """What was found of a factor: the term, and the factor as the kernel used it (the given one where it is right)."""
+    """What was found of a factor: the term, and the factor as the kernel used it (the given one
+    where it is right)."""
 
     term: Term
     used: Array
@@ -66,17 +75,24 @@ class _Tiles:
     floor: Array
 
     @classmethod
-    def of(cls, sums: ColumnSums, candidates: Iterable[Array], noise: float, coherent: float) -> _Tiles:
-        """The floor is what a free factor per column leaves, or, with fewer than EIGHT elements a column, the best candidate."""
+    def of(
+        cls, sums: ColumnSums, candidates: Iterable[Array], noise: float, coherent: float
+    ) -> _Tiles:
+        """The floor is what a free factor per column leaves, or, with fewer than EIGHT elements a
+        column, the best candidate."""
         starts = tile_starts(len(sums.count))
         elements = np.add.reduceat(sums.count, starts)
         spare = np.add.reduceat(np.maximum(sums.count - 1, 0.0), starts)
-        free = np.add.reduceat(np.maximum(sums.target - sums.cross * sums.free(np.zeros_like(sums.cross)), 0.0), starts)
+        free = np.add.reduceat(
+            np.maximum(sums.target - sums.cross * sums.free(np.zeros_like(sums.cross)), 0.0), starts
+        )
         bare = cls(sums, starts, elements, np.ones_like(elements))
         best = np.min([bare.left(candidate) ** 2 for candidate in candidates], axis=0)
         best = best[np.isfinite(best) & (elements > 0)]
         usual = float(np.median(best)) if len(best) else 0.0
-        own = np.where(spare >= (EIGHT - 1) * elements / EIGHT, free / np.maximum(spare, 1.0), usual)
+        own = np.where(
+            spare >= (EIGHT - 1) * elements / EIGHT, free / np.maximum(spare, 1.0), usual
+        )
         energy = np.add.reduceat(sums.energy, starts) / np.maximum(elements, 1.0)
         usual = float(np.median(energy))
         alike = coherent * np.maximum(1.0, energy / usual) if usual > 0 else coherent
@@ -90,7 +106,8 @@ class _Tiles:
 
     @property
     def limit(self) -> Array:
-        """The left-over up to which a candidate explains a tile: FITS, and more where few columns make it uncertain."""
+        """The left-over up to which a candidate explains a tile: FITS, and more where few columns
+        make it uncertain."""
         wide = np.diff(np.append(self.starts, len(self.sums.count)))
         return np.asarray(FITS + FEW / np.sqrt(2.0 * wide))
 
@@ -105,11 +122,13 @@ def fit_factor(
     common: float | None = None,
     coherent: float = 0.0,
 ) -> Factor:
-    """Coefficient of `given` (N,) in each tile, and where one is not 1, the candidate that explains the tile.
+    """Coefficient of `given` (N,) in each tile, and where one is not 1, the candidate that explains
+    the tile.
 
-    `noise` is the least variance of an element of the target, `tolerance` the deviation a right coefficient may have,
-    `coherent` the variance of a rounding that may be alike down a column. With `common` None a coefficient common to all tiles
-    is not a finding about the factor: the caller has it as a scale.
+    `noise` is the least variance of an element of the target, `tolerance` the deviation a right
+    coefficient may have, `coherent` the variance of a rounding that may be alike down a column.
+    With `common` None a coefficient common to all tiles is not a finding about the factor: the
+    caller has it as a scale.
     """
     count = len(tile_starts(len(given)))
     candidates = {BEFORE: np.roll(given, TILE), AFTER: np.roll(given, -TILE)} if count > 1 else {}
@@ -119,18 +138,43 @@ def fit_factor(
         power = np.add.reduceat(given**2 * sums.square, tiles.starts)
         told = (power > 0) & np.isfinite(power) & (tiles.elements > 0) & np.isfinite(tiles.floor)
         safe = np.where(told, power, 1.0)
-        coefficients = np.where(told, np.add.reduceat(given * sums.cross, tiles.starts) / safe, np.nan)
-        errors = np.where(told, np.sqrt((tiles.floor + coherent * tiles.elements / TILE) / safe), np.nan)
+        coefficients = np.where(
+            told, np.add.reduceat(given * sums.cross, tiles.starts) / safe, np.nan
+        )
+        errors = np.where(
+            told, np.sqrt((tiles.floor + coherent * tiles.elements / TILE) / safe), np.nan
+        )
         told &= np.isfinite(coefficients) & np.isfinite(errors)
         if not told.any():
             blank = numbers(np.full(count, np.nan))
-            return Factor(Term(output, name, count, blank, blank, f"cannot tell {name}: it multiplies nothing", can_tell=False), given)
-        proportional = tiles.left(np.repeat(np.where(told, coefficients, 1.0), TILE)[: len(given)] * given) <= tiles.limit
+            return Factor(
+                Term(
+                    output,
+                    name,
+                    count,
+                    blank,
+                    blank,
+                    f"cannot tell {name}: it multiplies nothing",
+                    can_tell=False,
+                ),
+                given,
+            )
+        proportional = (
+            tiles.left(np.repeat(np.where(told, coefficients, 1.0), TILE)[: len(given)] * given)
+            <= tiles.limit
+        )
         if common is None:
-            common = float(np.median(coefficients[told & proportional])) if (told & proportional).any() else 1.0
+            common = (
+                float(np.median(coefficients[told & proportional]))
+                if (told & proportional).any()
+                else 1.0
+            )
         slack = tolerance * max(1.0, abs(common)) + SIGMAS * errors
         near = (np.abs(coefficients - common) <= slack) | (np.abs(coefficients - 1.0) <= slack)
-        scores = {kind: tiles.left(common * candidate) / tiles.limit for kind, candidate in candidates.items()}
+        scores = {
+            kind: tiles.left(common * candidate) / tiles.limit
+            for kind, candidate in candidates.items()
+        }
         free = sums.free(given)
     used = given.copy()
     kinds: dict[str, list[int]] = {}
@@ -138,14 +182,19 @@ def fit_factor(
         here = slice(tile * TILE, (tile + 1) * TILE)
         best = min(scores, key=lambda kind: float(scores[kind][tile]))
         if proportional[tile]:
-            kind, used[here] = _factor(coefficients[tile], slack[tile]), coefficients[tile] * given[here]
+            kind, used[here] = (
+                _factor(coefficients[tile], slack[tile]),
+                coefficients[tile] * given[here],
+            )
         elif scores[best][tile] <= 1.0:
             kind, used[here] = best, candidates[best][here]
         else:
             kind, used[here] = DIFFERS, free[here]
         kinds.setdefault(kind, []).append(tile)
     words = f"{name} {_sentence(kinds, count)}" if kinds else ""
-    term = Term(output, name, count, numbers(coefficients), numbers(errors), words, wrong=bool(words))
+    term = Term(
+        output, name, count, numbers(coefficients), numbers(errors), words, wrong=bool(words)
+    )
     return Factor(term, np.where(np.isfinite(used), used, given), DIFFERS in kinds)
 
 
@@ -159,7 +208,11 @@ def _sentence(kinds: dict[str, list[int]], tiles: int) -> str:
     """What is said of the tiles of each kind; many different factors are said as a range."""
     named = (*SAYS, DIFFERS)
     values = {kind: members for kind, members in kinds.items() if kind not in named}
-    parts = [_say(kind, members, tiles) for kind, members in kinds.items() if kind in named or len(values) <= MANY]
+    parts = [
+        _say(kind, members, tiles)
+        for kind, members in kinds.items()
+        if kind in named or len(values) <= MANY
+    ]
     if len(values) > MANY:
         low, high = min(values, key=float), max(values, key=float)
         members = sorted(tile for each in values.values() for tile in each)
@@ -176,4 +229,3 @@ def _say(kind: str, members: list[int], tiles: int) -> str:
     if float(kind) == 0.0:
         return f"is missing (0 in its place) in {where}"
     return f"is {kind} times what it should be in {where}"
-

@@ -21,8 +21,8 @@ NAMES = ("dgamma", "dbeta", "offset", "dgamma squares", "dbeta squares", "offset
 
 
 def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, Array]:
-    """Sums down the rows of every row tile, (row tiles, N): "dgamma" of dy x^, "dbeta" of dy; "offset" of dy mean rstd; and
-    the sums of the squares of each, "dgamma squares" and so on.
+    """Sums down the rows of every row tile, (row tiles, N): "dgamma" of dy x^, "dbeta" of dy;
+    "offset" of dy mean rstd; and the sums of the squares of each, "dgamma squares" and so on.
     """
     rows, features = x.shape
     tiles = len(tile_starts(rows))
@@ -40,14 +40,19 @@ def partial_sums(x: Single, dy: Single, mean: Array, rstd: Array) -> dict[str, A
             here = slice(index, index + len(inner))
             parts = (z, wide, offset, z * z, wide * wide, offset * offset)
             for name, terms in zip(sums, parts, strict=True):
-                sums[name][here] += np.add.reduceat(terms, inner, axis=0) if len(inner) > 1 else terms.sum(axis=0)
+                sums[name][here] += (
+                    np.add.reduceat(terms, inner, axis=0) if len(inner) > 1 else terms.sum(axis=0)
+                )
 
     row_blocks(rows, features, visit)
     return sums
 
 
-def explain_down(name: str, used: Array, sums: dict[str, Array], precision: Precision, why: str) -> Term:
-    """The row tiles that `name` (dgamma or dbeta), (N,), summed; or the column tiles in which it differs."""
+def explain_down(
+    name: str, used: Array, sums: dict[str, Array], precision: Precision, why: str
+) -> Term:
+    """The row tiles that `name` (dgamma or dbeta), (N,), summed; or the column tiles in which it
+    differs."""
     partial = np.ascontiguousarray(sums[name].T)
     noun = precision.noun(Noun(name, unit="row tile", above=BELOW), partial.shape[1])
     with np.errstate(all="ignore"):
@@ -60,8 +65,14 @@ def explain_down(name: str, used: Array, sums: dict[str, Array], precision: Prec
         if name == "dgamma":
             beta, offset = sums["dbeta"].sum(axis=0), sums["offset"].sum(axis=0)
             apart = sums["offset squares"].sum(axis=0) + offset**2
-            sigma = np.sqrt(sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own**2 * apart)
-    extras = [Extra(sums["offset"].sum(axis=0), "the mean is not subtracted from x")] if name == "dgamma" else []
+            sigma = np.sqrt(
+                sigma**2 + ALIGNMENT**2 * (beta**2 + offset**2) + precision.own**2 * apart
+            )
+    extras = (
+        [Extra(sums["offset"].sum(axis=0), "the mean is not subtracted from x")]
+        if name == "dgamma"
+        else []
+    )
     term = explain(name, noun, partial, used, sigma, extras, why, lane="column")
     if not term.rows:
         return term
@@ -73,7 +84,8 @@ def explain_down(name: str, used: Array, sums: dict[str, Array], precision: Prec
 
 
 def _columns(error: Array, sigma: Array) -> list[int] | None:
-    """The column tiles that hold the columns which don't follow; None where they are not whole tiles."""
+    """The column tiles that hold the columns which don't follow; None where they are not whole
+    tiles."""
     if len(error) < 2 * TILE + SPARE_ROWS:
         return None
     with np.errstate(all="ignore"):

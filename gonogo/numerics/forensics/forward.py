@@ -1,8 +1,10 @@
-"""Forensics of layernorm_fw: the mean, the variance, gamma and beta that y was made with, and the outputs mean and rstd.
+"""Forensics of layernorm_fw: the mean, the variance, gamma and beta that y was made with, and the
+outputs mean and rstd.
 
-y = g r' (x - m') + b: per row, y - b is fitted on {g x^, g}; slope a and constant k give the rstd r' = a r and the mean
-m' = mean - k / r' that were used. m' is then fitted, over the rows, on the tiles' sums of x / N, and 1 / r'^2 - epsilon on the
-tiles' sums of (x - m')^2 / N. gamma and beta come from y on the used x^, per column. Outputs mean and rstd are m' and r' themselves.
+y = g r' (x - m') + b: per row, y - b is fitted on {g x^, g}; slope a and constant k give the rstd
+r' = a r and the mean m' = mean - k / r' that were used. m' is then fitted, over the rows, on the
+tiles' sums of x / N, and 1 / r'^2 - epsilon on the tiles' sums of (x - m')^2 / N. gamma and beta
+come from y on the used x^, per column. Outputs mean and rstd are m' and r' themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from gonogo.numerics.forensics.outliers import term as outlier_term
 from gonogo.numerics.forensics.precision import ALIGNMENT, bf16_grid
 from gonogo.numerics.forensics.reductions import Extra, explain, stored_error
 from gonogo.numerics.forensics.sums import TILE, Array, RowFit
-from gonogo.numerics.forensics.variance import clearer, explain_variance, padding_extras, tile_sizes, why_not
+from gonogo.numerics.forensics.variance import (
+    clearer,
+    explain_variance,
+    padding_extras,
+    tile_sizes,
+    why_not,
+)
 from gonogo.numerics.forensics.words import SIGMAS, Noun
 
 Residuals = dict[str, float | None]
@@ -28,12 +36,14 @@ Residuals = dict[str, float | None]
 MEAN = Noun("mean", twice="is subtracted twice")
 MEAN_OUT = Noun("mean")
 ALIGNED = 4.0
-"""A bias of the used mean, common to all rows, of so many alignment losses is right arithmetic: ELWSUB and ELWADD round ties up."""
+"""A bias of the used mean, common to all rows, of so many alignment losses is right arithmetic:
+ELWSUB and ELWADD round ties up."""
 ROUNDINGS = 3
 """Roundings to bf16 between x and y (x^, g x^, y), which are alike in all rows where x is."""
 GRID = 1e-3
-"""Deviation from 1 that the factor of a stored bf16 rstd may have from the roundings of x^, g x^ and y, whose ties go one way
-(measured: up to 8e-4 of right kernels with small beta, 1.9e-3 with a beta like g x^, which doubles the limit)."""
+"""Deviation from 1 that the factor of a stored bf16 rstd may have from the roundings of x^, g x^
+and y, whose ties go one way (measured: up to 8e-4 of right kernels with small beta, 1.9e-3 with a
+beta like g x^, which doubles the limit)."""
 
 
 def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
@@ -47,7 +57,12 @@ def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
     rows, fit, added = found.rows, found.fit, found.beta
     if found.gamma.differs:
         # beside a free gamma neither the factor of rstd nor beta can be told
-        unknown = replace(added.term, wrong=False, can_tell=False, words="cannot tell beta beside an unknown gamma")
+        unknown = replace(
+            added.term,
+            wrong=False,
+            can_tell=False,
+            words="cannot tell beta beside an unknown gamma",
+        )
         added = replace(added, term=unknown, used=seed.beta)
     elif found.gamma.term.wrong:
         # beta is asked again, beside the gamma that was used
@@ -63,7 +78,8 @@ def explain_y(seed: Forward) -> tuple[list[Term], Residuals]:
 
 @dataclass(frozen=True)
 class _Factors:
-    """gamma and beta as y was made with, the sums and fit per row with the given ones, and the outliers."""
+    """gamma and beta as y was made with, the sums and fit per row with the given ones, and the
+    outliers."""
 
     gamma: Factor
     beta: Factor
@@ -94,14 +110,26 @@ def _factors(seed: Forward) -> _Factors:
 
     gamma = ask_gamma(fit)
     if gamma.differs:
-        # where the rows are alike, a wrong gamma looks like a mean too: then ask it with the right one
+        # where the rows are alike, a wrong gamma looks like a mean too: then ask it with the right
+        # one
         right = replace(fit, constant=np.where(np.isfinite(fit.constant), 0.0, np.nan))
         again = ask_gamma(right)
         gamma, fit = (gamma, fit) if again.differs else (again, right)
 
     def ask_beta(fit: RowFit) -> tuple[Factor, Places]:
-        _, on_one, outliers = seed.columns(rows, slope, fit, gamma.used, beta, common if gamma.term.wrong else 1.0)
-        factor = fit_factor("y", "beta", seed.beta, on_one, noise, tolerance + 2.0**-6, common=1.0, coherent=coherent)
+        _, on_one, outliers = seed.columns(
+            rows, slope, fit, gamma.used, beta, common if gamma.term.wrong else 1.0
+        )
+        factor = fit_factor(
+            "y",
+            "beta",
+            seed.beta,
+            on_one,
+            noise,
+            tolerance + 2.0**-6,
+            common=1.0,
+            coherent=coherent,
+        )
         return factor, outliers
 
     added, outliers = ask_beta(fit)
@@ -117,7 +145,11 @@ def _outliers(seed: Forward, found: _Factors) -> Term:
     for row, columns in found.outliers.items():
         z = (seed.x[row, columns].astype(np.float64) - found.rows.mean[row]) * found.rows.rstd[row]
         expected = found.gamma.used[columns] * z + found.beta.used[columns]
-        powers += powers_of_two(np.asarray(seed.y[row, columns], np.float64), expected) if seed.y is not None else 0
+        powers += (
+            powers_of_two(np.asarray(seed.y[row, columns], np.float64), expected)
+            if seed.y is not None
+            else 0
+        )
     return outlier_term("y", sum(map(len, found.outliers.values())), powers, sorted(found.outliers))
 
 
@@ -129,7 +161,8 @@ def explain_mean(seed: Forward, rows: Rows, mean: Array) -> Term:
 
 
 def explain_rstd(seed: Forward, rows: Rows, rstd: Array, mean: Array | None) -> Term:
-    """The tiles whose squares the output rstd (rows,) sums, epsilon and the divisor; `mean` is the output of that name."""
+    """The tiles whose squares the output rstd (rows,) sums, epsilon and the divisor; `mean` is the
+    output of that name."""
     with np.errstate(all="ignore"):
         error = np.abs(rstd) * seed.precision.rounding
     return explain_variance(seed, rows, "rstd", rstd, error, mean)
@@ -159,7 +192,8 @@ def _statistics(seed: Forward, rows: Rows, fit: RowFit) -> list[Term]:
 
 
 def common_offset(expected: Array, used: Array, error: Array) -> float:
-    """What is added to `used` in every row (rows,) beside a multiple of `expected`; NaN where that can't be told."""
+    """What is added to `used` in every row (rows,) beside a multiple of `expected`; NaN where that
+    can't be told."""
     with np.errstate(all="ignore"):
         usable = np.isfinite(expected) & np.isfinite(used) & (error > 0) & np.isfinite(error)
         if usable.sum() < 8:
@@ -180,25 +214,47 @@ def _mean(seed: Forward, rows: Rows, output: str, noun: Noun, mean: Array, error
         extras.append(Extra(np.ones_like(mean), "mean starts from {value} in every row"))
         square = rows.mean**2 + rows.second.sum(axis=1)
         sigma = stored_error(error, mean, partial, square, seed.x.shape[1], seed.precision)
-        return explain(output, seed.precision.noun(noun, partial.shape[1]), partial, mean, sigma, extras, why_not(seed, partial))
+        return explain(
+            output,
+            seed.precision.noun(noun, partial.shape[1]),
+            partial,
+            mean,
+            sigma,
+            extras,
+            why_not(seed, partial),
+        )
 
 
 def _factor(seed: Forward, rows: Rows, used: Array, error: Array) -> Term:
-    """A factor of rstd too small for its rounding to bf16: every used rstd is off the bf16 grid by the same factor."""
+    """A factor of rstd too small for its rounding to bf16: every used rstd is off the bf16 grid by
+    the same factor."""
     with np.errstate(all="ignore"):
         beside = np.sqrt(np.nansum(rows.ww) / np.nansum(rows.uu))
         limit = GRID * (1.0 + min(1.0, float(beside))) if np.isfinite(beside) else 2 * GRID
-        limit += 2 * seed.precision.loss + seed.precision.coarse  # y's two products lose as much, and block formats more
+        limit += (
+            2 * seed.precision.loss + seed.precision.coarse
+        )  # y's two products lose as much, and block formats more
         good = np.isfinite(used) & (used > 0) & (error < GRID / 4 * used)
         if good.sum() < 8 or not seed.precision.stores_bf16:
             return Term("y", "scale", 1, (None,), (None,), can_tell=False)
         used = used[good]
         off = used / bf16_grid(used)
         exact = float(np.median(used / rows.rstd[good]))
-        factor, spread = float(np.median(off)), float(np.median(np.abs(off - np.median(off))) * 1.4826)
+        factor, spread = (
+            float(np.median(off)),
+            float(np.median(np.abs(off - np.median(off))) * 1.4826),
+        )
     wrong = abs(factor - 1) > limit and abs(exact - 1) > limit and spread < limit / 4
     words = f"rstd is {factor:.5g} times what it should be" if wrong else ""
-    return Term("y", "scale", 1, numbers([factor if wrong else exact]), numbers([spread]), words, wrong=wrong)
+    return Term(
+        "y",
+        "scale",
+        1,
+        numbers([factor if wrong else exact]),
+        numbers([spread]),
+        words,
+        wrong=wrong,
+    )
 
 
 def _residuals(seed: Forward, rows: Rows, fit: RowFit) -> Residuals:
@@ -212,7 +268,10 @@ def _residuals(seed: Forward, rows: Rows, fit: RowFit) -> Residuals:
         told = np.isfinite(after) & np.isfinite(terms) & (unit > 0)
         if not told.any():
             return {"before": None, "after": None, "along_gamma": None, "along_xhat": None}
-        whole, total = float(np.sum(after[told] + np.maximum(terms[told], 0.0))), float(unit[told].sum())
+        whole, total = (
+            float(np.sum(after[told] + np.maximum(terms[told], 0.0))),
+            float(unit[told].sum()),
+        )
         return {
             "before": float(np.sqrt(whole / total)),
             "after": float(np.sqrt(after[told].sum() / total)),

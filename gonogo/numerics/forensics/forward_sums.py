@@ -1,4 +1,5 @@
-"""The passes over one seed of layernorm_fw: sums per row and tile, then, with mean and rstd known, sums per column."""
+"""The passes over one seed of layernorm_fw: sums per row and tile, then, with mean and rstd known,
+sums per column."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from gonogo.numerics.forensics.sums import (
 
 @dataclass
 class Rows:
-    """Sums per row and per tile, float64: statistics of x, and inner products of u = g x^, v = g, w = b and y."""
+    """Sums per row and per tile, float64: statistics of x, and inner products of u = g x^, v = g, w
+    = b and y."""
 
     mean: Array
     rstd: Array
@@ -51,12 +53,15 @@ class Rows:
         """Zeros to be filled."""
         widths = {"first": tiles, "second": tiles, "padding": 2}
         names = (each.name for each in fields(cls))
-        return cls(**{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names})
+        return cls(
+            **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
+        )
 
 
 @dataclass
 class Forward:
-    """The tensors of one seed: y (None: not produced) and what it was made from, (rows, N) and (N,)."""
+    """The tensors of one seed: y (None: not produced) and what it was made from, (rows, N) and
+    (N,)."""
 
     x: Single
     gamma: Array
@@ -68,7 +73,8 @@ class Forward:
     """Columns of isolated outliers per row of y: left out of the sums."""
 
     def sums(self, gamma: Array, beta: Array) -> Rows:
-        """The sums per row with u = `gamma` x^, v = `gamma`, w = `beta`; elements of y that don't count are left out."""
+        """The sums per row with u = `gamma` x^, v = `gamma`, w = `beta`; elements of y that don't
+        count are left out."""
         rows, features = self.x.shape
         starts, padding = tile_starts(features), padding_columns(features)
         out = Rows.empty(rows, len(starts))
@@ -85,7 +91,9 @@ class Forward:
                 if len(padding):
                     out.padding[here, 0] = z[:, padding].sum(axis=1)
                     out.padding[here, 1] = square[:, padding].sum(axis=1)
-                out.rstd[here] = 1.0 / np.sqrt(out.second[here].sum(axis=1) / features + self.epsilon)
+                out.rstd[here] = 1.0 / np.sqrt(
+                    out.second[here].sum(axis=1) / features + self.epsilon
+                )
                 if self.y is None:
                     return
                 y = self.y[here].astype(np.float64)
@@ -118,10 +126,13 @@ class Forward:
             return solve_rows(rows.vv, rows.uv, rows.uu, tv, tu, tt, floor, 2, rows.count)
 
     def share_of_beta(self, rows: Rows) -> tuple[float, float]:
-        """The coefficient of beta in y and its standard error, pooled over the rows; NaN where beta looks like u and v."""
+        """The coefficient of beta in y and its standard error, pooled over the rows; NaN where beta
+        looks like u and v."""
         floor = np.zeros_like(rows.count)
         with np.errstate(all="ignore"):
-            beta = solve_rows(rows.vv, rows.uv, rows.uu, rows.vw, rows.uw, rows.ww, floor, 2, rows.count)
+            beta = solve_rows(
+                rows.vv, rows.uv, rows.uu, rows.vw, rows.uw, rows.ww, floor, 2, rows.count
+            )
             slope = np.where(np.isfinite(beta.slope), beta.slope, 0.0)
             apart = rows.ww - beta.constant * rows.vw - slope * rows.uw
             cross = rows.yw - beta.constant * rows.yv - slope * rows.yu
@@ -136,7 +147,8 @@ class Forward:
     def columns(
         self, rows: Rows, slope: Array, fit: RowFit, gamma: Array, beta: Array, divide: float
     ) -> tuple[ColumnSums, ColumnSums, Places]:
-        """Sums per column of y - `beta` on the used x^, and of y - `gamma` times that on 1; and the isolated outliers.
+        """Sums per column of y - `beta` on the used x^, and of y - `gamma` times that on 1; and the
+        isolated outliers.
 
         The used x^ is `slope` x^ + the fitted constant, both over `divide`.
         """
@@ -187,5 +199,7 @@ class Forward:
             centred = square - z * z / count
             if np.median(count) >= 8 and np.median(centred / square) > 0.1:
                 # about the column's mean, gamma does not depend on beta at all
-                on_gamma = ColumnSums(count - 1, cross - z * y / count, centred, target - y * y / count, target)
+                on_gamma = ColumnSums(
+                    count - 1, cross - z * y / count, centred, target - y * y / count, target
+                )
         return on_gamma, on_one, found

@@ -1,4 +1,5 @@
-"""What the forensics say: a `Term` per reduction or factor of a kernel, a `Diagnosis` of all of them."""
+"""What the forensics say: a `Term` per reduction or factor of a kernel, a `Diagnosis` of all of
+them."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from typing import Any
 class Term:
     """One term of one output: how often each tile's part of it was used (1 = as it should be).
 
-    `coefficients` and `errors` (standard errors) have one entry per group of `group` neighbouring tiles (group 1: one per
-    tile); None where the data say nothing of that group. `tiles` counts tiles along the reduced (or, for factors, the
-    feature) dimension; `unit` is "tile" or "row tile". `scatter` is what the coefficients leave over, in units of rounding.
+    `coefficients` and `errors` (standard errors) have one entry per group of `group` neighbouring
+    tiles (group 1: one per tile); None where the data say nothing of that group. `tiles` counts
+    tiles along the reduced (or, for factors, the feature) dimension; `unit` is "tile" or "row
+    tile". `scatter` is what the coefficients leave over, in units of rounding.
     """
 
     output: str
@@ -29,9 +31,11 @@ class Term:
     can_tell: bool = True
     scatter: float | None = None
     hidden: bool = False
-    """Whether the inputs themselves (constant, alike in every row) keep the tiles from being told."""
+    """Whether the inputs themselves (constant, alike in every row) keep the tiles from being
+    told."""
     coarse: bool = False
-    """Whether the test's own arithmetic (a low fidelity, a format of few bits) may make such an error."""
+    """Whether the test's own arithmetic (a low fidelity, a format of few bits) may make such an
+    error."""
     named: bool = False
     """Whether the words name something that was added to the sums, and no tiles."""
     rows: tuple[int, ...] = ()
@@ -57,10 +61,12 @@ class Term:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Every term of the outputs at hand, the findings joined in words, and whether the data could tell.
+    """Every term of the outputs at hand, the findings joined in words, and whether the data could
+    tell.
 
-    `residuals` maps an output to what is left of it: `before` and `after` (rms error before and after all terms found, in
-    units of the output format's rounding) and the shares of the error's energy along the directions of the terms.
+    `residuals` maps an output to what is left of it: `before` and `after` (rms error before and
+    after all terms found, in units of the output format's rounding) and the shares of the error's
+    energy along the directions of the terms.
     """
 
     terms: tuple[Term, ...]
@@ -74,7 +80,10 @@ class Diagnosis:
             "terms": [term.to_json() for term in self.terms],
             "words": self.words,
             "can_tell": self.can_tell,
-            "residuals": {name: {key: number(value) for key, value in part.items()} for name, part in self.residuals.items()},
+            "residuals": {
+                name: {key: number(value) for key, value in part.items()}
+                for name, part in self.residuals.items()
+            },
         }
 
 

@@ -1,4 +1,5 @@
-"""One reduction of a kernel explained: which tiles it used, which rows don't follow, or what else went into its sums."""
+"""One reduction of a kernel explained: which tiles it used, which rows don't follow, or what else
+went into its sums."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ SAME = 3.0
 
 @dataclass(frozen=True)
 class Extra:
-    """Something that may have been added to every sum: (rows,) values whose coefficient is 1 where the kernel did.
+    """Something that may have been added to every sum: (rows,) values whose coefficient is 1 where
+    the kernel did.
 
-    `words` say it; with {value} in them any coefficient is a finding and is filled in (plus `base`), else only one that is 1.
+    `words` say it; with {value} in them any coefficient is a finding and is filled in (plus
+    `base`), else only one that is 1.
     """
 
     values: Array
@@ -33,15 +36,20 @@ class Extra:
     base: float = 0.0
 
 
-def stored_error(error: Array, used: Array, partial: Array, square: Array, features: int, precision: Precision) -> Array:
-    """Standard error of a used mean (rows,), when it and its partial sums may have been stored as bf16.
+def stored_error(
+    error: Array, used: Array, partial: Array, square: Array, features: int, precision: Precision
+) -> Array:
+    """Standard error of a used mean (rows,), when it and its partial sums may have been stored as
+    bf16.
 
-    The partial sums may be those per tile, `partial` (rows, tiles), or per lane: of about the size that a sum of unrelated
-    terms of mean `square` (rows,) has.
+    The partial sums may be those per tile, `partial` (rows, tiles), or per lane: of about the size
+    that a sum of unrelated terms of mean `square` (rows,) has.
     """
     with np.errstate(all="ignore"):
         parts = np.maximum(np.vecdot(partial, partial), square / features)
-        return np.asarray(np.sqrt(error**2 + precision.stored(partial.shape[1]) ** 2 * (used**2 + parts)))
+        return np.asarray(
+            np.sqrt(error**2 + precision.stored(partial.shape[1]) ** 2 * (used**2 + parts))
+        )
 
 
 def explain(
@@ -54,10 +62,12 @@ def explain(
     why: str = "",
     lane: str = "row",
 ) -> Term:
-    """The term of a reduction from each row's partial sums (rows, tiles), the sum that was used and its error (rows,).
+    """The term of a reduction from each row's partial sums (rows, tiles), the sum that was used and
+    its error (rows,).
 
-    `lane` is what there is one sum of: a row, or, for sums down the rows, a column. A common coefficient and one extra
-    addend are preferred to one coefficient per tile where they leave over as little.
+    `lane` is what there is one sum of: a row, or, for sums down the rows, a column. A common
+    coefficient and one extra addend are preferred to one coefficient per tile where they leave over
+    as little.
     """
     fit = fit_tiles(partial, used, sigma)
     finding = describe(fit, noun, why)
@@ -66,7 +76,11 @@ def explain(
     if finding.wrong and _is_loss(fit, noun, partial, used, sigma):
         words = f"cannot tell {noun.name}: its error is of the size that the test's fidelity and formats may lose"
         return replace(_term(output, noun, fit, Finding(False, words, False), why), coarse=True)
-    if finding.wrong and not (fit.uniform and fit.scatter <= GOOD_SCATTER) and fit.method != "total":
+    if (
+        finding.wrong
+        and not (fit.uniform and fit.scatter <= GOOD_SCATTER)
+        and fit.method != "total"
+    ):
         extra = with_extra(partial.sum(axis=1), used, sigma, extras, noun)
         if extra is not None:
             return replace(_term(output, noun, fit, extra, why), named=True)
@@ -78,7 +92,8 @@ def explain(
 
 
 def _is_loss(fit: TileFit, noun: Noun, partial: Array, used: Array, sigma: Array) -> bool:
-    """Whether sums that no pattern describes are off by no more than the test's own arithmetic may lose."""
+    """Whether sums that no pattern describes are off by no more than the test's own arithmetic may
+    lose."""
     if not noun.allowed or not (np.isfinite(fit.scatter) and fit.scatter > GOOD_SCATTER):
         return False
     with np.errstate(all="ignore"):
@@ -86,7 +101,10 @@ def _is_loss(fit: TileFit, noun: Noun, partial: Array, used: Array, sigma: Array
         size = np.sqrt(whole**2 + np.vecdot(partial, partial))
         usable = np.isfinite(used) & np.isfinite(size) & (sigma > 0) & np.isfinite(sigma)
         off = used[usable] - whole[usable]
-        return bool(usable.any() and float(off @ off) <= noun.allowed**2 * float(size[usable] @ size[usable]))
+        return bool(
+            usable.any()
+            and float(off @ off) <= noun.allowed**2 * float(size[usable] @ size[usable])
+        )
 
 
 def _term(output: str, noun: Noun, fit: TileFit, finding: Finding, why: str) -> Term:
@@ -108,11 +126,20 @@ def _term(output: str, noun: Noun, fit: TileFit, finding: Finding, why: str) -> 
     )
 
 
-def with_extra(whole: Array, used: Array, sigma: Array, extras: Sequence[Extra], noun: Noun) -> Finding | None:
-    """A common coefficient and one of the extras, where that describes the sums to their rounding."""
+def with_extra(
+    whole: Array, used: Array, sigma: Array, extras: Sequence[Extra], noun: Noun
+) -> Finding | None:
+    """A common coefficient and one of the extras, where that describes the sums to their
+    rounding."""
     best: tuple[float, Finding] | None = None
     for extra in extras:
-        usable = np.isfinite(whole) & np.isfinite(used) & np.isfinite(sigma) & (sigma > 0) & np.isfinite(extra.values)
+        usable = (
+            np.isfinite(whole)
+            & np.isfinite(used)
+            & np.isfinite(sigma)
+            & (sigma > 0)
+            & np.isfinite(extra.values)
+        )
         if usable.sum() < SPARE_ROWS + 2 or not np.any(extra.values[usable]):
             continue
         both = np.column_stack([whole, extra.values])[usable] / sigma[usable, None]
@@ -121,11 +148,19 @@ def with_extra(whole: Array, used: Array, sigma: Array, extras: Sequence[Extra],
             if not np.isfinite(np.square(both).sum()) or not np.isfinite(target @ target):
                 continue
         each = solve(both, target)
-        if not each.determined or each.scatter > GOOD_SCATTER or not np.isfinite(each.coefficients).all():
+        if (
+            not each.determined
+            or each.scatter > GOOD_SCATTER
+            or not np.isfinite(each.coefficients).all()
+        ):
             continue
         (common, value), (common_error, error) = each.coefficients.tolist(), each.errors.tolist()
         named = "{value}" in extra.words
-        if abs(value) < MATTERS * error or not close(common, common_error, 1.0, noun) or SIGMAS * common_error > 0.5:
+        if (
+            abs(value) < MATTERS * error
+            or not close(common, common_error, 1.0, noun)
+            or SIGMAS * common_error > 0.5
+        ):
             continue
         if not named and not (close(value, error, 1.0, noun) and SIGMAS * error < 0.5):
             continue
@@ -135,7 +170,9 @@ def with_extra(whole: Array, used: Array, sigma: Array, extras: Sequence[Extra],
     return best[1] if best else None
 
 
-def _from_nothing(noun: Noun, used: Array, sigma: Array, otherwise: Finding, reason: str) -> Finding:
+def _from_nothing(
+    noun: Noun, used: Array, sigma: Array, otherwise: Finding, reason: str
+) -> Finding:
     """Sums that should be zero and are not, in most rows."""
     usable = np.isfinite(used) & np.isfinite(sigma) & (sigma > 0)
     if not usable.any() or float(np.median(np.abs(used[usable]) / sigma[usable])) <= MATTERS:

@@ -1,4 +1,5 @@
-"""One pass over the tensors: the sums per row, per tile and per column from which everything else is solved."""
+"""One pass over the tensors: the sums per row, per tile and per column from which everything else
+is solved."""
 
 from __future__ import annotations
 
@@ -34,16 +35,20 @@ def tile_sums(values: Array, starts: NDArray[np.int64]) -> Array:
     out = np.empty((rows, len(starts)))
     if whole:
         # a matrix product with ones is several times faster than reduceat on short runs
-        np.matmul(values[:, : whole * TILE].reshape(rows, whole, TILE), np.ones(TILE), out=out[:, :whole])
+        np.matmul(
+            values[:, : whole * TILE].reshape(rows, whole, TILE), np.ones(TILE), out=out[:, :whole]
+        )
     if whole < len(starts):
         out[:, whole] = values[:, whole * TILE :].sum(axis=1)
     return out
 
 
 def row_blocks(rows: int, features: int, visit: Callable[[int, int, int], None]) -> None:
-    """Call `visit(row tile or -1, start, stop)` for blocks of rows on all cores; no block crosses a border of 32-row tiles.
+    """Call `visit(row tile or -1, start, stop)` for blocks of rows on all cores; no block crosses a
+    border of 32-row tiles.
 
-    The blocks of one row tile run in order in one thread, so that `visit` may add to what belongs to the row tile.
+    The blocks of one row tile run in order in one thread, so that `visit` may add to what belongs
+    to the row tile.
     """
     step = max(1, min(TILE, BLOCK_ELEMENTS // max(1, features)))
     tiles_per_task = max(1, BLOCK_ELEMENTS // max(1, features * TILE))
@@ -69,7 +74,8 @@ def column_dot(left: Array, right: Array) -> Array:
 
 
 def padding_columns(features: int) -> NDArray[np.int64]:
-    """The columns whose values an unmasked last tile would hold again in its padding: a row's first ones; empty without padding."""
+    """The columns whose values an unmasked last tile would hold again in its padding: a row's first
+    ones; empty without padding."""
     return np.arange(min(-features % TILE, features))
 
 
@@ -86,13 +92,23 @@ class RowFit:
 
 
 def solve_rows(
-    vv: Array, vu: Array, uu: Array, tv: Array, tu: Array, tt: Array, floor: Array, spent: int, elements: Array | None = None
+    vv: Array,
+    vu: Array,
+    uu: Array,
+    tv: Array,
+    tu: Array,
+    tt: Array,
+    floor: Array,
+    spent: int,
+    elements: Array | None = None,
 ) -> RowFit:
-    """Fit t = a v + b u in every row from its inner products, all (rows,); `constant` is a, `slope` is b.
+    """Fit t = a v + b u in every row from its inner products, all (rows,); `constant` is a, `slope`
+    is b.
 
-    With v = 1 these are count, sum u, sum u^2, sum t, sum t u, sum t^2. `floor` is the least standard deviation of an element
-    (its output's rounding), `spent` the number of parameters fitted so far, these two included, `elements` how many there are
-    (None: vv). Where u is proportional to v within a row, b is unknown (NaN) and taken as 0.
+    With v = 1 these are count, sum u, sum u^2, sum t, sum t u, sum t^2. `floor` is the least
+    standard deviation of an element (its output's rounding), `spent` the number of parameters
+    fitted so far, these two included, `elements` how many there are (None: vv). Where u is
+    proportional to v within a row, b is unknown (NaN) and taken as 0.
     """
     count = vv if elements is None else elements
     with np.errstate(all="ignore"):
@@ -114,17 +130,20 @@ def solve_rows(
 
 
 def _shrunk(sigma: Array, floor: Array, freedom: Array) -> Array:
-    """Standard deviations per row, drawn towards that of the middle row where a row has few spare elements to show its own.
+    """Standard deviations per row, drawn towards that of the middle row where a row has few spare
+    elements to show its own.
 
-    All in units of the row's floor. Without spare elements anywhere it is TIGHT times the floor: the output's rounding is not
-    the only one.
+    All in units of the row's floor. Without spare elements anywhere it is TIGHT times the floor:
+    the output's rounding is not the only one.
     """
     some = (floor > 0) & np.isfinite(sigma) & np.isfinite(floor)
     square = np.where(some, (sigma / np.where(some, floor, 1.0)) ** 2, 1.0)
     showing = some & (freedom > 0)
     middle = float(np.median(square[showing])) if showing.any() else TIGHT**2
     spare = np.maximum(freedom, 0.0)
-    return np.where(some, floor * np.sqrt((spare * square + PRIOR * middle) / (spare + PRIOR)), sigma)
+    return np.where(
+        some, floor * np.sqrt((spare * square + PRIOR * middle) / (spare + PRIOR)), sigma
+    )
 
 
 def row_moments(x: Single, epsilon: float) -> tuple[Array, Array]:

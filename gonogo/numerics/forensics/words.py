@@ -1,4 +1,5 @@
-"""Coefficients into words: which tiles a term sums, misses, counts twice; tiles and rows are counted from 1."""
+"""Coefficients into words: which tiles a term sums, misses, counts twice; tiles and rows are
+counted from 1."""
 
 from __future__ import annotations
 
@@ -13,28 +14,36 @@ from gonogo.numerics.forensics.fit import GOOD_SCATTER, SPARE_ROWS, TileFit
 Array = NDArray[np.float64]
 
 SIMPLE = (0.0, 1.0, 2.0, -1.0, 0.5)
-"""The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved. Others are given as numbers."""
+"""The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved. Others are
+given as numbers."""
 SIGMAS = 6.0
-"""Standard errors within which a coefficient is read as a simple one (hundreds of tiles are read at once)."""
+"""Standard errors within which a coefficient is read as a simple one (hundreds of tiles are read at
+once)."""
 BELOW, ABOVE = 2.0**-7, 2.0**-8
-"""Relative deviation of a right term: 1/N truncated to bf16 takes up to 2^-7 off; nearest bf16 and a stored bf16 sum add at most 2^-8."""
+"""Relative deviation of a right term: 1/N truncated to bf16 takes up to 2^-7 off; nearest bf16 and
+a stored bf16 sum add at most 2^-8."""
 BIASED = 0.05, 0.25
-"""Deviation of the common coefficient, and of a tile's, that is no finding of its own in a scattered sum: its roundings do so."""
+"""Deviation of the common coefficient, and of a tile's, that is no finding of its own in a
+scattered sum: its roundings do so."""
 VERY_NOISY = 10.0
 """The same where hardly a row is to spare."""
 WILD = 30.0
-"""Left-over from which lost precision is no longer the likely reason (a 16-bit Dst: 5 to 10, measured)."""
+"""Left-over from which lost precision is no longer the likely reason (a 16-bit Dst: 5 to 10,
+measured)."""
 LOST = 0.1
-"""A coefficient up to this is still read as 0 where the test's own arithmetic loses as much: what is lost elsewhere looks like it."""
+"""A coefficient up to this is still read as 0 where the test's own arithmetic loses as much: what
+is lost elsewhere looks like it."""
 VAGUE = 0.5
 """A tile whose coefficient is not known to within this can't be told."""
 NOISY = 2.5
-"""Left-over, in units of rounding, from which a sum in no pattern of tiles or rows is called scattered."""
+"""Left-over, in units of rounding, from which a sum in no pattern of tiles or rows is called
+scattered."""
 
 
 @dataclass(frozen=True)
 class Noun:
-    """How to speak of a term: "s1", "s1 is subtracted twice", tiles or row tiles, and the deviation a right one may have."""
+    """How to speak of a term: "s1", "s1 is subtracted twice", tiles or row tiles, and the deviation
+    a right one may have."""
 
     name: str
     twice: str = "is counted twice"
@@ -42,12 +51,14 @@ class Noun:
     below: float = BELOW
     above: float = ABOVE
     allowed: float = 0.0
-    """Relative error of a sum that the test's own arithmetic may make beside the rounding that is modelled; 0: none."""
+    """Relative error of a sum that the test's own arithmetic may make beside the rounding that is
+    modelled; 0: none."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one term's fit says: whether it is wrong, in words ("" when it is right), and whether its tiles can be told."""
+    """What one term's fit says: whether it is wrong, in words ("" when it is right), and whether
+    its tiles can be told."""
 
     wrong: bool
     words: str
@@ -56,24 +67,35 @@ class Finding:
 
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th, 11th, 21st."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{ending}"
 
 
 def listing(numbers: Sequence[int]) -> str:
     """1, 2 and 3."""
-    return str(numbers[0]) if len(numbers) == 1 else f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    return (
+        str(numbers[0])
+        if len(numbers) == 1
+        else f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    )
 
 
 def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
-    """Where `members` (from 0, ascending) lie among `count` tiles: "the last tile (265th of 265)", "the 7th tile of 265"."""
+    """Where `members` (from 0, ascending) lie among `count` tiles: "the last tile (265th of 265)",
+    "the 7th tile of 265"."""
     size, first, last = len(members), members[0] + 1, members[-1] + 1
     if size == count:
         return {1: f"the only {unit}", 2: f"both {unit}s"}.get(count, f"all {count} {unit}s")
     if size == 1:
         if last == count:
             return f"the last {unit} ({ordinal(last)} of {count})"
-        return f"the first {unit} (1st of {count})" if first == 1 else f"the {ordinal(first)} {unit} of {count}"
+        return (
+            f"the first {unit} (1st of {count})"
+            if first == 1
+            else f"the {ordinal(first)} {unit} of {count}"
+        )
     if last - first == size - 1:
         span = f"{ordinal(first)} {'and' if size == 2 else 'to'} {ordinal(last)} of {count}"
         if last == count:
@@ -86,11 +108,14 @@ def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
         return f"every {ordinal(step)} {unit} ({members[0] + 1}, {members[1] + 1}, {members[2] + 1}, ... of {count})"
     if size <= 6:
         return f"the {unit}s {listing([member + 1 for member in members])} of {count}"
-    return f"{size} {unit}s ({', '.join(str(member + 1) for member in members[:3])}, ... of {count})"
+    return (
+        f"{size} {unit}s ({', '.join(str(member + 1) for member in members[:3])}, ... of {count})"
+    )
 
 
 def odd_rows(rows: Sequence[int], count: int, lane: str = "row") -> str:
-    """The rows, or columns (`lane`; from 0, ascending) that do not follow: "the rows 8, 16, 24, ... (every 8th of 256)"."""
+    """The rows, or columns (`lane`; from 0, ascending) that do not follow: "the rows 8, 16, 24, ...
+    (every 8th of 256)"."""
     known = np.asarray(rows)
     for period in range(2, min(64, count // 3) + 1):
         for phase in range(period):
@@ -117,7 +142,8 @@ def close(coefficient: float, error: float, value: float, noun: Noun) -> bool:
 
 
 def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
-    """The words of a term's coefficients; `why` says, where it is known, why the data can't tell its tiles."""
+    """The words of a term's coefficients; `why` says, where it is known, why the data can't tell
+    its tiles."""
     reason = why or fit.reason
     if fit.method == "none":
         return Finding(False, f"cannot tell {noun.name}: {reason}", False)
@@ -134,10 +160,19 @@ def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
         slack = BIASED[0] if fit.uniform else BIASED[1]
         noun = replace(noun, below=max(noun.below, slack), above=max(noun.above, slack))
     can_tell = not fit.uniform or bool(np.nanmedian(fit.errors) * SIGMAS <= VAGUE)
-    if fit.uniform and scattered and not close(fit.total, 0.0, 1.0, noun) and fit.total_error * SIGMAS > VAGUE / 2:
-        return Finding(True, f"{noun.name} is wrong, by no one factor and in no pattern of {noun.unit}s", False)
+    if (
+        fit.uniform
+        and scattered
+        and not close(fit.total, 0.0, 1.0, noun)
+        and fit.total_error * SIGMAS > VAGUE / 2
+    ):
+        return Finding(
+            True, f"{noun.name} is wrong, by no one factor and in no pattern of {noun.unit}s", False
+        )
     if fit.uniform:
-        words = _one(fit.total, fit.total_error, noun, list(range(fit.tiles)) if can_tell else [], fit.tiles)
+        words = _one(
+            fit.total, fit.total_error, noun, list(range(fit.tiles)) if can_tell else [], fit.tiles
+        )
     else:
         words = _several(fit, noun)
     wrong = bool(words)
@@ -169,13 +204,16 @@ def _one(value: float, error: float, noun: Noun, members: list[int], count: int)
     if simple == 1.0:
         return ""
     if simple is not None:
-        verb = {0.0: "is missing", 2.0: noun.twice, -1.0: "has the wrong sign", 0.5: "is halved"}[simple]
+        verb = {0.0: "is missing", 2.0: noun.twice, -1.0: "has the wrong sign", 0.5: "is halved"}[
+            simple
+        ]
         return f"{noun.name} {verb} {where}"
     return f"{noun.name} is {value:.4g} times what it should be {where}"
 
 
 def _simple(value: float, error: float, noun: Noun) -> float | None:
-    """The simple coefficient that a value means; the nearest where its error allows several, right in case of doubt."""
+    """The simple coefficient that a value means; the nearest where its error allows several, right
+    in case of doubt."""
     if close(value, error, 1.0, noun):
         return 1.0
     near = [simple for simple in SIMPLE if close(value, error, simple, noun)]
@@ -184,7 +222,10 @@ def _simple(value: float, error: float, noun: Noun) -> float | None:
 
 def _several(fit: TileFit, noun: Noun) -> str:
     """The words of coefficients that differ from tile to tile."""
-    values = [_simple(c, e, noun) if np.isfinite(c) else None for c, e in zip(fit.coefficients, fit.errors, strict=True)]
+    values = [
+        _simple(c, e, noun) if np.isfinite(c) else None
+        for c, e in zip(fit.coefficients, fit.errors, strict=True)
+    ]
     unknown = {
         index
         for index, (c, e) in enumerate(zip(fit.coefficients, fit.errors, strict=True))
@@ -217,7 +258,9 @@ def _only(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
     for value, members in classes.items():
         if value == 0.0:
             continue
-        how = {1.0: "", 2.0: " twice", -1.0: " with the wrong sign", 0.5: " by half"}.get(value, f" {value:g} times")
+        how = {1.0: "", 2.0: " twice", -1.0: " with the wrong sign", 0.5: " by half"}.get(
+            value, f" {value:g} times"
+        )
         parts.append(f"{place(members, count, noun.unit)}{how}")
     return f"{noun.name} sums only {' and '.join(parts)}"
 

@@ -1,4 +1,5 @@
-"""layernorm_bw by the fused path: blocks of rows over the thread pool, totals merged in block order, statistics out."""
+"""layernorm_bw by the fused path: blocks of rows over the thread pool, totals merged in block
+order, statistics out."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def statistics(
     terms: BackwardTerms,
     allclose: Tolerances,
 ) -> dict[str, compare.Statistics]:
-    """Statistics of the outputs that are there, by name; all of them finite (see expected.statistics)."""
+    """Statistics of the outputs that are there, by name; all of them finite (see
+    expected.statistics)."""
     x, dy = given["x"], given["dy"]
     count, n = x.shape
     dx = outputs.get("dx")
@@ -66,11 +68,22 @@ def statistics(
     mean_raw, rstd_raw = raw_moments
     columns_of = [
         np.ascontiguousarray(each[:, 0])
-        for each in (known.mean, known.rstd, known.mean_error, known.rstd_error, known.var_mean, known.var_rstd)
+        for each in (
+            known.mean,
+            known.rstd,
+            known.mean_error,
+            known.rstd_error,
+            known.var_mean,
+            known.var_rstd,
+        )
     ]
     mean, rstd, mean_error, rstd_error, var_mean, var_rstd = columns_of
     t = numbers(terms)
-    scores, facts, floors = np.zeros((count, rows.SCORES)), np.zeros((count, backward_rows.ROW_FACTS)), np.zeros(count)
+    scores, facts, floors = (
+        np.zeros((count, rows.SCORES)),
+        np.zeros((count, backward_rows.ROW_FACTS)),
+        np.zeros(count),
+    )
     origin = _origin(raw, mean_raw, rstd_raw)
 
     def tile(start: int, stop: int, found: finish.Totals) -> Array:
@@ -125,9 +138,17 @@ def statistics(
         dx_statistics = finish.statistics(found, count * n, tolerance is not None)
         dx_statistics["rows_left_out"] = int((~known.informative).sum())
         for place, name in enumerate(("row", "xhat")):
-            dx_statistics |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, known.informative))
-        dx_statistics |= compare.scores_of("scale", finish.row_scores(scores, 2, floors, known.informative))
-        columns = None if not known.informative.any() else _down_columns(found, facts, scores, given, known, dx, terms)
+            dx_statistics |= compare.scores_of(
+                name, finish.row_scores(scores, place, 0.0, known.informative)
+            )
+        dx_statistics |= compare.scores_of(
+            "scale", finish.row_scores(scores, 2, floors, known.informative)
+        )
+        columns = (
+            None
+            if not known.informative.any()
+            else _down_columns(found, facts, scores, given, known, dx, terms)
+        )
         result["dx"] = _common(dx) | dx_statistics | compare.scores_of("col", columns)
 
     sums = np.zeros((backward_rows.SUMS, n))
@@ -149,9 +170,15 @@ def statistics(
         )
         if terms.own is not None:
             wide = np.asarray(dy, np.float64)
-            expected = definition.with_own_statistics(expected, wide, (np.asarray(x, np.float64) - known.mean) * known.rstd, known)
+            expected = definition.with_own_statistics(
+                expected, wide, (np.asarray(x, np.float64) - known.mean) * known.rstd, known
+            )
         result["dgamma"] = compare.statistics(
-            outputs["dgamma"], expected, sums[backward_rows.C_RAW][None, :], allclose=allclose.get("dgamma"), shape=(n,)
+            outputs["dgamma"],
+            expected,
+            sums[backward_rows.C_RAW][None, :],
+            allclose=allclose.get("dgamma"),
+            shape=(n,),
         )
     if "dbeta" in outputs:
         tiles = np.array([part[backward_rows.DY] for part in parts])
@@ -168,7 +195,11 @@ def statistics(
             terms,
         )
         result["dbeta"] = compare.statistics(
-            outputs["dbeta"], expected, sums[backward_rows.DY_RAW][None, :], allclose=allclose.get("dbeta"), shape=(n,)
+            outputs["dbeta"],
+            expected,
+            sums[backward_rows.DY_RAW][None, :],
+            allclose=allclose.get("dbeta"),
+            shape=(n,),
         )
     return result
 
@@ -179,7 +210,11 @@ def _common(output: NDArray[np.float32]) -> compare.Statistics:
 
 def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
     """The first element of the raw dx: where the sums of the PCC are centred."""
-    return float(layernorm.backward(raw["x"][:1], raw["gamma"], mean[:1], rstd[:1], raw["dy"][:1])["dx"][0, 0])
+    return float(
+        layernorm.backward(raw["x"][:1], raw["gamma"], mean[:1], rstd[:1], raw["dy"][:1])["dx"][
+            0, 0
+        ]
+    )
 
 
 def _down_columns(
@@ -194,12 +229,22 @@ def _down_columns(
     if not finish.may_repeat(scores, known.informative):
         used = facts[known.informative]
         together = (
-            (coherence(used[:, 0], terms.stored_sum), 0.0, coherence(used[:, 1], terms.stored_sum), 0.0) if terms.stored_sum else (0.0,) * 4
+            (
+                coherence(used[:, 0], terms.stored_sum),
+                0.0,
+                coherence(used[:, 1], terms.stored_sum),
+                0.0,
+            )
+            if terms.stored_sum
+            else (0.0,) * 4
         )
         return finish.column_scores(found.columns[0], together)
     whole = definition.expectations(given, known, terms)["dx"]
     expected = compare.restrict(whole, known.informative)
     error = dx.astype(np.float64)[known.informative] - expected.reference
     return directions.scores(
-        expected, compare.restrict_direction(whole.directions[3], known.informative), error, compare.golden_of(expected)
+        expected,
+        compare.restrict_direction(whole.directions[3], known.informative),
+        error,
+        compare.golden_of(expected),
     )

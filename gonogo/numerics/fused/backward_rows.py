@@ -1,4 +1,5 @@
-"""layernorm_bw, a block of rows in one pass: references, budget and comparison of dx, and the column sums behind dgamma and dbeta.
+"""layernorm_bw, a block of rows in one pass: references, budget and comparison of dx, and the
+column sums behind dgamma and dbeta.
 
 The formulas are those of budgets/backward.py, term by term and in its order; that file says why.
 """
@@ -11,7 +12,18 @@ import numpy as np
 
 from gonogo.numerics.fused.columns import add_columns
 from gonogo.numerics.fused.keys import keyed_variance
-from gonogo.numerics.fused.loops import binade, cut, dot, dot3, lane_sums, largest, largest_partial, rounded_away, total, truncated
+from gonogo.numerics.fused.loops import (
+    binade,
+    cut,
+    dot,
+    dot3,
+    lane_sums,
+    largest,
+    largest_partial,
+    rounded_away,
+    total,
+    truncated,
+)
 from gonogo.numerics.fused.rows import compare_row, row_scratch
 from gonogo.numerics.jit import jit
 
@@ -22,7 +34,9 @@ ROOT_3 = 3.0**0.5
 
 # Column sums for dgamma and dbeta: what each row of `sums` holds.
 SUMS = 11
-C, C_ABS, C_BOUND, C_VARIANCE, C_PREDICTED, DY, DY_ABS, DY_SQUARED, C_RAW, DY_RAW, C_CUT = range(SUMS)
+C, C_ABS, C_BOUND, C_VARIANCE, C_PREDICTED, DY, DY_ABS, DY_SQUARED, C_RAW, DY_RAW, C_CUT = range(
+    SUMS
+)
 
 # Per row: s1, s2, step of s1, step of s2 (the coherence of a stored sum over rows needs them all).
 ROW_FACTS = 4
@@ -62,8 +76,9 @@ def backward_block(
     var_rstds: Any,
     informative: Any,
 ) -> None:
-    """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go to totals, bins, scores (rows, 9),
-    columns (COLUMNS, N), sums (SUMS, N), facts (rows, 4) and floors (rows,), the squared norm under which a row's reference is nothing."""
+    """Rows start..stop of x and dy (rows, N) float32; `t` is BackwardTerms as numbers. Results go
+    to totals, bins, scores (rows, 9), columns (COLUMNS, N), sums (SUMS, N), facts (rows, 4) and
+    floors (rows,), the squared norm under which a row's reference is nothing."""
     (
         u_out,
         u_xhat,
@@ -79,7 +94,15 @@ def backward_block(
         accumulate,
         additions,
     ) = (t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12])
-    difference, scale, stored_column, predict_alignment, full_scale, one_sign, step_cut = t[13], t[14], t[15], t[16], t[17], t[18], t[19]
+    difference, scale, stored_column, predict_alignment, full_scale, one_sign, step_cut = (
+        t[13],
+        t[14],
+        t[15],
+        t[16],
+        t[17],
+        t[18],
+        t[19],
+    )
     n = x.shape[1]
     xhat, p, px = np.empty(n), np.empty(n), np.empty(n)
     e_xhat, v_xhat, d_xhat, d_even = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -116,7 +139,12 @@ def backward_block(
             xhat[j] = xh
             p[j] = pv
             px[j] = pv * xh
-        mean_error, rstd_error, var_mean, var_rstd = mean_errors[i], rstd_errors[i], var_means[i], var_rstds[i]
+        mean_error, rstd_error, var_mean, var_rstd = (
+            mean_errors[i],
+            rstd_errors[i],
+            var_means[i],
+            var_rstds[i],
+        )
         moved_mean = mean_error * r
         for j in range(n):
             xv = np.float64(x[i, j])
@@ -149,8 +177,17 @@ def backward_block(
         for j in range(n):
             a[j] = abs(p[j])
             b[j] = abs(px[j])
-        d1 = (reciprocal + read_sum + product) * abs(s1) + stored_sum * binade(s1) + running * (total(a, n) / n)
-        d2 = (reciprocal + read_sum + product) * abs(s2) + stored_sum * binade(s2) + running * (total(b, n) / n) + dot(a, e_xhat, n) / n
+        d1 = (
+            (reciprocal + read_sum + product) * abs(s1)
+            + stored_sum * binade(s1)
+            + running * (total(a, n) / n)
+        )
+        d2 = (
+            (reciprocal + read_sum + product) * abs(s2)
+            + stored_sum * binade(s2)
+            + running * (total(b, n) / n)
+            + dot(a, e_xhat, n) / n
+        )
         most1 = largest_partial(p, n) if one_sign > 0.0 else abs(n * s1)
         most2 = largest_partial(px, n) if one_sign > 0.0 else abs(n * s2)
         lane_sums(p, n, lane)
@@ -166,22 +203,42 @@ def backward_block(
             + s1 * s1 * moved_mean**4 / 3.0
             + (one_sign * s1) ** 2
         )
-        v1 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(p, p, n) + most1**2)) / n / n
+        v1 += (
+            (
+                lane_variance * lanes_squared
+                + additions * accumulate * accumulate * (dot(p, p, n) + most1**2)
+            )
+            / n
+            / n
+        )
         lane_sums(px, n, lane)
         lanes_abs, lanes_squared = 0.0, 0.0
         for c in range(32):
             lanes_abs += abs(lane[c])
             lanes_squared += lane[c] * lane[c]
         d2 += read_lane * lanes_abs / n
-        v2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (stored_sum * binade(s2)) ** 2 / 3.0
+        v2 = (systematic + read_sum * read_sum / 12.0) * s2 * s2 + (
+            stored_sum * binade(s2)
+        ) ** 2 / 3.0
         v2 += (s1 * r) ** 2 * var_mean + 4.0 * s2 * s2 * var_rstd + (one_sign * s2) ** 2
-        v2 += (lane_variance * lanes_squared + additions * accumulate * accumulate * (dot(px, px, n) + most2**2)) / n / n
+        v2 += (
+            (
+                lane_variance * lanes_squared
+                + additions * accumulate * accumulate * (dot(px, px, n) + most2**2)
+            )
+            / n
+            / n
+        )
         own1, own2 = 0.0, dot3(p, p, v_xhat, n)
         bias1, others = 0.0, 0.0
         if generic:
             for j in range(n):
                 e_p[j] = relative * a[j] + stored_product * binade(p[j])
-                seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
+                seen = (
+                    truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ)
+                    if read > 0.0
+                    else p[j]
+                )
                 d_p[j] = rounded_away(seen, stored_product) - p[j]
             d1 += total(e_p, n) / n
             own1 = dot(e_p, e_p, n) / 3.0
@@ -202,7 +259,11 @@ def backward_block(
         own1, own2, bias1, bias2 = own1 / n / n, own2 / n / n, bias1 / n, bias2 / n
         used2 = abs(s2) + abs(bias2)
         shift1, shift2 = used2 * (total(d_xhat, n) / n), used2 * (dot(xhat, d_xhat, n) / n)
-        v1 += own1 + max(bias1 * bias1 - COHERENT * own1, 0.0) + max(shift1 * shift1 - COHERENT * (s2 * s2 * total(v_xhat, n) / n / n), 0.0)
+        v1 += (
+            own1
+            + max(bias1 * bias1 - COHERENT * own1, 0.0)
+            + max(shift1 * shift1 - COHERENT * (s2 * s2 * total(v_xhat, n) / n / n), 0.0)
+        )
         v2 += (
             own2
             + max(bias2 * bias2 - COHERENT * own2, 0.0)
@@ -226,11 +287,17 @@ def backward_block(
             sums[C, j] += c
             sums[C_ABS, j] += size_c
             sums[C_BOUND, j] += abs(dyv) * e_xhat[j] + h + (relative + rstd_error) * size_c
-            sums[C_VARIANCE, j] += dyv * dyv * v_xhat[j] + h * h / 3.0 + (relative * c) * (relative * c) / 3.0
+            sums[C_VARIANCE, j] += (
+                dyv * dyv * v_xhat[j] + h * h / 3.0 + (relative * c) * (relative * c) / 3.0
+            )
         for j in range(n):
             dyv = np.float64(dy[i, j])
             seen = (truncated(dyv, TF32_READ) if read > 0.0 else dyv) * (xhat[j] + d_xhat[j])
-            stored_c = truncated(seen, TF32_READ) if stored_column == TF32_READ else rounded_away(seen, stored_column)
+            stored_c = (
+                truncated(seen, TF32_READ)
+                if stored_column == TF32_READ
+                else rounded_away(seen, stored_column)
+            )
             sums[C_PREDICTED, j] += stored_c - dyv * xhat[j]
         if step_cut > 0.0:
             for j in range(n):
@@ -263,17 +330,34 @@ def backward_block(
             steps = difference * (binade(first) + binade(xs2) + binade(second))
             tiny = ARITHMETIC * r * (abs(p[j]) + abs(s1) + abs(xs2))
             before = (
-                r * (e_p[j] + steps + d1 + abs(xhat[j]) * d2 + s2_abs * e_xhat[j] + d2 * moved_mean + 2.0 * rstd_error * abs(xs2))
+                r
+                * (
+                    e_p[j]
+                    + steps
+                    + d1
+                    + abs(xhat[j]) * d2
+                    + s2_abs * e_xhat[j]
+                    + d2 * moved_mean
+                    + 2.0 * rstd_error * abs(xs2)
+                )
                 + (scale + rstd_error) * abs(value)
                 + tiny
             )
             ref[j] = value
             bound[j] = before + u_out * binade(abs(value) + before)
-            squares = difference * difference * (binade(first) * binade(first) + binade(second) * binade(second))
+            squares = (
+                difference
+                * difference
+                * (binade(first) * binade(first) + binade(second) * binade(second))
+            )
             alike[j] = r * difference * binade(xs2) / ROOT_3
             own_noise[j] = alike[j] * alike[j]
             h = u_out * binade(value)
-            noise[j] = r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * v_xhat[j] + squares / 3.0) + h * h / 3.0 + tiny * tiny
+            noise[j] = (
+                r * r * (e_p[j] * e_p[j] / 3.0 + s2 * s2 * v_xhat[j] + squares / 3.0)
+                + h * h / 3.0
+                + tiny * tiny
+            )
         for j in range(n):
             a[j] = abs(p[j])
         negligible = 2.0**-40 * r * largest(a, n)
@@ -285,19 +369,31 @@ def backward_block(
             for k in range(3):
                 s = s1 if k == 0 else (s1 - d1 if k == 1 else s1 + d1)
                 for j in range(n):
-                    seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
+                    seen = (
+                        truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ)
+                        if read > 0.0
+                        else p[j]
+                    )
                     exact = rounded_away(seen, stored_product) - s
                     first = rounded_away(exact, difference)
                     left = first - rounded_away(held[j] * s2, difference)
-                    allowance[k, j] = r * ((first - exact) + (rounded_away(left, difference) - left))
+                    allowance[k, j] = r * (
+                        (first - exact) + (rounded_away(left, difference) - left)
+                    )
         if step_cut > 0.0:
             for j in range(n):
-                seen = truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ) if read > 0.0 else p[j]
+                seen = (
+                    truncated(np.float64(dy[i, j]), TF32_READ) * truncated(gamma[j], TF32_READ)
+                    if read > 0.0
+                    else p[j]
+                )
                 a[j] = cut(seen, step_cut)
                 b[j] = cut(a[j] * x_cut[j], step_cut)
             s1_cut, s2_cut = cut(total(a, n) / n, step_cut), cut(total(b, n) / n, step_cut)
             for j in range(n):
-                made = r * cut(cut(a[j] - s1_cut, step_cut) - cut(x_cut[j] * s2_cut, step_cut), step_cut)
+                made = r * cut(
+                    cut(a[j] - s1_cut, step_cut) - cut(x_cut[j] * s2_cut, step_cut), step_cut
+                )
                 allowance[truncating, j] = cut(made, 2.0 * u_out) - ref[j]
         tied = compare_row(
             i,
@@ -336,7 +432,10 @@ def backward_block(
         trends[0, 0], trends[0, 1] = r * bias1, r * bias2
         trends[1, 0], trends[1, 1] = root * r * s1, root * r * s2
         trends[2, 2] = full_scale
-        spreads[0], spreads[2] = r * 2.0 * stored_sum * binade(s1), r * 2.0 * stored_sum * binade(s2)
+        spreads[0], spreads[2] = (
+            r * 2.0 * stored_sum * binade(s1),
+            r * 2.0 * stored_sum * binade(s2),
+        )
         add_columns(
             n,
             ones,

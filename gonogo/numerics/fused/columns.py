@@ -1,4 +1,5 @@
-"""What the rows of a matrix add up to down its columns: the totals of each column direction, filled row by row."""
+"""What the rows of a matrix add up to down its columns: the totals of each column direction, filled
+row by row."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from gonogo.numerics.fused.loops import BLOCK, U
 from gonogo.numerics.fused.rows import ALLOWANCES
 from gonogo.numerics.jit import jit
 
-# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w trend, four of |w| spread, w^2 (where w
-# is 1: only whether there was a row), what ties away add to w e0, three of w pattern, ALLOWANCES of w allowance.
+# Column totals, for each column direction w: sums of w e, w e0 (ties to even), w^2 s^2, three of w
+# trend, four of |w| spread, w^2 (where w is 1: only whether there was a row), what ties away add to
+# w e0, three of w pattern, ALLOWANCES of w allowance.
 COLUMNS = 15 + ALLOWANCES
 COLUMN_ERROR, COLUMN_EVEN, COLUMN_VARIANCE, COLUMN_TREND, COLUMN_SPREAD = 0, 1, 2, 3, 6
 COLUMN_NORM, COLUMN_AWAY, COLUMN_PATTERN, COLUMN_ALLOWANCE = 10, 11, 12, 15
@@ -34,9 +36,11 @@ def add_columns(
     allowances: int,
     columns: Any,
 ) -> None:
-    """Add one row to the column totals of one direction: w (or 1 where not `weighted`); `tied` is what compare_row returned.
+    """Add one row to the column totals of one direction: w (or 1 where not `weighted`); `tied` is
+    what compare_row returned.
 
-    trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2, 3)."""
+    trends[k] = (a, b, c): the trend a w0 + b w1 + c ref; spreads[k]: of |w0| (0, 1) and |w1| (2,
+    3)."""
     if not weighted and columns[COLUMN_NORM, 0] == 0.0:
         columns[COLUMN_NORM, :] = 1.0
     for start in range(0, n, BLOCK):
@@ -57,7 +61,16 @@ def add_columns(
                 add_one(w, weighted, trends[k, 2], ref, first, last, columns, COLUMN_TREND + k)
         for k in range(4):
             if spreads[k] != 0.0:
-                add_size(w, weighted, spreads[k], w0 if k < 2 else w1, first, last, columns, COLUMN_SPREAD + k)
+                add_size(
+                    w,
+                    weighted,
+                    spreads[k],
+                    w0 if k < 2 else w1,
+                    first,
+                    last,
+                    columns,
+                    COLUMN_SPREAD + k,
+                )
 
 
 @jit
@@ -73,8 +86,18 @@ def add_squares(w: Any, weighted: bool, variance: Any, first: Any, last: Any, co
 
 
 @jit
-def add_one(w: Any, weighted: bool, factor: float, values: Any, first: Any, last: Any, columns: Any, place: int) -> None:
-    """Add w factor values of some columns (factor values where not `weighted`) to the totals at `place`."""
+def add_one(
+    w: Any,
+    weighted: bool,
+    factor: float,
+    values: Any,
+    first: Any,
+    last: Any,
+    columns: Any,
+    place: int,
+) -> None:
+    """Add w factor values of some columns (factor values where not `weighted`) to the totals at
+    `place`."""
     if weighted:
         for j in range(first, last):
             columns[place, j] += w[j] * (factor * values[j])
@@ -84,8 +107,18 @@ def add_one(w: Any, weighted: bool, factor: float, values: Any, first: Any, last
 
 
 @jit
-def add_size(w: Any, weighted: bool, factor: float, values: Any, first: Any, last: Any, columns: Any, place: int) -> None:
-    """Add factor |w values| of some columns (factor |values| where not `weighted`) to the totals at `place`."""
+def add_size(
+    w: Any,
+    weighted: bool,
+    factor: float,
+    values: Any,
+    first: Any,
+    last: Any,
+    columns: Any,
+    place: int,
+) -> None:
+    """Add factor |w values| of some columns (factor |values| where not `weighted`) to the totals at
+    `place`."""
     if weighted:
         for j in range(first, last):
             columns[place, j] += factor * abs(w[j] * values[j])

@@ -16,12 +16,14 @@ from gonogo.numerics.fused import rows
 ROW_DIRECTIONS = 3
 
 ROWS = 64
-"""Rows whose totals are kept together: two tiles, a compromise between memory to clear and an even load on the threads."""
+"""Rows whose totals are kept together: two tiles, a compromise between memory to clear and an even
+load on the threads."""
 
 
 @dataclass
 class Totals:
-    """What one block of rows (or, merged in block order, all of them) has added up for a matrix output."""
+    """What one block of rows (or, merged in block order, all of them) has added up for a matrix
+    output."""
 
     totals: Array
     bins: NDArray[np.int64]
@@ -32,16 +34,26 @@ class Totals:
         """Before the first row."""
         totals = np.zeros(rows.TOTALS)
         totals[rows.WORST_ROW] = -1.0
-        return cls(totals, np.zeros(rows.BINS, np.int64), np.zeros((column_directions, down.COLUMNS, n)))
+        return cls(
+            totals, np.zeros(rows.BINS, np.int64), np.zeros((column_directions, down.COLUMNS, n))
+        )
 
     def add(self, other: Totals) -> None:
         """Take the next block in."""
         mine, theirs = self.totals, other.totals
-        if theirs[rows.WORST_ROW] >= 0 and (mine[rows.WORST_ROW] < 0 or theirs[rows.BUDGET] > mine[rows.BUDGET]):
-            mine[[rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN]] = theirs[[rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN]]
+        if theirs[rows.WORST_ROW] >= 0 and (
+            mine[rows.WORST_ROW] < 0 or theirs[rows.BUDGET] > mine[rows.BUDGET]
+        ):
+            mine[[rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN]] = theirs[
+                [rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN]
+            ]
         maxima = list(rows.MAXIMA)
         mine[maxima] = np.maximum(mine[maxima], theirs[maxima])
-        sums = [k for k in range(rows.TOTALS) if k not in rows.MAXIMA and k not in (rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN)]
+        sums = [
+            k
+            for k in range(rows.TOTALS)
+            if k not in rows.MAXIMA and k not in (rows.BUDGET, rows.WORST_ROW, rows.WORST_COLUMN)
+        ]
         mine[sums] += theirs[sums]
         self.bins += other.bins
         self.columns += other.columns
@@ -68,13 +80,17 @@ def statistics(found: Totals, count: int, declared: bool) -> Statistics:
         ),
         "ulp_max": t[rows.ULP_MAX],
         "ulp_p99": _percentile(found.bins, count),
-        "needed_atol": {f"{rtol:g}": float(t[rows.NEEDED + k]) for k, rtol in enumerate(NEEDED_RTOLS)},
+        "needed_atol": {
+            f"{rtol:g}": float(t[rows.NEEDED + k]) for k, rtol in enumerate(NEEDED_RTOLS)
+        },
         "tolerance_ratio": t[rows.TOLERANCE] if declared else None,
         "tolerance_ratio_quantised": t[rows.TOLERANCE_QUANTISED] if declared else None,
         "outliers": int(t[rows.OUTLIERS]),
     }
     if used == 0:
-        return result | dict.fromkeys(("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction"))
+        return result | dict.fromkeys(
+            ("budget_ratio", "over_budget_fraction", "chi", "mismatch_fraction")
+        )
     return result | {
         "budget_ratio": t[rows.BUDGET],
         "over_budget_fraction": t[rows.OVER] / used,
@@ -93,23 +109,41 @@ def _percentile(bins: NDArray[np.int64], count: int) -> float:
 
 
 def may_repeat(scores: Array, informative: Mask) -> bool:
-    """Whether two rows may have the same reference (its squared norm is the same): then the errors down a column are not independent."""
+    """Whether two rows may have the same reference (its squared norm is the same): then the errors
+    down a column are not independent."""
     norms = scores[informative, 3 * (ROW_DIRECTIONS - 1) + 2]
     return len(np.unique(norms)) < len(norms)
 
 
 def row_scores(scores: Array, place: int, floor: Array | float, keep: Mask) -> Scores:
     """The z of one of the three directions from the (rows, 9) sums."""
-    numerator, variance, norm = scores[:, 3 * place], scores[:, 3 * place + 1], scores[:, 3 * place + 2]
+    numerator, variance, norm = (
+        scores[:, 3 * place],
+        scores[:, 3 * place + 1],
+        scores[:, 3 * place + 2],
+    )
     return Scores.of(numerator, variance, keep & (norm > floor))
 
 
 def column_scores(columns: Array, spreads: tuple[float, float, float, float]) -> Scores:
-    """The z down the columns; `spreads`: how coherent each of the four spreads is (see expectation.coherence)."""
+    """The z down the columns; `spreads`: how coherent each of the four spreads is (see
+    expectation.coherence)."""
     own = columns[down.COLUMN_VARIANCE]
-    golden = np.maximum(columns[down.COLUMN_EVEN] ** 2, (columns[down.COLUMN_EVEN] + columns[down.COLUMN_AWAY]) ** 2)
-    trends = columns[down.COLUMN_TREND : down.COLUMN_TREND + 3], columns[down.COLUMN_PATTERN : down.COLUMN_PATTERN + 3]
+    golden = np.maximum(
+        columns[down.COLUMN_EVEN] ** 2, (columns[down.COLUMN_EVEN] + columns[down.COLUMN_AWAY]) ** 2
+    )
+    trends = (
+        columns[down.COLUMN_TREND : down.COLUMN_TREND + 3],
+        columns[down.COLUMN_PATTERN : down.COLUMN_PATTERN + 3],
+    )
     variance = own + excess(golden, own) + sum((trend**2).sum(axis=0) for trend in trends)
-    spread = sum((k * columns[down.COLUMN_SPREAD + place] for place, k in enumerate(spreads)), start=np.zeros_like(own))
+    spread = sum(
+        (k * columns[down.COLUMN_SPREAD + place] for place, k in enumerate(spreads)),
+        start=np.zeros_like(own),
+    )
     allowances = list(columns[down.COLUMN_ALLOWANCE : down.COLUMN_ALLOWANCE + rows.ALLOWANCES])
-    return Scores.of(outside(columns[down.COLUMN_ERROR], allowances), variance + spread**2, columns[down.COLUMN_NORM] > 0)
+    return Scores.of(
+        outside(columns[down.COLUMN_ERROR], allowances),
+        variance + spread**2,
+        columns[down.COLUMN_NORM] > 0,
+    )

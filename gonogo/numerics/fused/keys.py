@@ -13,7 +13,8 @@ MULTIPLIER_64 = np.uint64(0x9E3779B97F4A7C15)
 TOP_HALF = np.uint64(33)
 
 MARK_BITS = 17
-"""Bits of a hash in the filter: twice 16 KiB of marks stay in a first-level cache, and one element in 15 of 8462 is a false alarm."""
+"""Bits of a hash in the filter: twice 16 KiB of marks stay in a first-level cache, and one element
+in 15 of 8462 is a false alarm."""
 MARK_SHIFT = np.uint32(32 - MARK_BITS)
 WORD_SHIFT, WORD_MASK = np.uint32(6), np.uint32(63)
 WORDS = 2 ** (MARK_BITS - 6)
@@ -21,30 +22,42 @@ WORDS = 2 ** (MARK_BITS - 6)
 
 @jit
 def key_scratch(n: int) -> Any:
-    """What the functions below work with, for rows of n: hashes, marks, candidates, table (all -1), sums."""
+    """What the functions below work with, for rows of n: hashes, marks, candidates, table (all -1),
+    sums."""
     size = 4
     while size < 2 * n:
         size *= 2
     marks = np.zeros((2, WORDS), dtype=np.uint64)
-    return np.empty(n, dtype=np.uint32), marks, np.empty(n, dtype=np.int64), np.full(size, -1, dtype=np.int32), np.empty((n, 3))
+    return (
+        np.empty(n, dtype=np.uint32),
+        marks,
+        np.empty(n, dtype=np.int64),
+        np.full(size, -1, dtype=np.int32),
+        np.empty((n, 3)),
+    )
 
 
 @jit
 def place_of(value: Any, mask: int) -> Any:
     """Where a float64 belongs in a table of mask + 1 slots."""
-    return np.int64((np.uint64(np.float64(value).view(np.int64)) * MULTIPLIER_64) >> TOP_HALF) & mask
+    return (
+        np.int64((np.uint64(np.float64(value).view(np.int64)) * MULTIPLIER_64) >> TOP_HALF) & mask
+    )
 
 
 @jit
 def repeated(values: Any, n: int, scratch: Any) -> int:
-    """Put into `candidates` the places, ascending, of all whose |value| may occur twice in values[:n]; how many there are.
+    """Put into `candidates` the places, ascending, of all whose |value| may occur twice in
+    values[:n]; how many there are.
 
     Never misses one: equal values have equal hashes, and a hash that comes twice is marked twice.
     """
     hashes, marks, candidates = scratch[0], scratch[1], scratch[2]
     seen, again = marks[0], marks[1]
     for j in range(n):
-        hashes[j] = np.uint32(np.float32(abs(values[j])).view(np.uint32) * MULTIPLIER_32) >> MARK_SHIFT
+        hashes[j] = (
+            np.uint32(np.float32(abs(values[j])).view(np.uint32) * MULTIPLIER_32) >> MARK_SHIFT
+        )
     for word in range(WORDS):
         seen[word] = np.uint64(0)
         again[word] = np.uint64(0)
@@ -57,16 +70,22 @@ def repeated(values: Any, n: int, scratch: Any) -> int:
     count = 0
     for j in range(n):
         candidates[count] = j
-        count += int((again[hashes[j] >> WORD_SHIFT] >> np.uint64(hashes[j] & WORD_MASK)) & np.uint64(1))
+        count += int(
+            (again[hashes[j] >> WORD_SHIFT] >> np.uint64(hashes[j] & WORD_MASK)) & np.uint64(1)
+        )
     return count
 
 
 @jit
-def shared_keys(reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: Any, extra: Any) -> None:
-    """What equal |reference| add to the variance of the three directions (w0, w1, reference) beyond independence.
+def shared_keys(
+    reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: Any, extra: Any
+) -> None:
+    """What equal |reference| add to the variance of the three directions (w0, w1, reference) beyond
+    independence.
 
-    (sum over a group of a)^2 = sum of a^2 + 2 a (sum of those before), a = |w| sqrt(noise): extra[k] collects the second part. The table
-    maps a key to the index of its group's first element.
+    (sum over a group of a)^2 = sum of a^2 + 2 a (sum of those before), a = |w| sqrt(noise):
+    extra[k] collects the second part. The table maps a key to the index of its group's first
+    element.
     """
     candidates, table, sums = scratch[2], scratch[3], scratch[4]
     mask = table.size - 1
@@ -83,7 +102,9 @@ def shared_keys(reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: A
         if first < 0:
             table[slot] = j
             sums[j, 0], sums[j, 1], sums[j, 2] = a0, a1, a2
-            candidates[used] = slot  # used <= place: that candidate has been read; the slots are cleared below
+            candidates[used] = (
+                slot  # used <= place: that candidate has been read; the slots are cleared below
+            )
             used += 1
             continue
         extra[0] += 2.0 * a0 * sums[first, 0]
@@ -97,7 +118,9 @@ def shared_keys(reference: Any, noise: Any, w0: Any, w1: Any, n: int, scratch: A
 
 
 @jit
-def keyed_variance(key: Any, amplitude: Any, w0: Any, w1: Any, w2: Any, n: int, scratch: Any, lock: Any) -> None:
+def keyed_variance(
+    key: Any, amplitude: Any, w0: Any, w1: Any, w2: Any, n: int, scratch: Any, lock: Any
+) -> None:
     """lock[k] += sum over keys of (sum over the key of w_k amplitude)^2. NaN: no key."""
     slots, table, sums = scratch[2], scratch[3], scratch[4]
     mask = table.size - 1

@@ -1,6 +1,6 @@
-"""Small vector loops over one row. A sum has many running totals in a fixed order, kept in an array: the compiler makes vectors of
-`lane[j] += ...` (of several scalar totals it doesn't) without being allowed to reassociate. Maxima are those of bit patterns, which
-may be taken in any order."""
+"""Small vector loops over one row. A sum has many running totals in a fixed order, kept in an
+array: the compiler makes vectors of `lane[j] += ...` (of several scalar totals it doesn't) without
+being allowed to reassociate. Maxima are those of bit patterns, which may be taken in any order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ FOLDED = 4
 CHUNK = FOLDED * LANES
 """Columns that are folded into the running totals at a time."""
 BLOCK = 8 * CHUNK
-"""Columns at a time for one function after another: what they read and make stays in a second-level cache, and the calls, each of
-which costs as much as 200 additions, are few."""
+"""Columns at a time for one function after another: what they read and make stays in a second-level
+cache, and the calls, each of which costs as much as 200 additions, are few."""
 
 U = np.uint64
-"""Indices are unsigned: a slice of an array costs as much as 50 additions, and a signed index that might be negative is no vector's."""
+"""Indices are unsigned: a slice of an array costs as much as 50 additions, and a signed index that
+might be negative is no vector's."""
 
 _EXPONENT = np.int64(0x7FF0000000000000)
 
@@ -87,7 +88,8 @@ def dot3(a: Any, b: Any, c: Any, n: int) -> Any:
 
 @jit
 def bits(value: Any) -> Any:
-    """The bits of a float64. Of numbers >= 0 they sort as the numbers do, and a maximum of whole numbers is made with vectors."""
+    """The bits of a float64. Of numbers >= 0 they sort as the numbers do, and a maximum of whole
+    numbers is made with vectors."""
     return np.float64(value).view(np.int64)
 
 
@@ -107,8 +109,11 @@ def largest(a: Any, n: int) -> Any:
 
 
 @jit
-def project(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
-    """Add the w0 a, w1 a and w2 a of the columns first..last to three times LANES running totals, from lanes[place * LANES] on.
+def project(
+    w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any
+) -> None:
+    """Add the w0 a, w1 a and w2 a of the columns first..last to three times LANES running totals,
+    from lanes[place * LANES] on.
 
     A whole chunk is folded first: running totals cost a load and a store each.
     """
@@ -121,8 +126,12 @@ def project(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int
             q = k + U(LANES)
             m = q + U(LANES)
             lanes[base + U(j)] += (w0[i] * a[i] + w0[k] * a[k]) + (w0[q] * a[q] + w0[m] * a[m])
-            lanes[base + U(LANES + j)] += (w1[i] * a[i] + w1[k] * a[k]) + (w1[q] * a[q] + w1[m] * a[m])
-            lanes[base + U(2 * LANES + j)] += (w2[i] * a[i] + w2[k] * a[k]) + (w2[q] * a[q] + w2[m] * a[m])
+            lanes[base + U(LANES + j)] += (w1[i] * a[i] + w1[k] * a[k]) + (
+                w1[q] * a[q] + w1[m] * a[m]
+            )
+            lanes[base + U(2 * LANES + j)] += (w2[i] * a[i] + w2[k] * a[k]) + (
+                w2[q] * a[q] + w2[m] * a[m]
+            )
     for j in range(np.int64(last - full)):
         k, lane = full + U(j), base + U(j % LANES)
         lanes[lane] += w0[k] * a[k]
@@ -132,7 +141,8 @@ def project(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int
 
 @jit
 def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
-    """What `project` would add for w0, w1 and w2 themselves, to nine totals: of six products, the other three are the same ones."""
+    """What `project` would add for w0, w1 and w2 themselves, to nine totals: of six products, the
+    other three are the same ones."""
     base = U(place * LANES)
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
@@ -142,11 +152,21 @@ def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, l
             q = k + U(LANES)
             m = q + U(LANES)
             lanes[base + U(j)] += (w0[i] * w0[i] + w0[k] * w0[k]) + (w0[q] * w0[q] + w0[m] * w0[m])
-            lanes[base + U(LANES + j)] += (w1[i] * w0[i] + w1[k] * w0[k]) + (w1[q] * w0[q] + w1[m] * w0[m])
-            lanes[base + U(2 * LANES + j)] += (w2[i] * w0[i] + w2[k] * w0[k]) + (w2[q] * w0[q] + w2[m] * w0[m])
-            lanes[base + U(4 * LANES + j)] += (w1[i] * w1[i] + w1[k] * w1[k]) + (w1[q] * w1[q] + w1[m] * w1[m])
-            lanes[base + U(5 * LANES + j)] += (w2[i] * w1[i] + w2[k] * w1[k]) + (w2[q] * w1[q] + w2[m] * w1[m])
-            lanes[base + U(8 * LANES + j)] += (w2[i] * w2[i] + w2[k] * w2[k]) + (w2[q] * w2[q] + w2[m] * w2[m])
+            lanes[base + U(LANES + j)] += (w1[i] * w0[i] + w1[k] * w0[k]) + (
+                w1[q] * w0[q] + w1[m] * w0[m]
+            )
+            lanes[base + U(2 * LANES + j)] += (w2[i] * w0[i] + w2[k] * w0[k]) + (
+                w2[q] * w0[q] + w2[m] * w0[m]
+            )
+            lanes[base + U(4 * LANES + j)] += (w1[i] * w1[i] + w1[k] * w1[k]) + (
+                w1[q] * w1[q] + w1[m] * w1[m]
+            )
+            lanes[base + U(5 * LANES + j)] += (w2[i] * w1[i] + w2[k] * w1[k]) + (
+                w2[q] * w1[q] + w2[m] * w1[m]
+            )
+            lanes[base + U(8 * LANES + j)] += (w2[i] * w2[i] + w2[k] * w2[k]) + (
+                w2[q] * w2[q] + w2[m] * w2[m]
+            )
     for j in range(np.int64(last - full)):
         k, lane = full + U(j), base + U(j % LANES)
         lanes[lane] += w0[k] * w0[k]
@@ -158,7 +178,9 @@ def project_gram(w0: Any, w1: Any, w2: Any, first: Any, last: Any, place: int, l
 
 
 @jit
-def project_squares(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any) -> None:
+def project_squares(
+    w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, place: int, lanes: Any
+) -> None:
     """Add w0^2 a, w1^2 a and w2^2 a as `project` does."""
     base = U(place * LANES)
     full = last - (last - first) % U(CHUNK)
@@ -168,9 +190,15 @@ def project_squares(w0: Any, w1: Any, w2: Any, a: Any, first: Any, last: Any, pl
             k = i + U(LANES)
             q = k + U(LANES)
             m = q + U(LANES)
-            lanes[base + U(j)] += (w0[i] * w0[i] * a[i] + w0[k] * w0[k] * a[k]) + (w0[q] * w0[q] * a[q] + w0[m] * w0[m] * a[m])
-            lanes[base + U(LANES + j)] += (w1[i] * w1[i] * a[i] + w1[k] * w1[k] * a[k]) + (w1[q] * w1[q] * a[q] + w1[m] * w1[m] * a[m])
-            lanes[base + U(2 * LANES + j)] += (w2[i] * w2[i] * a[i] + w2[k] * w2[k] * a[k]) + (w2[q] * w2[q] * a[q] + w2[m] * w2[m] * a[m])
+            lanes[base + U(j)] += (w0[i] * w0[i] * a[i] + w0[k] * w0[k] * a[k]) + (
+                w0[q] * w0[q] * a[q] + w0[m] * w0[m] * a[m]
+            )
+            lanes[base + U(LANES + j)] += (w1[i] * w1[i] * a[i] + w1[k] * w1[k] * a[k]) + (
+                w1[q] * w1[q] * a[q] + w1[m] * w1[m] * a[m]
+            )
+            lanes[base + U(2 * LANES + j)] += (w2[i] * w2[i] * a[i] + w2[k] * w2[k] * a[k]) + (
+                w2[q] * w2[q] * a[q] + w2[m] * w2[m] * a[m]
+            )
     for j in range(np.int64(last - full)):
         k, lane = full + U(j), base + U(j % LANES)
         lanes[lane] += w0[k] * w0[k] * a[k]

@@ -1,4 +1,5 @@
-"""One row of a matrix output (y, dx) against its expectation: every statistic, added to running totals."""
+"""One row of a matrix output (y, dx) against its expectation: every statistic, added to running
+totals."""
 
 from __future__ import annotations
 
@@ -7,14 +8,40 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.fused.keys import key_scratch, shared_keys
-from gonogo.numerics.fused.loops import BLOCK, CHUNK, LANES, U, binade, bits, fold, number, project, project_gram, project_squares
+from gonogo.numerics.fused.loops import (
+    BLOCK,
+    CHUNK,
+    LANES,
+    U,
+    binade,
+    bits,
+    fold,
+    number,
+    project,
+    project_gram,
+    project_squares,
+)
 from gonogo.numerics.jit import jit
 
 # Running totals of a block of rows: what each place holds.
 TOTALS = 28
-SUM_ERROR, SUM_ABS, SUM_SQUARES, SUM_RAW, SUM_RAW_CENTRED, SUM_RAW_ERROR, SUM_RAW_SQUARES, CHI, MAX_ABS, MAX_RAW, ULP_MAX = range(11)
+(
+    SUM_ERROR,
+    SUM_ABS,
+    SUM_SQUARES,
+    SUM_RAW,
+    SUM_RAW_CENTRED,
+    SUM_RAW_ERROR,
+    SUM_RAW_SQUARES,
+    CHI,
+    MAX_ABS,
+    MAX_RAW,
+    ULP_MAX,
+) = range(11)
 NEEDED = 11  # six of them
-TOLERANCE, TOLERANCE_QUANTISED, BUDGET, WORST_ROW, WORST_COLUMN, OVER, MISMATCH, OUTLIERS, USED = range(17, 26)
+TOLERANCE, TOLERANCE_QUANTISED, BUDGET, WORST_ROW, WORST_COLUMN, OVER, MISMATCH, OUTLIERS, USED = (
+    range(17, 26)
+)
 MAXIMA = (MAX_ABS, MAX_RAW, ULP_MAX, *range(NEEDED, NEEDED + 6), TOLERANCE, TOLERANCE_QUANTISED)
 
 R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
@@ -23,8 +50,8 @@ R1, R2, R3, R4, R5 = 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1
 # Scores of a row, for its three directions: numerator, variance, squared norm.
 SCORES = 9
 
-# Projections of a row onto its three directions: of the directions themselves, of the squares, e0 (ties to even; what ties away
-# add to it), e, allowances.
+# Projections of a row onto its three directions: of the directions themselves, of the squares, e0
+# (ties to even; what ties away add to it), e, allowances.
 GRAM, OWN, EVEN, AWAY, ERROR, ALLOWED = 0, 3, 4, 5, 6, 7
 ALLOWANCES = 7
 """At most so many."""
@@ -39,12 +66,14 @@ BINS = EXACT_BINS + 32 * 300
 
 SMALLEST_NORMAL = 2.0**-126
 MAGIC = 1.5 * 2.0**52 * 2.0
-"""Times the unit roundoff and a value's binade: adding and subtracting it rounds the value to nearest even."""
+"""Times the unit roundoff and a value's binade: adding and subtracting it rounds the value to
+nearest even."""
 RECIPROCAL = np.int64(2046 << 52)
 """Minus the bits of a power of two: the bits of its reciprocal."""
 COHERENT = 4.0
 ALMOST = 1.0 - 2.0**-40
-"""What is not larger than the largest so far by this much, product for quotient, isn't larger when rounded either."""
+"""What is not larger than the largest so far by this much, product for quotient, isn't larger when
+rounded either."""
 OUTLIER_BUDGETS = 3.0
 OUTLIER_RATIO = 2.0**-6
 
@@ -79,8 +108,18 @@ def raise_to(totals: Any, place: int, pattern: Any) -> None:
 
 
 @jit
-def raise_allclose(out: Any, reference: Any, first: Any, last: Any, rtol: float, atol: float, totals: Any, place: int) -> None:
-    """Raise a total to the largest |out - reference| / (atol + rtol |reference|). Divisions are slow: only where one may be larger."""
+def raise_allclose(
+    out: Any,
+    reference: Any,
+    first: Any,
+    last: Any,
+    rtol: float,
+    atol: float,
+    totals: Any,
+    place: int,
+) -> None:
+    """Raise a total to the largest |out - reference| / (atol + rtol |reference|). Divisions are
+    slow: only where one may be larger."""
     before = totals[place] * ALMOST
     larger = 0
     for j in range(first, last):
@@ -118,8 +157,11 @@ def needed_atols(out: Any, raw: Any, first: Any, last: Any, totals: Any) -> None
 
 
 @jit
-def count_ulps(out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any) -> None:
-    """Distances in ulps of the rounded raw reference. Almost all are 0 to 3: comparisons count those (as vectors)."""
+def count_ulps(
+    out: Any, raw: Any, first: Any, last: Any, unit: float, totals: Any, bins: Any, distance: Any
+) -> None:
+    """Distances in ulps of the rounded raw reference. Almost all are 0 to 3: comparisons count
+    those (as vectors)."""
     magic = MAGIC * unit
     farthest = np.int64(0)
     for start in range(first, last, U(CHUNK)):
@@ -147,7 +189,8 @@ def count_ulps(out: Any, raw: Any, first: Any, last: Any, unit: float, totals: A
 
 @jit
 def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes: Any) -> None:
-    """The sums of errors and of the raw reference of a chunk, as running totals; a whole chunk is folded first (see loops.project)."""
+    """The sums of errors and of the raw reference of a chunk, as running totals; a whole chunk is
+    folded first (see loops.project)."""
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -163,7 +206,9 @@ def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes:
             lanes[SUM_RAW * LANES + j] += (c0 + c1) + (c2 + c3)
             lanes[SUM_RAW_CENTRED * LANES + j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
             lanes[SUM_RAW_ERROR * LANES + j] += (c0 * e0 + c1 * e1) + (c2 * e2 + c3 * e3)
-            lanes[SUM_RAW_SQUARES * LANES + j] += (raw[i] * raw[i] + raw[k] * raw[k]) + (raw[q] * raw[q] + raw[m] * raw[m])
+            lanes[SUM_RAW_SQUARES * LANES + j] += (raw[i] * raw[i] + raw[k] * raw[k]) + (
+                raw[q] * raw[q] + raw[m] * raw[m]
+            )
     for j in range(np.int64(last - full)):
         i, lane = full + U(j), j % LANES
         error, centred = out[i] - raw[i], raw[i] - origin
@@ -177,8 +222,11 @@ def add_moments(out: Any, raw: Any, first: Any, last: Any, origin: float, lanes:
 
 
 @jit
-def against_budget(row: int, first: Any, last: Any, out: Any, ref: Any, bound: Any, error: Any, totals: Any) -> None:
-    """Some columns against their bound: the worst multiple, where it is, how many are over 1, the outliers."""
+def against_budget(
+    row: int, first: Any, last: Any, out: Any, ref: Any, bound: Any, error: Any, totals: Any
+) -> None:
+    """Some columns against their bound: the worst multiple, where it is, how many are over 1, the
+    outliers."""
     largest = np.int64(0)
     over = 0
     for j in range(first, last):
@@ -205,11 +253,23 @@ def against_budget(row: int, first: Any, last: Any, out: Any, ref: Any, bound: A
 
 
 @jit
-def add_variance(ref: Any, noise: Any, own_noise: Any, w0: Any, w1: Any, shared: Any, first: Any, last: Any, variance: Any) -> None:
+def add_variance(
+    ref: Any,
+    noise: Any,
+    own_noise: Any,
+    w0: Any,
+    w1: Any,
+    shared: Any,
+    first: Any,
+    last: Any,
+    variance: Any,
+) -> None:
     """s^2 of some columns."""
     k0, k1, k2 = shared[0], shared[1], shared[2]
     for j in range(first, last):
-        variance[j] = noise[j] + own_noise[j] + k0 * w0[j] * w0[j] + k1 * w1[j] * w1[j] + k2 * ref[j] * ref[j]
+        variance[j] = (
+            noise[j] + own_noise[j] + k0 * w0[j] * w0[j] + k1 * w1[j] * w1[j] + k2 * ref[j] * ref[j]
+        )
 
 
 @jit
@@ -227,7 +287,8 @@ def deviations(error: float, truncated: float, variance: float) -> Any:
 
 @jit
 def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, lanes: Any) -> None:
-    """Errors beyond `truncated` in standard deviations, squared (see budgets.expectation.beyond_truncation)."""
+    """Errors beyond `truncated` in standard deviations, squared (see
+    budgets.expectation.beyond_truncation)."""
     full = last - (last - first) % U(CHUNK)
     for start in range(first, full, U(CHUNK)):
         for j in range(LANES):
@@ -235,8 +296,12 @@ def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, la
             k = i + U(LANES)
             q = k + U(LANES)
             m = q + U(LANES)
-            first_half = deviations(error[i], truncated[i], variance[i]) + deviations(error[k], truncated[k], variance[k])
-            second_half = deviations(error[q], truncated[q], variance[q]) + deviations(error[m], truncated[m], variance[m])
+            first_half = deviations(error[i], truncated[i], variance[i]) + deviations(
+                error[k], truncated[k], variance[k]
+            )
+            second_half = deviations(error[q], truncated[q], variance[q]) + deviations(
+                error[m], truncated[m], variance[m]
+            )
             lanes[CHI * LANES + j] += first_half + second_half
     for j in range(np.int64(last - full)):
         i = full + U(j)
@@ -245,11 +310,21 @@ def add_chi(error: Any, variance: Any, truncated: Any, first: Any, last: Any, la
 
 @jit
 def golden_errors(
-    out: Any, ref: Any, first: Any, last: Any, unit: float, golden_error: Any, golden_away: Any, tied: bool, totals: Any
+    out: Any,
+    ref: Any,
+    first: Any,
+    last: Any,
+    unit: float,
+    golden_error: Any,
+    golden_away: Any,
+    tied: bool,
+    totals: Any,
 ) -> bool:
-    """e0 of some columns, ties to even, and what ties away add to it; and how many outputs aren't the golden value.
+    """e0 of some columns, ties to even, and what ties away add to it; and how many outputs aren't
+    the golden value.
 
-    Whether there were ties (or zeros) in this row so far: while there are none, nothing is written to golden_away."""
+    Whether there were ties (or zeros) in this row so far: while there are none, nothing is written
+    to golden_away."""
     magic = MAGIC * unit
     mismatch = ties = 0
     for j in range(first, last):
@@ -267,7 +342,9 @@ def golden_errors(
     if tied:
         for j in range(first, last):
             half = binade(ref[j]) * unit
-            golden_away[j] = np.copysign(half, ref[j]) - golden_error[j] if abs(golden_error[j]) == half else 0.0
+            golden_away[j] = (
+                np.copysign(half, ref[j]) - golden_error[j] if abs(golden_error[j]) == half else 0.0
+            )
     return tied
 
 
@@ -290,10 +367,17 @@ def score(scores: Any, found: Any, extra: Any, shared: Any, lock: Any, allowance
 
 @jit
 def row_scratch(n: int) -> Any:
-    """What compare_row works with, for rows of n: running totals of sums and of projections, distances, what is found of the
-    projections, extra, and the scratch of the keys."""
+    """What compare_row works with, for rows of n: running totals of sums and of projections,
+    distances, what is found of the projections, extra, and the scratch of the keys."""
     lanes, projected = np.zeros(SUMS * LANES), np.zeros(PROJECTIONS * 3 * LANES)
-    return lanes, projected, np.empty(CHUNK), np.empty((PROJECTIONS, 3)), np.empty(3), key_scratch(n)
+    return (
+        lanes,
+        projected,
+        np.empty(CHUNK),
+        np.empty((PROJECTIONS, 3)),
+        np.empty(3),
+        key_scratch(n),
+    )
 
 
 @jit
@@ -342,12 +426,13 @@ def compare_row(
     allowances: int,
     truncated: Any,
 ) -> bool:
-    """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref, and shared[k] is the variance of the
-    row's error along the k-th; lock[k] is what keyed errors and patterns add to the variance of the k-th direction; a projection
-    inside the hull of 0 and the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
-    chi counts errors beyond `truncated`.
-    Leaves e, e0 (ties to even), s^2 and, where it returns True, what ties away add to e0 in error, golden_error, variance and
-    golden_away. `origin` shifts raw in the PCC's sums."""
+    """Add one row. out, raw, ref, bound, noise: (n,) float64; the directions are w0, w1 and ref,
+    and shared[k] is the variance of the row's error along the k-th; lock[k] is what keyed errors
+    and patterns add to the variance of the k-th direction; a projection inside the hull of 0 and
+    the first `allowances` rows of `allowance` is none. `own_noise` is what keyed errors add to s^2;
+    chi counts errors beyond `truncated`. Leaves e, e0 (ties to even), s^2 and, where it returns
+    True, what ties away add to e0 in error, golden_error, variance and golden_away. `origin` shifts
+    raw in the PCC's sums."""
     lanes, projected, distance, found, extra, keys = scratch
     tied = False
     for start in range(0, n, BLOCK):

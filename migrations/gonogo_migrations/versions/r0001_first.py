@@ -34,7 +34,8 @@ TABLES = (
 
 
 def upgrade() -> None:
-    """Create every table; on PostgreSQL also the partition that catches what no month's partition does."""
+    """Create every table; on PostgreSQL also the partition that catches what no month's partition
+    does."""
     op.create_table(
         "audit",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -91,7 +92,11 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_outbox_done_at"), "outbox", ["done_at"])
     op.create_index(
-        "ix_outbox_due", "outbox", ["due_at"], sqlite_where=sa.text("due_at IS NOT NULL"), postgresql_where=sa.text("due_at IS NOT NULL")
+        "ix_outbox_due",
+        "outbox",
+        ["due_at"],
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+        postgresql_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_table(
         "test_specs",
@@ -154,7 +159,14 @@ def upgrade() -> None:
         sa.Column("expires_at", TIME, nullable=True),
         sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_flags_test_key")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_flags")),
-        sa.UniqueConstraint("kind", "test_key", "build_line", "arch", "board", name=op.f("uq_flags_kind_test_key_build_line_arch_board")),
+        sa.UniqueConstraint(
+            "kind",
+            "test_key",
+            "build_line",
+            "arch",
+            "board",
+            name=op.f("uq_flags_kind_test_key_build_line_arch_board"),
+        ),
     )
     op.create_index("ix_flags_state", "flags", ["state", "kind", "id"])
     op.create_table(
@@ -227,7 +239,14 @@ def upgrade() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_artifacts_job_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
-        sa.UniqueConstraint("job_id", "kind", "seed", "repeat", "output", name=op.f("uq_artifacts_job_id_kind_seed_repeat_output")),
+        sa.UniqueConstraint(
+            "job_id",
+            "kind",
+            "seed",
+            "repeat",
+            "output",
+            name=op.f("uq_artifacts_job_id_kind_seed_repeat_output"),
+        ),
     )
     op.create_table(
         "chunks",

@@ -57,7 +57,9 @@ def upgrade() -> None:
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("evidence", sa.JSON(), nullable=True),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name=op.f("fk_device_health_device_id")),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name=op.f("fk_device_health_device_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_device_health")),
     )
     op.create_index("ix_device_health_device", "device_health", ["device_id", "id"])

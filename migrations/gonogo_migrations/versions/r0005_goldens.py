@@ -1,4 +1,5 @@
-"""The canaries of each device and the golden digest per build and architecture; since when a device's health is what it is."""
+"""The canaries of each device and the golden digest per build and architecture; since when a
+device's health is what it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What tests did per day, build, device and context, and jobs as a whole; how far each job is in these sums."""
+"""What tests did per day, build, device and context, and jobs as a whole; how far each job is in
+these sums."""
 
 from __future__ import annotations
 
@@ -14,15 +15,25 @@ depends_on = None
 
 
 def _sums() -> list[sa.Column[Any]]:
-    whole = [sa.Column(name, sa.BigInteger(), nullable=False) for name in ("seeds", "empty", "duration_us")]
-    return [*whole, *(sa.Column(name, sa.JSON(), nullable=False) for name in ("counts", "explanations", "outcomes", "sketches"))]
+    whole = [
+        sa.Column(name, sa.BigInteger(), nullable=False)
+        for name in ("seeds", "empty", "duration_us")
+    ]
+    return [
+        *whole,
+        *(
+            sa.Column(name, sa.JSON(), nullable=False)
+            for name in ("counts", "explanations", "outcomes", "sketches")
+        ),
+    ]
 
 
 def upgrade() -> None:
-    """Three new tables, empty: no job is in them yet, and `gonogo_storage.rollup_rebuild.catch_up` adds what is missing in small transactions.
+    """Three new tables, empty: no job is in them yet, and `gonogo_storage.rollup_rebuild.catch_up`
+    adds what is missing in small transactions.
 
-    `gonogo db upgrade` runs it after the migration, and `gonogo background` from time to time: also for rows that processes of the older
-    version write meanwhile.
+    `gonogo db upgrade` runs it after the migration, and `gonogo background` from time to time: also
+    for rows that processes of the older version write meanwhile.
     """
     op.create_table(
         "day_rollups",

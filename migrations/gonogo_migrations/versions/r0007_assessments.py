@@ -1,4 +1,5 @@
-"""What the numbers say of each variant; the changes of flags; jobs are found by their full variant."""
+"""What the numbers say of each variant; the changes of flags; jobs are found by their full
+variant."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ TIME = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Two tables, an index, and a column that may stay empty: what runs the older version goes on."""
+    """Two tables, an index, and a column that may stay empty: what runs the older version goes
+    on."""
     op.create_table(
         "assessments",
         sa.Column("test_key", sa.Text(), nullable=False),
@@ -39,8 +41,12 @@ def upgrade() -> None:
         sa.Column("policy", sa.Text(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("assessed_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_assessments_test_key")),
-        sa.PrimaryKeyConstraint("test_key", "build_line", "arch", "board", name=op.f("pk_assessments")),
+        sa.ForeignKeyConstraint(
+            ["test_key"], ["test_specs.key"], name=op.f("fk_assessments_test_key")
+        ),
+        sa.PrimaryKeyConstraint(
+            "test_key", "build_line", "arch", "board", name=op.f("pk_assessments")
+        ),
     )
     op.create_index("ix_assessments_stability", "assessments", ["stability", "test_key"])
     op.create_index("ix_assessments_subject", "assessments", ["subject_key"])

@@ -47,7 +47,9 @@ def upgrade() -> None:
         sa.Column("duration_ms", sa.Double(), nullable=True),
         sa.Column("row", sa.JSON(), nullable=False),
         sa.Column("stored_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["gauge_id"], ["gauges.id"], name=op.f("fk_gauge_results_gauge_id")),
+        sa.ForeignKeyConstraint(
+            ["gauge_id"], ["gauges.id"], name=op.f("fk_gauge_results_gauge_id")
+        ),
         sa.PrimaryKeyConstraint("gauge_id", "seed", "part", name=op.f("pk_gauge_results")),
     )
 
@@ -56,6 +58,14 @@ def downgrade() -> None:
     """Drop them. Hidden jobs lose what they were of and are dropped with what belongs to them."""
     op.drop_table("gauge_results")
     op.drop_table("gauges")
-    for table, column in (("artifacts", "job_id"), ("attempts", "job_id"), ("chunks", "job_id"), ("events", "job_id"), ("jobs", "id")):
-        op.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM jobs WHERE kind = 'gauge')")
+    for table, column in (
+        ("artifacts", "job_id"),
+        ("attempts", "job_id"),
+        ("chunks", "job_id"),
+        ("events", "job_id"),
+        ("jobs", "id"),
+    ):
+        op.execute(
+            f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM jobs WHERE kind = 'gauge')"
+        )
     op.drop_column("jobs", "kind")

@@ -86,7 +86,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["suite"], ["suites.name"], name=op.f("fk_schedules_suite")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_schedules")),
     )
-    op.create_index("ix_schedules_next", "schedules", ["next_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_index(
+        "ix_schedules_next", "schedules", ["next_at"], sqlite_where=DUE, postgresql_where=DUE
+    )
     op.create_table(
         "schedule_dues",
         sa.Column("schedule_id", sa.Uuid(), nullable=False),
@@ -95,7 +97,9 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Uuid(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["schedule_id"], ["schedules.id"], name=op.f("fk_schedule_dues_schedule_id")),
+        sa.ForeignKeyConstraint(
+            ["schedule_id"], ["schedules.id"], name=op.f("fk_schedule_dues_schedule_id")
+        ),
         sa.PrimaryKeyConstraint("schedule_id", "due_at", name=op.f("pk_schedule_dues")),
     )
     op.create_table(
@@ -109,8 +113,12 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("report", sa.JSON(), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_rejudgements_test_key")),
-        sa.ForeignKeyConstraint(["new_test_key"], ["test_specs.key"], name=op.f("fk_rejudgements_new_test_key")),
+        sa.ForeignKeyConstraint(
+            ["test_key"], ["test_specs.key"], name=op.f("fk_rejudgements_test_key")
+        ),
+        sa.ForeignKeyConstraint(
+            ["new_test_key"], ["test_specs.key"], name=op.f("fk_rejudgements_new_test_key")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rejudgements")),
     )
     op.create_index("ix_rejudgements_test", "rejudgements", ["test_key", "id"])

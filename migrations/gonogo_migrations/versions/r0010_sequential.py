@@ -1,4 +1,5 @@
-"""Sequential and suspect seeds of a job: where the decision stands, what it was, and what suspect seeds say together."""
+"""Sequential and suspect seeds of a job: where the decision stands, what it was, and what suspect
+seeds say together."""
 
 from __future__ import annotations
 

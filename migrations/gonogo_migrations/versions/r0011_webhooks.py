@@ -46,11 +46,24 @@ def upgrade() -> None:
         sa.Column("due_at", TIME, nullable=True),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
-        sa.ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], name=op.f("fk_webhook_deliveries_webhook_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["webhook_id"],
+            ["webhooks.id"],
+            name=op.f("fk_webhook_deliveries_webhook_id"),
+            ondelete="CASCADE",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_deliveries")),
-        sa.UniqueConstraint("webhook_id", "event", name=op.f("uq_webhook_deliveries_webhook_id_event")),
+        sa.UniqueConstraint(
+            "webhook_id", "event", name=op.f("uq_webhook_deliveries_webhook_id_event")
+        ),
     )
-    op.create_index("ix_webhook_deliveries_due", "webhook_deliveries", ["due_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_index(
+        "ix_webhook_deliveries_due",
+        "webhook_deliveries",
+        ["due_at"],
+        sqlite_where=DUE,
+        postgresql_where=DUE,
+    )
     op.create_index("ix_webhook_deliveries_webhook", "webhook_deliveries", ["webhook_id", "id"])
     op.create_table(
         "webhook_tries",
@@ -62,7 +75,10 @@ def upgrade() -> None:
         sa.Column("answer", sa.Text(), nullable=True),
         sa.Column("duration_ms", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(
-            ["delivery_id"], ["webhook_deliveries.id"], name=op.f("fk_webhook_tries_delivery_id"), ondelete="CASCADE"
+            ["delivery_id"],
+            ["webhook_deliveries.id"],
+            name=op.f("fk_webhook_tries_delivery_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("delivery_id", "number", name=op.f("pk_webhook_tries")),
     )

@@ -1,4 +1,5 @@
-"""Deliveries from GitHub and other CI, the rules about them, and what each run that they started is for."""
+"""Deliveries from GitHub and other CI, the rules about them, and what each run that they started is
+for."""
 
 from __future__ import annotations
 
@@ -33,9 +34,17 @@ def upgrade() -> None:
         sa.Column("received_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_inbound_deliveries")),
-        sa.UniqueConstraint("source", "delivery", name=op.f("uq_inbound_deliveries_source_delivery")),
+        sa.UniqueConstraint(
+            "source", "delivery", name=op.f("uq_inbound_deliveries_source_delivery")
+        ),
     )
-    op.create_index("ix_inbound_deliveries_due", "inbound_deliveries", ["due_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_index(
+        "ix_inbound_deliveries_due",
+        "inbound_deliveries",
+        ["due_at"],
+        sqlite_where=DUE,
+        postgresql_where=DUE,
+    )
     op.create_index("ix_inbound_deliveries_repository", "inbound_deliveries", ["repository", "id"])
     op.create_table(
         "ci_rules",
@@ -73,14 +82,20 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("occurred_at", TIME, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["delivery_id"], ["inbound_deliveries.id"], name=op.f("fk_ci_subjects_delivery_id")),
+        sa.ForeignKeyConstraint(
+            ["delivery_id"], ["inbound_deliveries.id"], name=op.f("fk_ci_subjects_delivery_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ci_subjects")),
-        sa.UniqueConstraint("delivery_id", "rule", "suite", name=op.f("uq_ci_subjects_delivery_id_rule_suite")),
+        sa.UniqueConstraint(
+            "delivery_id", "rule", "suite", name=op.f("uq_ci_subjects_delivery_id_rule_suite")
+        ),
     )
     op.create_index("ix_ci_subjects_run", "ci_subjects", ["run_id"])
     op.create_index("ix_ci_subjects_base_run", "ci_subjects", ["base_run_id"])
     op.create_index("ix_ci_subjects_head", "ci_subjects", ["repository", "head_sha"])
-    op.create_index("ix_ci_subjects_pull_request", "ci_subjects", ["repository", "pull_request", "id"])
+    op.create_index(
+        "ix_ci_subjects_pull_request", "ci_subjects", ["repository", "pull_request", "id"]
+    )
 
 
 def downgrade() -> None:

@@ -27,10 +27,18 @@ def upgrade() -> None:
         sa.Column("due_at", TIME, nullable=True),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("updated_at", TIME, nullable=False),
-        sa.ForeignKeyConstraint(["subject_id"], ["ci_subjects.id"], name=op.f("fk_github_answers_subject_id")),
+        sa.ForeignKeyConstraint(
+            ["subject_id"], ["ci_subjects.id"], name=op.f("fk_github_answers_subject_id")
+        ),
         sa.PrimaryKeyConstraint("subject_id", name=op.f("pk_github_answers")),
     )
-    op.create_index("ix_github_answers_due", "github_answers", ["due_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_index(
+        "ix_github_answers_due",
+        "github_answers",
+        ["due_at"],
+        sqlite_where=DUE,
+        postgresql_where=DUE,
+    )
     op.create_table(
         "github_comments",
         sa.Column("repository", sa.Text(), nullable=False),

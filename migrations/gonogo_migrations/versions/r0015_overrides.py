@@ -32,7 +32,9 @@ def upgrade() -> None:
         sa.Column("expires_at", TIME, nullable=False),
         sa.Column("ended_at", TIME, nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
-        sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_overrides_test_key")),
+        sa.ForeignKeyConstraint(
+            ["test_key"], ["test_specs.key"], name=op.f("fk_overrides_test_key")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_overrides")),
     )
     op.create_index("ix_overrides_ends", "overrides", ["ended_at", "expires_at"])

@@ -1,4 +1,5 @@
-"""Indexes by which the worst seeds of a verdict are found, of however many a job has; how the posterior of a bisection moved."""
+"""Indexes by which the worst seeds of a verdict are found, of however many a job has; how the
+posterior of a bisection moved."""
 
 from __future__ import annotations
 
@@ -17,10 +18,17 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Each row is in one of the two indexes; a large table takes its time to be read once. What runs the older version goes on."""
+    """Each row is in one of the two indexes; a large table takes its time to be read once. What
+    runs the older version goes on."""
     op.add_column("bisections", sa.Column("moves", sa.JSON(), nullable=True))
     for name, (column, where) in INDEXES.items():
-        op.create_index(name, "seed_results", ["job_id", "output", "verdict", column], sqlite_where=where, postgresql_where=where)
+        op.create_index(
+            name,
+            "seed_results",
+            ["job_id", "output", "verdict", column],
+            sqlite_where=where,
+            postgresql_where=where,
+        )
 
 
 def downgrade() -> None:

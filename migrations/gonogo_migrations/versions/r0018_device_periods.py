@@ -1,4 +1,5 @@
-"""What each device did by minute and hour; where an overview finds the days of the roll-ups, and a device its attempts."""
+"""What each device did by minute and hour; where an overview finds the days of the roll-ups, and a
+device its attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ COUNTS = ("seeds", "busy_us", "attempts", "golden", "first", "differs", "failed"
 
 
 def upgrade() -> None:
-    """A table that nothing older reads, empty: what devices did before is not made up. Two indexes."""
+    """A table that nothing older reads, empty: what devices did before is not made up. Two
+    indexes."""
     op.create_table(
         "device_periods",
         sa.Column("device", sa.Text(), nullable=False),

@@ -1,4 +1,5 @@
-"""The change points of each variant and what became of it from build to build, so that its page needn't compute them."""
+"""The change points of each variant and what became of it from build to build, so that its page
+needn't compute them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def upgrade() -> None:
         sa.Column("steps", sa.JSON(), nullable=False),
         sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_trends_test_key")),
-        sa.PrimaryKeyConstraint("test_key", "build_line", "arch", "board", "over", name=op.f("pk_trends")),
+        sa.PrimaryKeyConstraint(
+            "test_key", "build_line", "arch", "board", "over", name=op.f("pk_trends")
+        ),
     )
 
 

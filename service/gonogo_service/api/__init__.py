@@ -44,6 +44,20 @@ def routers() -> list[APIRouter]:
     )
 
     of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
-    of_tests = (tests, attribution, changes, compare, subjects, gauges, bisections, flags, overrides, suites, runs, schedules, rejudgements)
+    of_tests = (
+        tests,
+        attribution,
+        changes,
+        compare,
+        subjects,
+        gauges,
+        bisections,
+        flags,
+        overrides,
+        suites,
+        runs,
+        schedules,
+        rejudgements,
+    )
     of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
     return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

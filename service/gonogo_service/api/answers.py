@@ -1,4 +1,5 @@
-"""What all endpoints share: answers through the one JSON encoder, pages of lists, and the strict reading of requests."""
+"""What all endpoints share: answers through the one JSON encoder, pages of lists, and the strict
+reading of requests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ MAX_CURSOR = 300
 MAX_FILTER = 300
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="how many items at most")]
-Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before")]
+Cursor = Annotated[
+    str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before")
+]
 Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
 
 
@@ -42,7 +45,9 @@ def make_router(tag: str) -> APIRouter:
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response."""
-    return Response(encode(value), status_code=status, media_type="application/json", headers=headers)
+    return Response(
+        encode(value), status_code=status, media_type="application/json", headers=headers
+    )
 
 
 def answer_page(page: Page[T], form: Callable[[T], Any] = lambda item: item) -> Response:
@@ -52,18 +57,29 @@ def answer_page(page: Page[T], form: Callable[[T], Any] = lambda item: item) -> 
 
 def missing(noun: str, name: str) -> Problem:
     """404 that says what was looked for."""
-    return Problem(404, f"There is no {noun} {name[:100]!r}.", slug="not-found", errors=[_looked_for(noun, name)])
+    return Problem(
+        404,
+        f"There is no {noun} {name[:100]!r}.",
+        slug="not-found",
+        errors=[_looked_for(noun, name)],
+    )
 
 
 def _looked_for(noun: str, name: str) -> dict[str, Any]:
-    return {"field": noun, "value": name[:100], "limit": None, "message": f"there is no {noun} of this name"}
+    return {
+        "field": noun,
+        "value": name[:100],
+        "limit": None,
+        "message": f"there is no {noun} of this name",
+    }
 
 
 async def _strictly(request: Request) -> None:
-    """Refuse query parameters that the address does not have, and JSON that databases and other languages can't hold.
+    """Refuse query parameters that the address does not have, and JSON that databases and other
+    languages can't hold.
 
-    A misspelt filter would otherwise answer with everything. Python's parser takes NaN, Infinity and 1e999, which JSON hasn't; lone
-    surrogates and NUL can't be stored as text.
+    A misspelt filter would otherwise answer with everything. Python's parser takes NaN, Infinity
+    and 1e999, which JSON hasn't; lone surrogates and NUL can't be stored as text.
     """
     route = request.scope["route"]
     known = {field.alias for field in route.dependant.query_params} | {
@@ -72,7 +88,10 @@ async def _strictly(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             raise BadField(
-                name, request.query_params[name], "unknown parameter", limit="one of " + ", ".join(sorted(known)) if known else "none"
+                name,
+                request.query_params[name],
+                "unknown parameter",
+                limit="one of " + ", ".join(sorted(known)) if known else "none",
             )
     if route.body_field is not None and hasattr(request, "_json"):
         _check(await request.json(), "")
@@ -95,5 +114,9 @@ def _check(value: Any, path: str) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
-    if "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)):
-        raise BadField(path or "body", text, "holds a character that is no text: NUL or half a surrogate pair")
+    if "\0" in text or (
+        not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+    ):
+        raise BadField(
+            path or "body", text, "holds a character that is no text: NUL or half a surrogate pair"
+        )

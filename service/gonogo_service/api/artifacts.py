@@ -40,7 +40,12 @@ class ArtifactPage(BaseModel):
     next: None
 
 
-@router.get("/jobs/{job_id}/artifacts", responses={200: {"model": ArtifactPage}}, response_class=Response, summary="Artifacts of a job")
+@router.get(
+    "/jobs/{job_id}/artifacts",
+    responses={200: {"model": ArtifactPage}},
+    response_class=Response,
+    summary="Artifacts of a job",
+)
 def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> Response:
     """Without their content."""
     with context.reading() as session:

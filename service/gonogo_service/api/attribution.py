@@ -9,7 +9,15 @@ from pydantic import BaseModel
 
 from gonogo.flakiness.attribution import Cause
 from gonogo_service.api.answers import Filter, answer, make_router
-from gonogo_service.api.flakiness_schemas import Configuration, FactorOut, Looked, RateOut, SampleOut, Source, VariantOut
+from gonogo_service.api.flakiness_schemas import (
+    Configuration,
+    FactorOut,
+    Looked,
+    RateOut,
+    SampleOut,
+    Source,
+    VariantOut,
+)
 from gonogo_service.api.tests import Arch, Board, Line, chosen, shape
 from gonogo_service.context import Ctx, Reader
 from gonogo_storage import samples as stored
@@ -20,9 +28,11 @@ MAX_SAMPLES = 500
 
 
 class AttributionOut(BaseModel):
-    """The cause with its words, every factor with its evidence, and the tables. `causes` are all that hold, `cause` among them first.
+    """The cause with its words, every factor with its evidence, and the tables. `causes` are all
+    that hold, `cause` among them first.
 
-    `samples`: the newest runs, newest first; `looked` says how many were read for the answer itself."""
+    `samples`: the newest runs, newest first; `looked` says how many were read for the answer
+    itself."""
 
     key: str
     variant: VariantOut
@@ -44,7 +54,10 @@ class AttributionOut(BaseModel):
 
 
 @router.get(
-    "/tests/{key}/attribution", responses={200: {"model": AttributionOut}}, response_class=Response, summary="Why a test's outcomes differ"
+    "/tests/{key}/attribution",
+    responses={200: {"model": AttributionOut}},
+    response_class=Response,
+    summary="Why a test's outcomes differ",
 )
 def attribution(
     context: Ctx,
@@ -54,16 +67,24 @@ def attribution(
     arch: Arch = None,
     board: Board = None,
     build: Filter = None,
-    samples: Annotated[int, Query(ge=0, le=MAX_SAMPLES, description="how many of the newest runs to list")] = 100,
+    samples: Annotated[
+        int, Query(ge=0, le=MAX_SAMPLES, description="how many of the newest runs to list")
+    ] = 100,
 ) -> Response:
-    """Of one variant; without `line`, `arch` and `board` of the one that ran last. Of its newest build, or of the one that is named.
+    """Of one variant; without `line`, `arch` and `board` of the one that ran last. Of its newest
+    build, or of the one that is named.
 
-    `contexts` is the table of isolation against groups: pass rates with intervals, and the exact test of each row against `isolated`.
+    `contexts` is the table of isolation against groups: pass rates with intervals, and the exact
+    test of each row against `isolated`.
     """
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
         found = standing.read(session, variant, build=build)
-        told = stored.samples(stored.read(session, variant, build=found.build, seeds=samples)) if found.build else []
+        told = (
+            stored.samples(stored.read(session, variant, build=found.build, seeds=samples))
+            if found.build
+            else []
+        )
     return answer(
         {
             "key": key,
@@ -72,7 +93,9 @@ def attribution(
             "build": found.build,
             **found.attribution,
             "sentence": Cause(found.attribution["cause"]).sentence,
-            "samples": [{**each._asdict(), "outcome": each.outcome.value} for each in reversed(told)],
+            "samples": [
+                {**each._asdict(), "outcome": each.outcome.value} for each in reversed(told)
+            ],
             "looked": found.looked,
             "assessed": {"source": found.source, "at": found.at},
         }

@@ -32,9 +32,20 @@ class AuditPage(BaseModel):
     next: str | None
 
 
-@router.get("/audit", responses={200: {"model": AuditPage}}, response_class=Response, summary="Who did what, newest first")
+@router.get(
+    "/audit",
+    responses={200: {"model": AuditPage}},
+    response_class=Response,
+    summary="Who did what, newest first",
+)
 def audit(
-    context: Ctx, _who: Admin, action: Filter = None, actor: Filter = None, subject: Filter = None, limit: Limit = 50, cursor: Cursor = None
+    context: Ctx,
+    _who: Admin,
+    action: Filter = None,
+    actor: Filter = None,
+    subject: Filter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> Response:
     """Filters are combined with "and"."""
     wanted = stored.AuditFilter(action=action, actor=actor, subject=subject)

@@ -1,4 +1,5 @@
-"""Builds: what is known by name and order. Nothing in them is executable; what a name means stands on the worker hosts."""
+"""Builds: what is known by name and order. Nothing in them is executable; what a name means stands
+on the worker hosts."""
 
 from __future__ import annotations
 
@@ -28,8 +29,15 @@ class BuildIn(Strict):
     line: str = Field("default", pattern=NAME, max_length=200)
     sequence: int = Field(0, ge=0, le=2**53)
     commit: str | None = Field(None, pattern=NAME, max_length=200)
-    profile: str | None = Field(None, description="budget profile of its kernels: " + ", ".join(PROFILES))
-    outputs: list[str] | None = Field(None, min_length=1, max_length=16, description="outputs that it produces; null: all of the kernel")
+    profile: str | None = Field(
+        None, description="budget profile of its kernels: " + ", ".join(PROFILES)
+    )
+    outputs: list[str] | None = Field(
+        None,
+        min_length=1,
+        max_length=16,
+        description="outputs that it produces; null: all of the kernel",
+    )
 
 
 class BuildOut(BaseModel):
@@ -52,28 +60,52 @@ class BuildPage(BaseModel):
     next: str | None
 
 
-@router.get("/builds", responses={200: {"model": BuildPage}}, response_class=Response, summary="List builds")
+@router.get(
+    "/builds", responses={200: {"model": BuildPage}}, response_class=Response, summary="List builds"
+)
 def list_builds(
-    context: Ctx, _who: Reader, executor: Filter = None, line: Filter = None, limit: Limit = 100, cursor: Cursor = None
+    context: Ctx,
+    _who: Reader,
+    executor: Filter = None,
+    line: Filter = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
-    """Those that our own executors know (the emulator's, torch's) and those that were registered, by name."""
+    """Those that our own executors know (the emulator's, torch's) and those that were registered,
+    by name."""
     with context.reading() as session:
-        registered = stored.list_(session, executor=executor, line=line, limit=limit + 1, cursor=cursor).items
+        registered = stored.list_(
+            session, executor=executor, line=line, limit=limit + 1, cursor=cursor
+        ).items
     own = [
         {**build.to_json(), "created_at": None}
         for name, build in own_builds().items()
-        if executor in {None, build.executor} and line in {None, build.line} and (cursor is None or name > cursor)
+        if executor in {None, build.executor}
+        and line in {None, build.line}
+        and (cursor is None or name > cursor)
     ]
     both: list[dict[str, Any]] = sorted([*registered, *own], key=lambda build: str(build["name"]))
     return answer_page(Page.cut(both, limit, lambda build: str(build["name"])))
 
 
-@router.post("/builds", status_code=201, responses={201: {"model": BuildOut}}, response_class=Response, summary="Register a build")
+@router.post(
+    "/builds",
+    status_code=201,
+    responses={201: {"model": BuildOut}},
+    response_class=Response,
+    summary="Register a build",
+)
 def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
-    """The same build again is no error; another one under a name that is taken is (409): what a name means never changes."""
+    """The same build again is no error; another one under a name that is taken is (409): what a
+    name means never changes."""
     build = Build.parse(body.model_dump(), path="")
     if build.executor == EMULATOR:
-        raise BadField("executor", build.executor, "the emulator's builds are part of it", limit="any other executor")
+        raise BadField(
+            "executor",
+            build.executor,
+            "the emulator's builds are part of it",
+            limit="any other executor",
+        )
     if (own := known_build(build.name)) is not None:
         whose = "the emulator" if own.executor == EMULATOR else own.executor
         raise BadField("name", build.name, f"is a build of {whose}", limit="another name")
@@ -82,7 +114,15 @@ def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
         try:
             made = stored.add(session, **build.to_json())
         except stored.BuildExists:
-            raise BadField("name", build.name, "is taken by another build", limit="another name", status=409) from None
+            raise BadField(
+                "name", build.name, "is taken by another build", limit="another name", status=409
+            ) from None
         if known is None:
-            audit.record(session, actor=who.actor, action="build.registered", subject=build.name, detail=build.to_json())
+            audit.record(
+                session,
+                actor=who.actor,
+                action="build.registered",
+                subject=build.name,
+                detail=build.to_json(),
+            )
     return answer(made, 201)

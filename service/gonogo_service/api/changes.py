@@ -1,4 +1,5 @@
-"""Since when? Change points of a test over builds or days, and two of its builds against each other: masked, fixed, or unchanged."""
+"""Since when? Change points of a test over builds or days, and two of its builds against each
+other: masked, fixed, or unchanged."""
 
 from __future__ import annotations
 
@@ -28,9 +29,13 @@ class TrendOut(BaseModel):
     over: trends.Over
     metric: str
     points: list[PointOut]
-    numbers: dict[str, ChangesOut] = Field(description="by output: change points of the logarithm of `metric`")
+    numbers: dict[str, ChangesOut] = Field(
+        description="by output: change points of the logarithm of `metric`"
+    )
     rates: ChangesOut = Field(description="change points of the failure rate")
-    steps: list[BuildChangeOut] = Field(description="each build against the nearest earlier one that was judged; empty over days")
+    steps: list[BuildChangeOut] = Field(
+        description="each build against the nearest earlier one that was judged; empty over days"
+    )
 
 
 class ComparisonOut(BuildChangeOut):
@@ -41,7 +46,12 @@ class ComparisonOut(BuildChangeOut):
     sentence: str
 
 
-@router.get("/tests/{key}/changes", responses={200: {"model": TrendOut}}, response_class=Response, summary="Change points of a test")
+@router.get(
+    "/tests/{key}/changes",
+    responses={200: {"model": TrendOut}},
+    response_class=Response,
+    summary="Change points of a test",
+)
 def changes(
     context: Ctx,
     _who: Reader,
@@ -52,17 +62,31 @@ def changes(
     over: trends.Over = "builds",
     metric: Annotated[str | None, Query(json_schema_extra={"enum": list(METRICS)})] = None,
 ) -> Response:
-    """Over builds in their order, or over days (UTC). A change has the interval of its place, in the names of builds or days.
+    """Over builds in their order, or over days (UTC). A change has the interval of its place, in
+    the names of builds or days.
 
-    Numbers are those of the subject, so that a test that takes another tolerance keeps its past; rates are the test's own.
+    Numbers are those of the subject, so that a test that takes another tolerance keeps its past;
+    rates are the test's own.
     """
     wanted = trends.DEFAULT_METRIC if metric is None else metric
     if wanted not in METRICS:
-        raise BadField("metric", wanted, "no series of this statistic is kept", limit="one of " + ", ".join(METRICS))
+        raise BadField(
+            "metric",
+            wanted,
+            "no series of this statistic is kept",
+            limit="one of " + ", ".join(METRICS),
+        )
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
         found = trends.read(session, variant, over=over, metric=wanted)
-    return answer({"key": key, "variant": shape(variant), "variants": [shape(each) for each in variants], **found})
+    return answer(
+        {
+            "key": key,
+            "variant": shape(variant),
+            "variants": [shape(each) for each in variants],
+            **found,
+        }
+    )
 
 
 @router.get(
@@ -81,8 +105,9 @@ def comparison(
     arch: Arch = None,
     board: Board = None,
 ) -> Response:
-    """By digests, then by forensic coefficients, then by the statistics that explain. Without `head` the newest build, without `base` the
-    one before it; a build without judged seeds gives `unknown`."""
+    """By digests, then by forensic coefficients, then by the statistics that explain. Without
+    `head` the newest build, without `base` the one before it; a build without judged seeds gives
+    `unknown`."""
     with context.reading() as session:
         variant, _ = chosen(session, key, line, arch, board)
         found = trends.compare(session, variant, base, head)

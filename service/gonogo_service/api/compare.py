@@ -1,4 +1,5 @@
-"""A commit against its base, for CI: every test classified, with its evidence, and whether the commit may pass."""
+"""A commit against its base, for CI: every test classified, with its evidence, and whether the
+commit may pass."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ from gonogo_storage.comparing import Compared
 
 router = make_router("compare")
 NAMES = "a build, the id of a run, `build@run`, or the commit of a registered build"
-Base = Annotated[str, Query(min_length=1, max_length=MAX_FILTER, description=f"before the commit: {NAMES}")]
-Head = Annotated[str, Query(min_length=1, max_length=MAX_FILTER, description=f"with the commit: {NAMES}")]
+Base = Annotated[
+    str, Query(min_length=1, max_length=MAX_FILTER, description=f"before the commit: {NAMES}")
+]
+Head = Annotated[
+    str, Query(min_length=1, max_length=MAX_FILTER, description=f"with the commit: {NAMES}")
+]
 
 
 class SideOut(BaseModel):
@@ -34,7 +39,8 @@ class SideOut(BaseModel):
 
 
 class GateOut(BaseModel):
-    """Whether the commit may pass. `code`: 0 yes, 1 no, 3 it can't be said; `reasons`: how many tests of which class close the gate."""
+    """Whether the commit may pass. `code`: 0 yes, 1 no, 3 it can't be said; `reasons`: how many
+    tests of which class close the gate."""
 
     code: int
     reasons: dict[str, int]
@@ -42,7 +48,8 @@ class GateOut(BaseModel):
 
 
 class RanOut(BaseModel):
-    """What a test did on one side. `sick`: runs left out, by the device that was ill; `ended_empty`: jobs without a result, by reason."""
+    """What a test did on one side. `sick`: runs left out, by the device that was ill;
+    `ended_empty`: jobs without a result, by reason."""
 
     build: str
     jobs: list[str]
@@ -61,7 +68,9 @@ class FindingOut(BaseModel):
     sentence: str
     words: str
     new: bool
-    evidence: dict[str, Any] = Field(description="rates of head and base, p where head is worse, the flag, how the errors compare")
+    evidence: dict[str, Any] = Field(
+        description="rates of head and base, p where head is worse, the flag, how the errors compare"
+    )
 
 
 class ComparedOut(BaseModel):
@@ -83,11 +92,14 @@ class ComparedOut(BaseModel):
     base: RanOut | None
     head: RanOut | None
     check: str | None = Field(description="the command that runs the worst of it again")
-    links: dict[str, str | None] = Field(description="pages: of the test, and of its newest job on head and on base")
+    links: dict[str, str | None] = Field(
+        description="pages: of the test, and of its newest job on head and on base"
+    )
 
 
 class ComparisonOut(BaseModel):
-    """A page of tests, what people want to read first comes first, beside what is said of all of them."""
+    """A page of tests, what people want to read first comes first, beside what is said of all of
+    them."""
 
     base: SideOut
     head: SideOut
@@ -102,30 +114,51 @@ class ComparisonOut(BaseModel):
     next: str | None
 
 
-@router.get("/compare", responses={200: {"model": ComparisonOut}}, response_class=Response, summary="Classify a commit's tests for CI")
+@router.get(
+    "/compare",
+    responses={200: {"model": ComparisonOut}},
+    response_class=Response,
+    summary="Classify a commit's tests for CI",
+)
 def compare(
     context: Ctx,
     _who: Reader,
     base: Base,
     head: Head,
     fail_on: FailOn = FailOn.new,
-    class_: Annotated[Class | None, Query(alias="class", description="only tests of this class")] = None,
+    class_: Annotated[
+        Class | None, Query(alias="class", description="only tests of this class")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Suppressed, infrastructure, broken on base, known flaky, unknown (base was not run), new failure; red but right; new and known hollow
-    passes; fixed and no longer hollow. `counts` and `gate` are about all tests, whatever `class` and `limit` say."""
+    """Suppressed, infrastructure, broken on base, known flaky, unknown (base was not run), new
+    failure; red but right; new and known hollow passes; fixed and no longer hollow. `counts` and
+    `gate` are about all tests, whatever `class` and `limit` say."""
     start = (paging.numbers(cursor, 1) or (0,))[0]
     with context.reading() as session:
         found = comparing.compare(session, base, head)
     tests = found.tests if class_ is None else found.of(class_)
     following = str(start + limit) if start + limit < len(tests) else None
-    whole = {**found.to_json(), "gate": found.gate(fail_on).to_json(), "links": {"page": urls.compare(base, head)}}
-    return answer({**whole, "items": [shown(each) for each in tests[start : start + limit]], "next": following})
+    whole = {
+        **found.to_json(),
+        "gate": found.gate(fail_on).to_json(),
+        "links": {"page": urls.compare(base, head)},
+    }
+    return answer(
+        {
+            **whole,
+            "items": [shown(each) for each in tests[start : start + limit]],
+            "next": following,
+        }
+    )
 
 
 def shown(test: Compared) -> dict[str, Any]:
     """A test as the API shows it."""
     sides = {"head": test.head, "base": test.base}
-    jobs = {name: urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None for name, ran in sides.items()}
+    jobs = {
+        name: urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None
+        for name, ran in sides.items()
+    }
     return {**test.to_json(), "links": {"test": urls.history(test.place.test_key), **jobs}}

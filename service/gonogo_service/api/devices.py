@@ -17,7 +17,10 @@ from gonogo_storage.states import DeviceHealth, DeviceState
 router = make_router("devices")
 MAX_REASON = 2000
 
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON, description="why; it stays in the device's history")]
+Reason = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_REASON, description="why; it stays in the device's history"),
+]
 
 
 class DeviceOut(BaseModel):
@@ -54,7 +57,8 @@ class DeviceOut(BaseModel):
 
 
 class DeviceChangeOut(BaseModel):
-    """One entry of a device's history: of its health, of being there (`state`), or of being drained."""
+    """One entry of a device's history: of its health, of being there (`state`), or of being
+    drained."""
 
     at: str
     what: Literal["health", "state", "drain"]
@@ -82,10 +86,15 @@ class DeviceChange(Strict):
     """What to change, and why."""
 
     health: Literal["good", "maintenance"] | None = Field(
-        None, description="`maintenance`: a person has it, nothing runs on it; `good`: it works again once its canary has passed"
+        None,
+        description="`maintenance`: a person has it, nothing runs on it; `good`: it works again once its canary has passed",
     )
-    drained: bool | None = Field(None, description="true: end the current seed, hand the rest back, take nothing more")
-    test: bool | None = Field(None, description="true: run the canary now and tell the outcome in the history")
+    drained: bool | None = Field(
+        None, description="true: end the current seed, hand the rest back, take nothing more"
+    )
+    test: bool | None = Field(
+        None, description="true: run the canary now and tell the outcome in the history"
+    )
     reason: Reason
 
 
@@ -102,14 +111,30 @@ class HostOut(BaseModel):
     changed: list[str]
 
 
-@router.get("/devices", responses={200: {"model": DevicePage}}, response_class=Response, summary="List devices")
+@router.get(
+    "/devices",
+    responses={200: {"model": DevicePage}},
+    response_class=Response,
+    summary="List devices",
+)
 def list_devices(context: Ctx, _who: Reader) -> Response:
-    """State (idle, busy, offline) and health (good, suspect, bad, maintenance) of each; telemetry of its last attempt."""
+    """State (idle, busy, offline) and health (good, suspect, bad, maintenance) of each; telemetry
+    of its last attempt."""
     with context.reading() as session:
-        return answer({"items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s), "next": None})
+        return answer(
+            {
+                "items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s),
+                "next": None,
+            }
+        )
 
 
-@router.get("/devices/{device_id}", responses={200: {"model": DeviceWithHistory}}, response_class=Response, summary="Look at a device")
+@router.get(
+    "/devices/{device_id}",
+    responses={200: {"model": DeviceWithHistory}},
+    response_class=Response,
+    summary="Look at a device",
+)
 def look(context: Ctx, _who: Reader, device_id: str) -> Response:
     """With its history and the evidence for each change of health."""
     with context.reading() as session:
@@ -119,11 +144,19 @@ def look(context: Ctx, _who: Reader, device_id: str) -> Response:
     return answer(found)
 
 
-@router.patch("/devices/{device_id}", responses={200: {"model": DeviceWithHistory}}, response_class=Response, summary="Change a device")
+@router.patch(
+    "/devices/{device_id}",
+    responses={200: {"model": DeviceWithHistory}},
+    response_class=Response,
+    summary="Change a device",
+)
 def change(context: Ctx, who: Admin, device_id: str, body: DeviceChange) -> Response:
-    """Its worker hears of it within a second or two; until then the dispatcher already sends it nothing."""
+    """Its worker hears of it within a second or two; until then the dispatcher already sends it
+    nothing."""
     fields = body.model_dump(exclude_unset=True)
-    if not {"health", "drained", "test"} & {name for name, value in fields.items() if value is not None}:
+    if not {"health", "drained", "test"} & {
+        name for name, value in fields.items() if value is not None
+    }:
         raise BadField("body", fields, "nothing to change", limit="any of health, drained, test")
     with context.session() as session:
         found = stored.patch(session, device_id, fields, actor=who.actor)
@@ -142,13 +175,24 @@ def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> R
     return answer({"host": host, "changed": changed})
 
 
-@router.post("/hosts/{host}:drain", responses={200: {"model": HostOut}}, response_class=Response, summary="Drain a host")
+@router.post(
+    "/hosts/{host}:drain",
+    responses={200: {"model": HostOut}},
+    response_class=Response,
+    summary="Drain a host",
+)
 def drain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
-    """Each of its devices ends its current seed, hands the rest of its chunk back and takes nothing more."""
+    """Each of its devices ends its current seed, hands the rest of its chunk back and takes nothing
+    more."""
     return _drain(context, who.actor, host, body.reason, True)
 
 
-@router.post("/hosts/{host}:undrain", responses={200: {"model": HostOut}}, response_class=Response, summary="Give a host back")
+@router.post(
+    "/hosts/{host}:undrain",
+    responses={200: {"model": HostOut}},
+    response_class=Response,
+    summary="Give a host back",
+)
 def undrain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
     """Its devices take work again."""
     return _drain(context, who.actor, host, body.reason, False)

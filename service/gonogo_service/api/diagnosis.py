@@ -18,8 +18,9 @@ router = make_router("jobs")
 
 
 class DiagnosisOut(BaseModel):
-    """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no terms while none was diagnosed.
-    `verdict` is the job's. `stages`, of a staged suite: the table of all iterations with blocker and regressions; else null."""
+    """The words, and the terms with their coefficients, errors and tiles, of one seed; nulls and no
+    terms while none was diagnosed. `verdict` is the job's. `stages`, of a staged suite: the table
+    of all iterations with blocker and regressions; else null."""
 
     job: str
     state: JobState
@@ -34,12 +35,41 @@ class DiagnosisOut(BaseModel):
     stages: dict[str, Any] | None
 
 
-@router.get("/jobs/{job_id}/diagnosis", responses={200: {"model": DiagnosisOut}}, response_class=Response, summary="Which term is wrong")
+@router.get(
+    "/jobs/{job_id}/diagnosis",
+    responses={200: {"model": DiagnosisOut}},
+    response_class=Response,
+    summary="Which term is wrong",
+)
 def diagnosis(context: Ctx, _who: Reader, job_id: str) -> Response:
     """Of the seed that shows most; while the job runs, of the seeds that have come so far."""
     with context.reading() as session:
         job = found(session, job_id)
-        what = job.diagnosis if job.diagnosis is not None or job.state.final else evidence.diagnosis(session, job_id)
-    nothing: dict[str, Any] = {"words": None, "can_tell": None, "terms": [], "residuals": None, "repeat": None, "stages": None}
-    number = {"seed": None, "iteration": None} if what is None or what["seed"] is None else sample(job.canonical, what["seed"])
-    return answer({**nothing, **(what or {}), **number, "job": job.id, "state": job.state.value, "verdict": job.verdict})
+        what = (
+            job.diagnosis
+            if job.diagnosis is not None or job.state.final
+            else evidence.diagnosis(session, job_id)
+        )
+    nothing: dict[str, Any] = {
+        "words": None,
+        "can_tell": None,
+        "terms": [],
+        "residuals": None,
+        "repeat": None,
+        "stages": None,
+    }
+    number = (
+        {"seed": None, "iteration": None}
+        if what is None or what["seed"] is None
+        else sample(job.canonical, what["seed"])
+    )
+    return answer(
+        {
+            **nothing,
+            **(what or {}),
+            **number,
+            "job": job.id,
+            "state": job.state.value,
+            "verdict": job.verdict,
+        }
+    )

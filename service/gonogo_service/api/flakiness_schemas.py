@@ -1,4 +1,5 @@
-"""The answers about a test's flakiness in the words of gonogo.flakiness: rates, grades, causes, change points, builds against builds."""
+"""The answers about a test's flakiness in the words of gonogo.flakiness: rates, grades, causes,
+change points, builds against builds."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Looked(BaseModel):
 class Source(BaseModel):
     """Where a judgement comes from."""
 
-    source: Literal["stored", "computed"] = Field(description="by the background's assessment, or for this answer")
+    source: Literal["stored", "computed"] = Field(
+        description="by the background's assessment, or for this answer"
+    )
     at: str | None = Field(description="when it was assessed; null when computed for this answer")
 
 
@@ -56,21 +59,33 @@ class Threshold(BaseModel):
 
 
 class TailOut(BaseModel):
-    """The failure rate that the tail of the errors foretells, per seed or per run of a seed, and its one-sided upper bound."""
+    """The failure rate that the tail of the errors foretells, per seed or per run of a seed, and
+    its one-sided upper bound."""
 
     seeds: int = Field(description="samples, in `per`")
     left_out: int
     observed: RateOut
     predicted: float | None
     upper: float | None
-    at_most: bool = Field(description="whether `predicted` is the least that so many seeds may foretell")
+    at_most: bool = Field(
+        description="whether `predicted` is the least that so many seeds may foretell"
+    )
     level: float
     thresholds: list[Threshold]
     largest: float | None
     words: str
-    distinct: int | None = Field(default=None, description="distinct seeds among the samples; null of assessments before it was counted")
-    per: str = Field(default="seeds", description="`seeds`, or `runs` where a seed's runs give other numbers each time")
-    repeated: int = Field(default=0, description="runs that are no samples, since they give again what their seed gave")
+    distinct: int | None = Field(
+        default=None,
+        description="distinct seeds among the samples; null of assessments before it was counted",
+    )
+    per: str = Field(
+        default="seeds",
+        description="`seeds`, or `runs` where a seed's runs give other numbers each time",
+    )
+    repeated: int = Field(
+        default=0,
+        description="runs that are no samples, since they give again what their seed gave",
+    )
 
 
 class GradeOut(BaseModel):
@@ -82,13 +97,16 @@ class GradeOut(BaseModel):
     latent: bool = Field(description="green, and foretold to fail")
     failures: RateOut
     tail: TailOut | None
-    missed: dict[str, RateOut] = Field(description="of each known-wrong kernel that can show: how often it passed")
+    missed: dict[str, RateOut] = Field(
+        description="of each known-wrong kernel that can show: how often it passed"
+    )
     words: str
     policy: str
 
 
 class Configuration(BaseModel):
-    """A row of the table of a factor, compared with the first row where that is `isolated`, else with all others together."""
+    """A row of the table of a factor, compared with the first row where that is `isolated`, else
+    with all others together."""
 
     name: str
     runs: int
@@ -98,13 +116,20 @@ class Configuration(BaseModel):
     pass_rate: float | None
     pass_low: float | None
     pass_high: float | None
-    p: float | None = Field(description="Fisher's exact test, two-sided; null for the row that the others are compared with")
-    higher: float | None = Field(description="posterior probability that it fails more often than what it is compared with")
-    repeated: int = Field(default=0, description="further runs that repeat one of the row bit for bit: in no rate")
+    p: float | None = Field(
+        description="Fisher's exact test, two-sided; null for the row that the others are compared with"
+    )
+    higher: float | None = Field(
+        description="posterior probability that it fails more often than what it is compared with"
+    )
+    repeated: int = Field(
+        default=0, description="further runs that repeat one of the row bit for bit: in no rate"
+    )
 
 
 class FactorOut(BaseModel):
-    """One factor: how many seeds were compared, how many differ, examples, and the rows whose rates differ by themselves."""
+    """One factor: how many seeds were compared, how many differ, examples, and the rows whose rates
+    differ by themselves."""
 
     cause: Cause
     holds: bool
@@ -184,6 +209,8 @@ class BuildChangeOut(BaseModel):
     unexplained: list[RateOut]
     same: list[str] = Field(description="wrong terms, or statistics, that stayed as they were")
     differing: list[str]
-    by: str = Field(description="what was compared: digests, coefficients, statistics, explanations, or nothing")
+    by: str = Field(
+        description="what was compared: digests, coefficients, statistics, explanations, or nothing"
+    )
     words: str
     policy: str

@@ -10,7 +10,15 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Sharpness
 from gonogo_service.api import PREFIX, idempotency
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.gauges import check, order
@@ -30,7 +38,8 @@ class GaugeLinks(BaseModel):
 
 
 class GaugeAccepted(BaseModel):
-    """The answer to a new gauge; `runs` are its parts times its seeds, `chunks` the pieces in which workers take them."""
+    """The answer to a new gauge; `runs` are its parts times its seeds, `chunks` the pieces in which
+    workers take them."""
 
     id: str
     state: JobState
@@ -69,7 +78,8 @@ class GaugeSummary(BaseModel):
 
 
 class GaugeOut(GaugeSummary):
-    """A gauge with its parts and its report: that of `gonogo gauge --json`, and the line that measures it again."""
+    """A gauge with its parts and its report: that of `gonogo gauge --json`, and the line that
+    measures it again."""
 
     parts: list[dict[str, Any]]
     elsewhere: list[dict[str, Any]]
@@ -83,14 +93,29 @@ class GaugePage(BaseModel):
     next: str | None
 
 
-@router.post("/gauges", status_code=202, responses={202: {"model": GaugeAccepted}}, response_class=Response, summary="Measure a test")
-def submit(context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency.Key = None) -> Response:
-    """Runs the emulator's right and known-wrong kernels, and builds of yours, on the test's seeds: false alarms, misses, window, advice."""
+@router.post(
+    "/gauges",
+    status_code=202,
+    responses={202: {"model": GaugeAccepted}},
+    response_class=Response,
+    summary="Measure a test",
+)
+def submit(
+    context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency.Key = None
+) -> Response:
+    """Runs the emulator's right and known-wrong kernels, and builds of yours, on the test's seeds:
+    false alarms, misses, window, advice."""
     check(body, context.settings)
 
     def make(session: Session) -> idempotency.Made:
         gauge = stored.create(session, order(session, body, context.settings, who.name))
-        audit.record(session, actor=who.actor, action="gauge.created", subject=gauge["id"], detail={"test": gauge["test_key"]})
+        audit.record(
+            session,
+            actor=who.actor,
+            action="gauge.created",
+            subject=gauge["id"],
+            detail={"test": gauge["test_key"]},
+        )
         return _accepted(gauge)
 
     response, new = idempotency.once(context, request, who, key, body.model_dump(mode="json"), make)
@@ -99,7 +124,12 @@ def submit(context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: i
     return response
 
 
-@router.get("/gauges", responses={200: {"model": GaugePage}}, response_class=Response, summary="List gauges, newest first")
+@router.get(
+    "/gauges",
+    responses={200: {"model": GaugePage}},
+    response_class=Response,
+    summary="List gauges, newest first",
+)
 def list_gauges(
     context: Ctx,
     _who: Reader,
@@ -111,11 +141,18 @@ def list_gauges(
 ) -> Response:
     """`test` is a test's key. Filters are combined with "and"."""
     with context.reading() as session:
-        page = stored.list_(session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor)
+        page = stored.list_(
+            session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor
+        )
     return answer_page(page, _shown)
 
 
-@router.get("/gauges/{gauge_id}", responses={200: {"model": GaugeOut}}, response_class=Response, summary="Look at a gauge")
+@router.get(
+    "/gauges/{gauge_id}",
+    responses={200: {"model": GaugeOut}},
+    response_class=Response,
+    summary="Look at a gauge",
+)
 def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
     """Progress while it runs, then the report."""
     with context.reading() as session:
@@ -133,7 +170,8 @@ def look(context: Ctx, _who: Reader, gauge_id: str) -> Response:
     summary="Cancel a gauge",
 )
 def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
-    """What no worker has started ends here and now, running kernels within seconds. What has run is reported; no flag changes."""
+    """What no worker has started ends here and now, running kernels within seconds. What has run is
+    reported; no flag changes."""
     with context.session() as session:
         before = stored.get(session, gauge_id)
         after = stored.cancel(session, gauge_id)
@@ -147,12 +185,22 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
 
 
 def _links(gauge: dict[str, Any]) -> dict[str, str]:
-    return {"self": f"{PREFIX}/gauges/{gauge['id']}", "test": f"{PREFIX}/tests/{gauge['test_key']}", "page": f"/gauges/{gauge['id']}"}
+    return {
+        "self": f"{PREFIX}/gauges/{gauge['id']}",
+        "test": f"{PREFIX}/tests/{gauge['test_key']}",
+        "page": f"/gauges/{gauge['id']}",
+    }
 
 
 def _accepted(gauge: dict[str, Any]) -> idempotency.Made:
     where = _links(gauge)
-    body = {"id": gauge["id"], "state": gauge["state"], "chunks": gauge["chunks"]["total"], "runs": gauge["total"], "links": where}
+    body = {
+        "id": gauge["id"],
+        "state": gauge["state"],
+        "chunks": gauge["chunks"]["total"],
+        "runs": gauge["total"],
+        "links": where,
+    }
     return 202, body, {"Location": where["self"]}
 
 

@@ -1,4 +1,5 @@
-"""Answers to GitHub: what was told of each run that a delivery started, what could not be told and why, and telling it again."""
+"""Answers to GitHub: what was told of each run that a delivery started, what could not be told and
+why, and telling it again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ router = make_router("github")
 
 
 class AnswerOut(BaseModel):
-    """What GitHub was told of a subject. `told`: the parts that it took last (status, check, comment)."""
+    """What GitHub was told of a subject. `told`: the parts that it took last (status, check,
+    comment)."""
 
     subject: str
     repository: str
@@ -45,12 +47,23 @@ class AnswerPage(BaseModel):
 
 
 @router.get(
-    "/github/answers", responses={200: {"model": AnswerPage}}, response_class=Response, summary="List what GitHub was told, newest first"
+    "/github/answers",
+    responses={200: {"model": AnswerPage}},
+    response_class=Response,
+    summary="List what GitHub was told, newest first",
 )
-def list_answers(context: Ctx, _who: Reader, state: AnswerState | None = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
+def list_answers(
+    context: Ctx,
+    _who: Reader,
+    state: AnswerState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
     """Subjects that GitHub asked about, and how far the answer has come."""
     with context.reading() as session:
-        return answer_page(github_answers.list_(session, state=state, limit=limit, cursor=cursor), About.to_json)
+        return answer_page(
+            github_answers.list_(session, state=state, limit=limit, cursor=cursor), About.to_json
+        )
 
 
 @router.post(
@@ -61,7 +74,8 @@ def list_answers(context: Ctx, _who: Reader, state: AnswerState | None = None, l
     summary="Tell GitHub again",
 )
 def again(context: Ctx, who: Admin, subject: str) -> Response:
-    """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew, counts."""
+    """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew,
+    counts."""
     with context.session() as session:
         if github_answers.again(session, subject) is None:
             raise missing("answer", subject)

@@ -1,4 +1,5 @@
-"""Is it alive, is it ready, and how is it doing: /healthz, /readyz, /metrics (not below /api/v1)."""
+"""Is it alive, is it ready, and how is it doing: /healthz, /readyz, /metrics (not below
+/api/v1)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ class Healthy(BaseModel):
     status: str
 
 
-@router.get("/healthz", responses={200: {"model": Healthy}}, response_class=Response, summary="Does the process answer?")
+@router.get(
+    "/healthz",
+    responses={200: {"model": Healthy}},
+    response_class=Response,
+    summary="Does the process answer?",
+)
 def healthz() -> Response:
     """Asks nothing and nobody."""
     return answer({"status": "ok"})
@@ -32,12 +38,16 @@ def healthz() -> Response:
 
 @router.get(
     "/readyz",
-    responses={200: {"description": "Database, schema and broker are in order."}, 503: {"description": "One of them is not; it is named."}},
+    responses={
+        200: {"description": "Database, schema and broker are in order."},
+        503: {"description": "One of them is not; it is named."},
+    },
     response_class=Response,
     summary="Can it serve?",
 )
 def readyz(context: Ctx) -> Response:
-    """The database must answer and have this release's schema (or that of the next one), the broker must answer."""
+    """The database must answer and have this release's schema (or that of the next one), the broker
+    must answer."""
     found = {"database": "ok", "schema": "unknown", "broker": "ok"}
     wrong = []
     try:
@@ -58,10 +68,15 @@ def readyz(context: Ctx) -> Response:
         wrong.append("the broker can't be reached")
     if wrong:
         errors = [
-            {"field": name, "value": value, "limit": "ok", "message": f"{name}: {value}"} for name, value in found.items() if value != "ok"
+            {"field": name, "value": value, "limit": "ok", "message": f"{name}: {value}"}
+            for name, value in found.items()
+            if value != "ok"
         ]
         raise Problem(
-            503, "Not ready: " + "; ".join(wrong) + ".", slug="not-ready", errors=[e for e in errors if e["value"] not in {"head", "ahead"}]
+            503,
+            "Not ready: " + "; ".join(wrong) + ".",
+            slug="not-ready",
+            errors=[e for e in errors if e["value"] not in {"head", "ahead"}],
         )
     return answer(found)
 

@@ -1,4 +1,5 @@
-"""Deliveries in: GitHub's and those of other CI systems, verified and stored as they came; what became of them, and for whom runs are."""
+"""Deliveries in: GitHub's and those of other CI systems, verified and stored as they came; what
+became of them, and for whom runs are."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from pydantic import BaseModel, Field, SecretStr
 
 from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.context import Admin, Context, Ctx, Reader
 from gonogo_service.hooks import signed
 from gonogo_service.problems import BadField, Problem
@@ -23,15 +32,23 @@ from gonogo_storage.states import HookSource, InboundState
 
 router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9
-"""GitHub is answered within a second; what a busy database has not taken by then must be sent again."""
-BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+"""GitHub is answered within a second; what a busy database has not taken by then must be sent
+again."""
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
 
 
 class Taken(BaseModel):
     """A delivery was stored, now or before."""
 
     id: str
-    new: bool = Field(description="false: this delivery came before, and nothing more follows from it")
+    new: bool = Field(
+        description="false: this delivery came before, and nothing more follows from it"
+    )
 
 
 class InboundOut(BaseModel):
@@ -45,7 +62,9 @@ class InboundOut(BaseModel):
     size: int
     state: InboundState
     reason: str | None
-    outcome: list[dict[str, Any]] = Field(description="per rule that speaks of it: what it started, or why not")
+    outcome: list[dict[str, Any]] = Field(
+        description="per rule that speaks of it: what it started, or why not"
+    )
     tries: int
     due_at: str | None
     received_at: str
@@ -108,7 +127,8 @@ class SubjectPage(BaseModel):
     openapi_extra=BODY,
 )
 async def github(context: Ctx, request: Request) -> Response:
-    """Signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET. Stored, and worked off by the background; a redelivery changes nothing."""
+    """Signed with a secret of GONOGO_GITHUB_WEBHOOK_SECRET. Stored, and worked off by the
+    background; a redelivery changes nothing."""
     secrets = _secrets(context.settings.github_webhook_secret, "GONOGO_GITHUB_WEBHOOK_SECRET")
     try:
         delivery, event = signed.identity(request.headers, (signed.DELIVERY, signed.EVENT))
@@ -130,7 +150,8 @@ async def github(context: Ctx, request: Request) -> Response:
     openapi_extra=BODY,
 )
 async def ci(context: Ctx, request: Request) -> Response:
-    """Signed as Standard Webhooks says with a secret of GONOGO_CI_WEBHOOK_SECRET: {"type": "commit", "timestamp", "data": {...}}."""
+    """Signed as Standard Webhooks says with a secret of GONOGO_CI_WEBHOOK_SECRET: {"type":
+    "commit", "timestamp", "data": {...}}."""
     secrets = _secrets(context.settings.ci_webhook_secret, "GONOGO_CI_WEBHOOK_SECRET")
     try:
         (delivery,) = signed.identity(request.headers, ("webhook-id",))
@@ -144,10 +165,17 @@ async def ci(context: Ctx, request: Request) -> Response:
         raise BadField("body", None, f"is not JSON ({problem})") from None
     from_ci(payload)  # whoever writes the sender is told at once what is wrong
     kind = str(payload["type"])[: signed.MOST_ID]
-    return await _kept(context, HookSource.ci, delivery, kind if kind.isprintable() else "unknown", body)
+    return await _kept(
+        context, HookSource.ci, delivery, kind if kind.isprintable() else "unknown", body
+    )
 
 
-@router.get("/hooks/deliveries", responses={200: {"model": InboundPage}}, response_class=Response, summary="List deliveries that came in")
+@router.get(
+    "/hooks/deliveries",
+    responses={200: {"model": InboundPage}},
+    response_class=Response,
+    summary="List deliveries that came in",
+)
 def list_deliveries(
     context: Ctx,
     _who: Reader,
@@ -160,7 +188,15 @@ def list_deliveries(
 ) -> Response:
     """Newest first; what each started, or why it started nothing."""
     with context.reading() as session:
-        page = stored.list_(session, source=source, state=state, event=event, repository=repository, limit=limit, cursor=cursor)
+        page = stored.list_(
+            session,
+            source=source,
+            state=state,
+            event=event,
+            repository=repository,
+            limit=limit,
+            cursor=cursor,
+        )
     return answer_page(page)
 
 
@@ -171,7 +207,8 @@ def list_deliveries(
     summary="Look at a delivery that came in",
 )
 def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
-    """With its payload, which may tell of private repositories; payloads are forgotten after 30 days."""
+    """With its payload, which may tell of private repositories; payloads are forgotten after 30
+    days."""
     with context.reading() as session:
         found = stored.look(session, inbound_id)
     if found is None:
@@ -192,14 +229,20 @@ def look(context: Ctx, _who: Admin, inbound_id: str) -> Response:
     summary="Work a delivery off once more",
 )
 def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
-    """By the rules of now. One that started something is not worked off again: nothing is started twice."""
+    """By the rules of now. One that started something is not worked off again: nothing is started
+    twice."""
     with context.session() as session:
         found = stored.look(session, inbound_id)
         if found is None:
             raise missing("delivery", inbound_id)
         told, body = found
         if told["state"] == InboundState.started:
-            raise BadField("state", told["state"], "it started something already; submit or resubmit that", limit="ignored or failed")
+            raise BadField(
+                "state",
+                told["state"],
+                "it started something already; submit or resubmit that",
+                limit="ignored or failed",
+            )
         if body is None:
             raise BadField("payload", None, "is forgotten", limit=f"{stored.KEEP_BODIES.days} days")
         again = stored.again(session, inbound_id)
@@ -207,20 +250,34 @@ def replay(context: Ctx, who: Admin, inbound_id: str) -> Response:
     return answer(again, 202)
 
 
-@router.get("/hooks/subjects", responses={200: {"model": SubjectPage}}, response_class=Response, summary="List what runs are for")
+@router.get(
+    "/hooks/subjects",
+    responses={200: {"model": SubjectPage}},
+    response_class=Response,
+    summary="List what runs are for",
+)
 def list_subjects(
-    context: Ctx, _who: Reader, repository: Filter = None, run: Filter = None, limit: Limit = 50, cursor: Cursor = None
+    context: Ctx,
+    _who: Reader,
+    repository: Filter = None,
+    run: Filter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> Response:
     """Repository, commits, pull request, both runs and the rule; newest first."""
     with context.reading() as session:
-        page = ci_subjects.list_(session, repository=repository, run=run, limit=limit, cursor=cursor)
+        page = ci_subjects.list_(
+            session, repository=repository, run=run, limit=limit, cursor=cursor
+        )
     return answer_page(page, lambda subject: subject.to_json())
 
 
 def _secrets(setting: SecretStr | None, name: str) -> list[str]:
     found = signed.secrets_of(setting)
     if not found:
-        raise Problem(403, f"Such deliveries are not taken here: {name} is not set.", slug="no-secret")
+        raise Problem(
+            403, f"Such deliveries are not taken here: {name} is not set.", slug="no-secret"
+        )
     return found
 
 
@@ -231,7 +288,9 @@ def _refused(request: Request, problem: Unverified) -> Problem:
     return Problem(401, f"This delivery is not believed: {problem}.", slug="signature")
 
 
-async def _kept(context: Context, source: HookSource, delivery: str, event: str, body: bytes) -> Response:
+async def _kept(
+    context: Context, source: HookSource, delivery: str, event: str, body: bytes
+) -> Response:
     def keep() -> tuple[str, bool]:
         with context.session() as session:
             return stored.store(session, source, delivery, event, body)
@@ -239,5 +298,7 @@ async def _kept(context: Context, source: HookSource, delivery: str, event: str,
     with anyio.move_on_after(ANSWER_WITHIN_S):
         found, new = await to_thread.run_sync(keep, abandon_on_cancel=True)
         return answer({"id": found, "new": new}, 202)
-    detail = "The database did not take it in time. It may be stored yet; sent again it does no harm."
+    detail = (
+        "The database did not take it in time. It may be stored yet; sent again it does no harm."
+    )
     raise Problem(503, detail, slug="database", headers={"Retry-After": "5"})

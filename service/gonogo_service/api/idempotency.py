@@ -39,9 +39,11 @@ def once(
     body: Mapping[str, Any] | None,
     make: Callable[[Session], Made],
 ) -> tuple[Response, bool]:
-    """Do `make` in one transaction with its key. The answer, and whether it was done just now (False: repeated from before).
+    """Do `make` in one transaction with its key. The answer, and whether it was done just now
+    (False: repeated from before).
 
-    An error that `make` raises leaves nothing, not even the key, so the request can be mended and sent again under it.
+    An error that `make` raises leaves nothing, not even the key, so the request can be mended and
+    sent again under it.
     """
     if key is None:
         with context.session() as session:
@@ -56,8 +58,16 @@ def once(
             idempotency.answer(session, scope, made[0], {"body": made[1], "headers": made[2]})
             return _respond(made), True
     if kept.body != digest:
-        raise BadField("Idempotency-Key", key, "was used for another body", limit="one body per key for 24 h")
-    return _respond((kept.status, kept.response["body"], {**kept.response["headers"], "Idempotent-Replayed": "true"})), False
+        raise BadField(
+            "Idempotency-Key", key, "was used for another body", limit="one body per key for 24 h"
+        )
+    return _respond(
+        (
+            kept.status,
+            kept.response["body"],
+            {**kept.response["headers"], "Idempotent-Replayed": "true"},
+        )
+    ), False
 
 
 def _respond(made: Made) -> Response:
@@ -66,4 +76,6 @@ def _respond(made: Made) -> Response:
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()

@@ -30,7 +30,14 @@ UNKNOWN = "unknown"
 SHA_SHOWN = 12
 MAX_LABEL = 200
 Format = Literal["junit", "gtest-xml", "gtest-json", "ctrf", "gonogo"]
-Suite = Annotated[str | None, Query(min_length=1, max_length=MAX_NAME, description="names the history; default: the file's own name")]
+Suite = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="names the history; default: the file's own name",
+    ),
+]
 
 
 class ImportAccepted(BaseModel):
@@ -50,7 +57,10 @@ async def _raw(request: Request) -> bytes:
     return await request.body()
 
 
-_BODY = {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_BODY = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
 
 
 @router.post(
@@ -68,16 +78,22 @@ def take(
     data: Annotated[bytes, Depends(_raw)],
     format: Annotated[Format, Query(description="what the body is")],
     suite: Suite = None,
-    build: Annotated[str | None, Query(pattern=NAME, max_length=200, description="default: the file's, else its commit's")] = None,
+    build: Annotated[
+        str | None,
+        Query(pattern=NAME, max_length=200, description="default: the file's, else its commit's"),
+    ] = None,
     arch: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
     board: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
-    label: Annotated[list[str] | None, Query(max_length=MAX_LABELS, description="`name=value`, repeatable")] = None,
+    label: Annotated[
+        list[str] | None, Query(max_length=MAX_LABELS, description="`name=value`, repeatable")
+    ] = None,
     repository: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)] = None,
     sha: Annotated[str | None, Query(pattern=r"^[0-9a-fA-F]{7,64}$")] = None,
     pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     key: idempotency.Key = None,
 ) -> Response:
-    """Red and green of JUnit, gtest and CTRF become `unjudged` tests: history without numbers. Those of format `gonogo` are judged."""
+    """Red and green of JUnit, gtest and CTRF become `unjudged` tests: history without numbers.
+    Those of format `gonogo` are judged."""
     digest = hashlib.sha256(data).hexdigest()
 
     def make(session: Session) -> idempotency.Made:
@@ -107,24 +123,47 @@ def take(
         told = {"format": format, "build": job.build, "tests": len(report.cases), "sha256": digest}
         audit.record(session, actor=who.actor, action="import.created", subject=job.id, detail=told)
         where = links(job.id)
-        body: dict[str, Any] = {"id": job.id, "kind": job.kind.value, "verdict": job.verdict, "tests": len(report.cases)}
+        body: dict[str, Any] = {
+            "id": job.id,
+            "kind": job.kind.value,
+            "verdict": job.verdict,
+            "tests": len(report.cases),
+        }
         body |= {"numbers": report.numbers, "outcomes": job.outcomes or {}, "links": where}
         return 201, body, {"Location": where["self"]}
 
-    report = reading.read(data, format, max_elements=context.settings.max_elements)  # before the transaction: others write meanwhile
+    report = reading.read(
+        data, format, max_elements=context.settings.max_elements
+    )  # before the transaction: others write meanwhile
     rows = rows_of(report)
-    response, _ = idempotency.once(context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make)
+    response, _ = idempotency.once(
+        context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make
+    )
     context.doorbell.ring()
     return response
 
 
-def _new(session: Session, report: TestReport, suite: Selection, build: str | None, commit: dict[str, Any] | None) -> dict[str, Any]:
+def _new(
+    session: Session,
+    report: TestReport,
+    suite: Selection,
+    build: str | None,
+    commit: dict[str, Any] | None,
+) -> dict[str, Any]:
     """The test and the build: a registered one keeps its line and order."""
     name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
     if not re.fullmatch(NAME, name) or len(name) > 200:
-        raise FieldError("build", name, "has another form", limit=f"the pattern {NAME}, at most 200 characters")
+        raise FieldError(
+            "build", name, "has another form", limit=f"the pattern {NAME}, at most 200 characters"
+        )
     registered, own = builds.get(session, name), known_build(name)
-    line, sequence = (registered["line"], registered["sequence"]) if registered else (own.line, own.sequence) if own else (LINE, 0)
+    line, sequence = (
+        (registered["line"], registered["sequence"])
+        if registered
+        else (own.line, own.sequence)
+        if own
+        else (LINE, 0)
+    )
     return {
         "test_key": suite.key,
         "subject_key": suite.subject_key,
@@ -136,7 +175,9 @@ def _new(session: Session, report: TestReport, suite: Selection, build: str | No
     }
 
 
-def _commit(repository: str | None, sha: str | None, pull_request: int | None) -> dict[str, Any] | None:
+def _commit(
+    repository: str | None, sha: str | None, pull_request: int | None
+) -> dict[str, Any] | None:
     if sha is None and repository is None:
         return None
     if sha is None or repository is None:
@@ -146,7 +187,8 @@ def _commit(repository: str | None, sha: str | None, pull_request: int | None) -
 
 
 def _commit_of(report: TestReport) -> dict[str, Any] | None:
-    """That of the file, where it is one: what a stranger's file says wrong is no reason to refuse its tests."""
+    """That of the file, where it is one: what a stranger's file says wrong is no reason to refuse
+    its tests."""
     told = report.commit or {}
     repository, sha, number = told.get("repository"), told.get("sha"), told.get("pull_request")
     fits = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)
@@ -161,7 +203,9 @@ def _labels(given: list[str]) -> dict[str, str]:
     for number, text in enumerate(given):
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(NAME, name) or len(name) > 64 or len(value) > MAX_LABEL:
-            limit = f"name=value; the name {NAME}, at most 64 characters, the value at most {MAX_LABEL}"
+            limit = (
+                f"name=value; the name {NAME}, at most 64 characters, the value at most {MAX_LABEL}"
+            )
             raise FieldError(f"label.{number}", text, "has another form", limit=limit)
         found[name] = value
     return found
@@ -169,5 +213,7 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 def _labels_of(report: TestReport) -> dict[str, str]:
     if len(report.labels) > MAX_LABELS:
-        raise FieldError("lines.1.labels", len(report.labels), "too many labels", limit=str(MAX_LABELS))
+        raise FieldError(
+            "lines.1.labels", len(report.labels), "too many labels", limit=str(MAX_LABELS)
+        )
     return _labels([f"{name}={value}" for name, value in report.labels.items()])

@@ -27,7 +27,8 @@ class Expected(BaseModel):
 
 
 class ExpectedOf(BaseModel):
-    """By what the test is like: as stable as the policy's stable rate, as flaky as its flaky one, unexplained on every seed."""
+    """By what the test is like: as stable as the policy's stable rate, as flaky as its flaky one,
+    unexplained on every seed."""
 
     stable: Expected
     flaky: Expected
@@ -43,11 +44,17 @@ class Estimate(BaseModel):
     results: int = Field(description="(seed, repeat) pairs; of sequential seeds at most")
     chunks: int
     seed_s: float = Field(description="expected time of one seed")
-    device_s: float = Field(description="expected device time of the job; of sequential seeds at most")
-    expected: ExpectedOf | None = Field(description="of sequential seeds: what they cost in the mean; else null")
+    device_s: float = Field(
+        description="expected device time of the job; of sequential seeds at most"
+    )
+    expected: ExpectedOf | None = Field(
+        description="of sequential seeds: what they cost in the mean; else null"
+    )
     queue_chunks: int = Field(description="chunks of other jobs that are not done")
     workers: int = Field(description="live workers of the queue")
-    wait_s: float | None = Field(description="expected wait; null while no live worker serves the queue")
+    wait_s: float | None = Field(
+        description="expected wait; null while no live worker serves the queue"
+    )
 
 
 class JobOut(BaseModel):
@@ -72,7 +79,8 @@ class JobOut(BaseModel):
     seeds: dict[str, int | str | bool] | list[int]
     repeats: int
     import_: dict[str, Any] | None = Field(
-        alias="import", description="of kind `import`: format, tool, tests, numbers (false: red and green only), bytes, sha256, started_at"
+        alias="import",
+        description="of kind `import`: format, tool, tests, numbers (false: red and green only), bytes, sha256, started_at",
     )
     context: Any
     priority: int
@@ -87,11 +95,15 @@ class JobOut(BaseModel):
         description="of sequential seeds, once decided: decision (stable, flaky, hollow, wrong, undecided), words, seeds_seen, "
         "seeds_saved, device_ms_saved, ..."
     )
-    suspects: dict[str, Any] | None = Field(description="of suspect seeds: which, what was added, and what all seeds say together")
+    suspects: dict[str, Any] | None = Field(
+        description="of suspect seeds: which, what was added, and what all seeds say together"
+    )
     total: int
     done: int
     counts: dict[str, int]
-    outcomes: dict[str, int] | None = Field(description="of a selection: the tests of all iterations by what they say of themselves")
+    outcomes: dict[str, int] | None = Field(
+        description="of a selection: the tests of all iterations by what they say of themselves"
+    )
     chunks: dict[str, int]
     diagnosis: dict[str, Any] | None
     last_event: int

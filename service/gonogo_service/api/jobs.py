@@ -11,7 +11,15 @@ from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.verdicts import Verdict
 from gonogo_service.api import PREFIX, idempotency
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.api.job_schemas import Estimate, JobAccepted, JobOut, JobPage
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.problems import BadField
@@ -39,13 +47,23 @@ def found(session: Session, job_id: str) -> stored.Job:
     return job
 
 
-@router.post("/jobs", status_code=202, responses={202: {"model": JobAccepted}}, response_class=Response, summary="Submit a job")
-def submit(context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency.Key = None) -> Response:
+@router.post(
+    "/jobs",
+    status_code=202,
+    responses={202: {"model": JobAccepted}},
+    response_class=Response,
+    summary="Submit a job",
+)
+def submit(
+    context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency.Key = None
+) -> Response:
     """Checks the job and stores it with its chunks; workers start on it at once."""
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency.Made:
-        return _accepted(stored.create(session, submission.resolve(session, checked, context.settings, who.name)))
+        return _accepted(
+            stored.create(session, submission.resolve(session, checked, context.settings, who.name))
+        )
 
     response, new = idempotency.once(context, request, who, key, body.model_dump(mode="json"), make)
     if new:
@@ -53,9 +71,15 @@ def submit(context: Ctx, who: Submitter, request: Request, body: JobIn, key: ide
     return response
 
 
-@router.post("/jobs:validate", responses={200: {"model": Estimate}}, response_class=Response, summary="Check a job without submitting it")
+@router.post(
+    "/jobs:validate",
+    responses={200: {"model": Estimate}},
+    response_class=Response,
+    summary="Check a job without submitting it",
+)
 def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
-    """The same checks as a submission, with the cost and how long it would wait; nothing is stored."""
+    """The same checks as a submission, with the cost and how long it would wait; nothing is
+    stored."""
     checked = submission.check(body, context.settings)
     with context.reading() as session:
         new = submission.resolve(session, checked, context.settings, who.name)
@@ -64,7 +88,11 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     results = len(new.seeds) * new.repeats
     if new.stop_on_finding is None:
         parts = chunks.cut(
-            new.seeds, new.repeats, seed_s, context.settings.chunk_seconds, most=chunks.most_seeds(new.elements, new.reference)
+            new.seeds,
+            new.repeats,
+            seed_s,
+            context.settings.chunk_seconds,
+            most=chunks.most_seeds(new.elements, new.reference),
         )
     else:
         parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
@@ -77,7 +105,9 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
             "chunks": len(parts),
             "seed_s": seed_s,
             "device_s": seed_s * results,
-            "expected": None if new.stop_on_finding is None else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
+            "expected": None
+            if new.stop_on_finding is None
+            else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
             "queue_chunks": queue.chunks,
             "workers": queue.workers,
             "wait_s": queue.wait_s,
@@ -85,7 +115,12 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     )
 
 
-@router.get("/jobs", responses={200: {"model": JobPage}}, response_class=Response, summary="List jobs, newest first")
+@router.get(
+    "/jobs",
+    responses={200: {"model": JobPage}},
+    response_class=Response,
+    summary="List jobs, newest first",
+)
 def list_jobs(
     context: Ctx,
     _who: Reader,
@@ -96,18 +131,34 @@ def list_jobs(
     build: Filter = None,
     owner: Filter = None,
     kind: Literal["seeds", "import"] | None = None,
-    label: Annotated[str | None, Query(max_length=300, description="`name` or `name=value`")] = None,
+    label: Annotated[
+        str | None, Query(max_length=300, description="`name` or `name=value`")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """Filters are combined with "and"."""
-    wanted = stored.JobFilter(state=state, verdict=verdict, test=test, subject=subject, build=build, owner=owner, label=label, kind=kind)
+    wanted = stored.JobFilter(
+        state=state,
+        verdict=verdict,
+        test=test,
+        subject=subject,
+        build=build,
+        owner=owner,
+        label=label,
+        kind=kind,
+    )
     with context.reading() as session:
         page = stored.list_(session, wanted, limit=limit, cursor=cursor)
     return answer_page(page, _shown)
 
 
-@router.get("/jobs/{job_id}", responses={200: {"model": JobOut}}, response_class=Response, summary="Look at a job")
+@router.get(
+    "/jobs/{job_id}",
+    responses={200: {"model": JobOut}},
+    response_class=Response,
+    summary="Look at a job",
+)
 def look(context: Ctx, _who: Reader, job_id: str) -> Response:
     """State, counts by verdict, progress, and the diagnosis of the seed that shows most."""
     with context.reading() as session:
@@ -115,10 +166,15 @@ def look(context: Ctx, _who: Reader, job_id: str) -> Response:
 
 
 @router.post(
-    "/jobs/{job_id}:cancel", status_code=202, responses={202: {"model": JobAccepted}}, response_class=Response, summary="Cancel a job"
+    "/jobs/{job_id}:cancel",
+    status_code=202,
+    responses={202: {"model": JobAccepted}},
+    response_class=Response,
+    summary="Cancel a job",
 )
 def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
-    """What no worker has started ends here and now, running kernels within seconds. A job that is over stays as it is."""
+    """What no worker has started ends here and now, running kernels within seconds. A job that is
+    over stays as it is."""
     with context.session() as session:
         before = found(session, job_id)
         job = stored.cancel(session, job_id)
@@ -137,14 +193,18 @@ def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
     response_class=Response,
     summary="Submit a job again",
 )
-def resubmit(context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency.Key = None) -> Response:
+def resubmit(
+    context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency.Key = None
+) -> Response:
     """A new job that asks for the same as this one, by the caller."""
 
     def make(session: Session) -> idempotency.Made:
         if found(session, job_id).kind is not JobKind.seeds:
             reason = "was imported: it happened elsewhere, and can't be run again from here"
             raise BadField("job", job_id, reason, limit="a job that ran here")
-        job = stored.resubmit(session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds)
+        job = stored.resubmit(
+            session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds
+        )
         if job is None:
             raise missing("job", job_id)
         return _accepted(job)
@@ -157,17 +217,25 @@ def resubmit(context: Ctx, who: Submitter, request: Request, job_id: str, key: i
 
 def _accepted(job: stored.Job) -> idempotency.Made:
     where = links(job.id)
-    return 202, {"id": job.id, "state": job.state.value, "chunks": job.chunks, "links": where}, {"Location": where["self"]}
+    return (
+        202,
+        {"id": job.id, "state": job.state.value, "chunks": job.chunks, "links": where},
+        {"Location": where["self"]},
+    )
 
 
-def _expected(most: int, stop_on_finding: bool, seed_s: float) -> dict[str, dict[str, float] | None]:
+def _expected(
+    most: int, stop_on_finding: bool, seed_s: float
+) -> dict[str, dict[str, float] | None]:
     """What sequential seeds cost in the mean; seed_s: device time of a seed with its repeats."""
 
     def cost(seeds: float) -> dict[str, float]:
         return {"seeds": seeds, "device_s": seed_s * seeds}
 
     rates = {"stable": POLICY.stable_rate, "flaky": POLICY.flaky_rate}
-    means = {name: cost(sequential.plan(rate, most=most).mean_seeds) for name, rate in rates.items()}
+    means = {
+        name: cost(sequential.plan(rate, most=most).mean_seeds) for name, rate in rates.items()
+    }
     return {**means, "wrong": cost(1.0) if stop_on_finding else None}
 
 

@@ -1,4 +1,5 @@
-"""Overrides: what someone takes on until a day, so that it stops nobody's commit. No verdict is rewritten."""
+"""Overrides: what someone takes on until a day, so that it stops nobody's commit. No verdict is
+rewritten."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW
 from gonogo_dashboards import urls
 from gonogo_service.api import PREFIX, idempotency
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.api.flags import MAX_OWNER, MAX_REASON
 from gonogo_service.api.suite_schemas import Labels
 from gonogo_service.context import Context, Ctx, Reader, Submitter
@@ -39,28 +48,41 @@ DEFAULT = list(RED_OR_HOLLOW)
 
 
 class OverrideIn(Strict):
-    """What is taken on: a test by its key, by its name, by a label of its jobs; of several all must fit."""
+    """What is taken on: a test by its key, by its name, by a label of its jobs; of several all must
+    fit."""
 
-    test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(None, description="the key of a test")
+    test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
+        None, description="the key of a test"
+    )
     names: Patterns = Field(
-        [], description="patterns of the names that `/compare` shows: `*` stays between slashes, `**` doesn't, `!` takes back"
+        [],
+        description="patterns of the names that `/compare` shows: `*` stays between slashes, `**` doesn't, `!` takes back",
     )
     labels: Labels = Field({}, description="one job of the test on head has all of them")
     builds: Patterns = Field([], description="patterns of head's build; none: any")
-    classes: Classes = Field(DEFAULT, description="of " + ", ".join(each.value for each in OVERRIDABLE))
+    classes: Classes = Field(
+        DEFAULT, description="of " + ", ".join(each.value for each in OVERRIDABLE)
+    )
     owner: Owner | None = Field(None, description="null: whoever asks")
     reason: Reason
-    expires: Moment = Field(description="RFC 3339 with a time zone; at most GONOGO_OVERRIDE_DAYS from now")
+    expires: Moment = Field(
+        description="RFC 3339 with a time zone; at most GONOGO_OVERRIDE_DAYS from now"
+    )
 
 
 class OverrideChange(Strict):
-    """What to change; what is left out stays. What an override is about stays: make another one for other tests."""
+    """What to change; what is left out stays. What an override is about stays: make another one for
+    other tests."""
 
     owner: Owner = Field("")
     reason: Reason = Field("")
     classes: Classes = Field(DEFAULT)
-    expires: Moment | None = Field(None, description="a new end, counted from now: so one is renewed")
-    version: int | None = Field(None, ge=1, description="refused with 409 where the override has another one by now")
+    expires: Moment | None = Field(
+        None, description="a new end, counted from now: so one is renewed"
+    )
+    version: int | None = Field(
+        None, ge=1, description="refused with 409 where the override has another one by now"
+    )
 
 
 class OverrideOut(BaseModel):
@@ -93,7 +115,12 @@ class OverridePage(BaseModel):
     next: str | None
 
 
-@router.get("/overrides", responses={200: {"model": OverridePage}}, response_class=Response, summary="List overrides, newest first")
+@router.get(
+    "/overrides",
+    responses={200: {"model": OverridePage}},
+    response_class=Response,
+    summary="List overrides, newest first",
+)
 def list_overrides(
     context: Ctx,
     _who: Reader,
@@ -105,15 +132,24 @@ def list_overrides(
 ) -> Response:
     """Those that are over included. `test`: what concerns it by key, name or label."""
     with context.reading() as session:
-        found = stored.list_(session, now=utcnow(), test=test, state=state, owner=owner, limit=limit, cursor=cursor)
+        found = stored.list_(
+            session, now=utcnow(), test=test, state=state, owner=owner, limit=limit, cursor=cursor
+        )
     return answer_page(found, _shown)
 
 
 @router.post(
-    "/overrides", status_code=201, responses={201: {"model": OverrideOut}}, response_class=Response, summary="Take tests on for a while"
+    "/overrides",
+    status_code=201,
+    responses={201: {"model": OverrideOut}},
+    response_class=Response,
+    summary="Take tests on for a while",
 )
-def add(context: Ctx, who: Submitter, request: Request, body: OverrideIn, key: idempotency.Key = None) -> Response:
-    """In force at once, until it expires or is ended: what `classes` names is `suppressed` in comparisons and in answers to GitHub."""
+def add(
+    context: Ctx, who: Submitter, request: Request, body: OverrideIn, key: idempotency.Key = None
+) -> Response:
+    """In force at once, until it expires or is ended: what `classes` names is `suppressed` in
+    comparisons and in answers to GitHub."""
     _check(body)
 
     def make(session: Session) -> idempotency.Made:
@@ -133,7 +169,12 @@ def add(context: Ctx, who: Submitter, request: Request, body: OverrideIn, key: i
     return idempotency.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
 
 
-@router.get("/overrides/{override_id}", responses={200: {"model": OverrideOut}}, response_class=Response, summary="Look at an override")
+@router.get(
+    "/overrides/{override_id}",
+    responses={200: {"model": OverrideOut}},
+    response_class=Response,
+    summary="Look at an override",
+)
 def look(context: Ctx, _who: Reader, override_id: str) -> Response:
     """Also one that is over."""
     with context.reading() as session:
@@ -141,13 +182,19 @@ def look(context: Ctx, _who: Reader, override_id: str) -> Response:
 
 
 @router.patch(
-    "/overrides/{override_id}", responses={200: {"model": OverrideOut}}, response_class=Response, summary="Renew or change an override"
+    "/overrides/{override_id}",
+    responses={200: {"model": OverrideOut}},
+    response_class=Response,
+    summary="Renew or change an override",
 )
 def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange) -> Response:
-    """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it conditional."""
+    """Sets any of owner, reason, classes and expires of one that is in force; `version` makes it
+    conditional."""
     given = body.model_fields_set - {"version"}
     if not given:
-        raise BadField("body", {}, "nothing to change", limit="any of owner, reason, classes, expires")
+        raise BadField(
+            "body", {}, "nothing to change", limit="any of owner, reason, classes, expires"
+        )
     if "expires" in given and body.expires is None:
         raise BadField("expires", None, "every override ends", limit="a time")
     fields: dict[str, Any] = {name: getattr(body, name) for name in given}
@@ -158,23 +205,45 @@ def change(context: Ctx, who: Submitter, override_id: str, body: OverrideChange)
     with context.session() as session:
         try:
             found = stored.change(
-                session, override_id, fields, actor=who.actor, now=utcnow(), longest=_longest(context), version=body.version
+                session,
+                override_id,
+                fields,
+                actor=who.actor,
+                now=utcnow(),
+                longest=_longest(context),
+                version=body.version,
             )
         except Outdated as problem:
-            raise BadField("version", problem.given, "the override was changed since", limit=problem.found, status=409) from problem
+            raise BadField(
+                "version",
+                problem.given,
+                "the override was changed since",
+                limit=problem.found,
+                status=409,
+            ) from problem
     return answer(_found(found, override_id))
 
 
-@router.delete("/overrides/{override_id}", responses={200: {"model": OverrideOut}}, response_class=Response, summary="End an override")
+@router.delete(
+    "/overrides/{override_id}",
+    responses={200: {"model": OverrideOut}},
+    response_class=Response,
+    summary="End an override",
+)
 def end(context: Ctx, who: Submitter, override_id: str) -> Response:
-    """It does nothing from now on, and stays to be looked at. One that is over already stays as it is."""
+    """It does nothing from now on, and stays to be looked at. One that is over already stays as it
+    is."""
     with context.session() as session:
-        return answer(_found(stored.end(session, override_id, actor=who.actor, now=utcnow()), override_id))
+        return answer(
+            _found(stored.end(session, override_id, actor=who.actor, now=utcnow()), override_id)
+        )
 
 
 def _check(body: OverrideIn) -> None:
     if body.test is None and not body.names and not body.labels:
-        raise BadField("test", None, "says of no test that it is meant", limit="any of test, names, labels")
+        raise BadField(
+            "test", None, "says of no test that it is meant", limit="any of test, names, labels"
+        )
     for field, patterns in (("names", body.names), ("builds", body.builds)):
         if patterns and all(pattern.startswith("!") for pattern in patterns):
             raise BadField(field, patterns, "only takes back", limit="a pattern without ! before")
@@ -212,4 +281,10 @@ def _found(override: dict[str, Any] | None, override_id: str) -> dict[str, Any]:
 
 def _shown(override: dict[str, Any]) -> dict[str, Any]:
     test = override["test"]
-    return {**override, "links": {"self": f"{PREFIX}/overrides/{override['id']}", "test": None if test is None else urls.history(test)}}
+    return {
+        **override,
+        "links": {
+            "self": f"{PREFIX}/overrides/{override['id']}",
+            "test": None if test is None else urls.history(test),
+        },
+    }

@@ -29,7 +29,9 @@ _STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FO
 class ResultOut(BaseModel):
     """One (seed, repeat); `outputs` holds verdict, explanation and statistics of each output."""
 
-    seed: int | None = Field(description="null: not controlled; an iteration of tests that exist already")
+    seed: int | None = Field(
+        description="null: not controlled; an iteration of tests that exist already"
+    )
     iteration: int | None = Field(description="of a selection; null for a kernel's seed")
     repeat: int
     verdict: str
@@ -55,7 +57,12 @@ class ResultPage(BaseModel):
 
 @router.get(
     "/jobs/{job_id}/results",
-    responses={200: {"model": ResultPage, "content": {name: {} for name in _STREAMS if name != "application/json"}}},
+    responses={
+        200: {
+            "model": ResultPage,
+            "content": {name: {} for name in _STREAMS if name != "application/json"},
+        }
+    },
     response_class=Response,
     summary="Results per seed",
 )
@@ -64,13 +71,23 @@ def results(
     _who: Reader,
     job_id: str,
     format: Annotated[
-        str, Query(max_length=20, description="json (pages); csv, ndjson, parquet, junit or ctrf (everything, streamed)")
+        str,
+        Query(
+            max_length=20,
+            description="json (pages); csv, ndjson, parquet, junit or ctrf (everything, streamed)",
+        ),
     ] = "json",
-    order: Annotated[Order | None, Query(description="arrival: a reader of a live job misses none; seed: for one that is over")] = None,
+    order: Annotated[
+        Order | None,
+        Query(
+            description="arrival: a reader of a live job misses none; seed: for one that is over"
+        ),
+    ] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    """Pages come by arrival unless asked otherwise; streams by seed once the job is over, by arrival before."""
+    """Pages come by arrival unless asked otherwise; streams by seed once the job is over, by
+    arrival before."""
     if format not in FORMATS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMATS))
     if format != "json" and cursor is not None:
@@ -78,7 +95,9 @@ def results(
     with context.reading() as session:
         job = found(session, job_id)
         if format == "json":
-            page = stored.page(session, job_id, limit=limit, cursor=cursor, order=order or "arrival")
+            page = stored.page(
+                session, job_id, limit=limit, cursor=cursor, order=order or "arrival"
+            )
             return answer_page(page, lambda row: parts.shown(job, row))
     return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)
 
@@ -94,9 +113,15 @@ def of_run(
     context: Ctx,
     _who: Reader,
     run_id: str,
-    format: Annotated[str, Query(max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed")] = "ndjson",
+    format: Annotated[
+        str,
+        Query(
+            max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed"
+        ),
+    ] = "ndjson",
 ) -> Response:
-    """Job by job in the order of its suite. Of a run that is not over: what is there when each job is read."""
+    """Job by job in the order of its suite. Of a run that is not over: what is there when each job
+    is read."""
     if format not in FORMS:
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
     with context.reading() as session:

@@ -38,50 +38,82 @@ class Replaced(BaseModel):
 @router.post(
     "/rules",
     status_code=201,
-    responses={201: {"model": RuleOut}, 200: {"model": RuleOut, "description": "the same as before"}},
+    responses={
+        201: {"model": RuleOut},
+        200: {"model": RuleOut, "description": "the same as before"},
+    },
     response_class=Response,
     summary="Store a rule",
 )
 def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
-    """Creates the rule of that name, or replaces it as its next version. Jobs that it starts are those of whoever stored it."""
+    """Creates the rule of that name, or replaces it as its next version. Jobs that it starts are
+    those of whoever stored it."""
     with context.session() as session:
         rule_schemas.check(session, body, context.settings)
         rule, changed = stored.put(session, body.name, body.content(), owner=who.name, now=utcnow())
         if changed:
-            audit.record(session, actor=who.actor, action="rule.stored", subject=body.name, detail={"version": rule["version"]})
+            audit.record(
+                session,
+                actor=who.actor,
+                action="rule.stored",
+                subject=body.name,
+                detail={"version": rule["version"]},
+            )
     return answer(rule, 201 if changed else 200)
 
 
-@router.put("/rules", responses={200: {"model": Replaced}}, response_class=Response, summary="Replace all rules")
+@router.put(
+    "/rules",
+    responses={200: {"model": Replaced}},
+    response_class=Response,
+    summary="Replace all rules",
+)
 def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
-    """A rules file: what it names is stored, every other rule is archived; all of it, or nothing where one rule is wrong."""
+    """A rules file: what it names is stored, every other rule is archived; all of it, or nothing
+    where one rule is wrong."""
     names = [rule.name for rule in body.rules]
     told: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
     with context.session() as session:
         for number, rule in enumerate(body.rules):
             if rule.name in names[:number]:
-                raise FieldError(f"rules.{number}.name", rule.name, "is the name of two rules", limit="distinct names")
+                raise FieldError(
+                    f"rules.{number}.name",
+                    rule.name,
+                    "is the name of two rules",
+                    limit="distinct names",
+                )
             rule_schemas.check(session, rule, context.settings, f"rules.{number}")
         for rule in body.rules:
-            _, changed = stored.put(session, rule.name, rule.content(), owner=who.name, now=utcnow())
+            _, changed = stored.put(
+                session, rule.name, rule.content(), owner=who.name, now=utcnow()
+            )
             told["stored" if changed else "same"].append(rule.name)
         for name in stored.others(session, names):
             stored.archive(session, name, now=utcnow())
             told["archived"].append(name)
         if told["stored"] or told["archived"]:
             detail: dict[str, Any] = {name: told[name] for name in ("stored", "archived")}
-            audit.record(session, actor=who.actor, action="rules.replaced", subject="rules", detail=detail)
+            audit.record(
+                session, actor=who.actor, action="rules.replaced", subject="rules", detail=detail
+            )
     return answer(told)
 
 
-@router.get("/rules", responses={200: {"model": RulePage}}, response_class=Response, summary="List rules")
+@router.get(
+    "/rules", responses={200: {"model": RulePage}}, response_class=Response, summary="List rules"
+)
 def list_rules(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """Those in use, by name."""
     with context.reading() as session:
         return answer_page(stored.list_(session, limit=limit, cursor=cursor))
 
 
-@router.get("/rules/{name}", responses={200: {"model": RuleOut}}, response_class=Response, summary="Look at a rule")
+@router.get(
+    "/rules/{name}",
+    responses={200: {"model": RuleOut}},
+    response_class=Response,
+    summary="Look at a rule",
+)
 def look(context: Ctx, _who: Reader, name: str) -> Response:
     """In its newest version."""
     with context.reading() as session:
@@ -91,7 +123,12 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
     return answer(rule)
 
 
-@router.delete("/rules/{name}", responses={200: {"model": RuleOut}}, response_class=Response, summary="Archive a rule")
+@router.delete(
+    "/rules/{name}",
+    responses={200: {"model": RuleOut}},
+    response_class=Response,
+    summary="Archive a rule",
+)
 def archive(context: Ctx, who: Admin, name: str) -> Response:
     """It starts nothing any more; what it started stays. Storing it again brings it back."""
     with context.session() as session:

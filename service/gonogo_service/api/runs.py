@@ -10,7 +10,15 @@ from sqlalchemy.orm import Session
 
 from gonogo_service import suites
 from gonogo_service.api import PREFIX, idempotency
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.api.jobs import links as job_links
 from gonogo_service.api.suite_schemas import RunAccepted, RunIn, RunOut, RunPage, RunWhole
 from gonogo_service.context import Ctx, Reader, Submitter
@@ -29,18 +37,35 @@ def links(run_id: str) -> dict[str, str]:
 def accepted(run: stored.Run) -> idempotency.Made:
     """The answer to whoever made a run."""
     where = links(run.id)
-    return 202, {"id": run.id, "state": run.state.value, "jobs": run.job_count, "links": where}, {"Location": where["self"]}
+    return (
+        202,
+        {"id": run.id, "state": run.state.value, "jobs": run.job_count, "links": where},
+        {"Location": where["self"]},
+    )
 
 
-@router.post("/runs", status_code=202, responses={202: {"model": RunAccepted}}, response_class=Response, summary="Submit a suite")
-def submit(context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency.Key = None) -> Response:
-    """Every test of the suite on every build: all jobs and the run are stored in one transaction, or nothing is."""
+@router.post(
+    "/runs",
+    status_code=202,
+    responses={202: {"model": RunAccepted}},
+    response_class=Response,
+    summary="Submit a suite",
+)
+def submit(
+    context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency.Key = None
+) -> Response:
+    """Every test of the suite on every build: all jobs and the run are stored in one transaction,
+    or nothing is."""
     commit = None if body.commit is None else body.commit.model_dump()
 
     def make(session: Session) -> idempotency.Made:
         order = suites.Order(body.builds, body.labels, commit)
         if not isinstance(body.suite, str):
-            return accepted(suites.submit(session, body.suite.content(), order, context.settings, who.name, "suite"))
+            return accepted(
+                suites.submit(
+                    session, body.suite.content(), order, context.settings, who.name, "suite"
+                )
+            )
         suite = suites.usable(session, body.suite)
         order = replace(order, suite_version=suite["version"])
         return accepted(suites.submit(session, suite["content"], order, context.settings, who.name))
@@ -51,7 +76,12 @@ def submit(context: Ctx, who: Submitter, request: Request, body: RunIn, key: ide
     return response
 
 
-@router.get("/runs", responses={200: {"model": RunPage}}, response_class=Response, summary="List runs, newest first")
+@router.get(
+    "/runs",
+    responses={200: {"model": RunPage}},
+    response_class=Response,
+    summary="List runs, newest first",
+)
 def list_runs(
     context: Ctx,
     _who: Reader,
@@ -63,11 +93,18 @@ def list_runs(
 ) -> Response:
     """Of a suite by its name, in a state, of a schedule."""
     with context.reading() as session:
-        page = stored.list_(session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor)
+        page = stored.list_(
+            session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor
+        )
     return answer_page(page, shown)
 
 
-@router.get("/runs/{run_id}", responses={200: {"model": RunWhole}}, response_class=Response, summary="Look at a run")
+@router.get(
+    "/runs/{run_id}",
+    responses={200: {"model": RunWhole}},
+    response_class=Response,
+    summary="Look at a run",
+)
 def look(context: Ctx, _who: Reader, run_id: str) -> Response:
     """Its progress, its verdict once all jobs have ended, and every job."""
     with context.reading() as session:
@@ -75,12 +112,24 @@ def look(context: Ctx, _who: Reader, run_id: str) -> Response:
     if found is None:
         raise missing("run", run_id)
     run, members = found
-    return answer({**shown(run), "tests": [{**member.to_json(), "links": job_links(member.id)} for member in members]})
+    return answer(
+        {
+            **shown(run),
+            "tests": [{**member.to_json(), "links": job_links(member.id)} for member in members],
+        }
+    )
 
 
-@router.post("/runs/{run_id}:cancel", status_code=202, responses={202: {"model": RunOut}}, response_class=Response, summary="Cancel a run")
+@router.post(
+    "/runs/{run_id}:cancel",
+    status_code=202,
+    responses={202: {"model": RunOut}},
+    response_class=Response,
+    summary="Cancel a run",
+)
 def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
-    """Cancels each of its jobs; those that have ended stay as they are, and so does a run that has."""
+    """Cancels each of its jobs; those that have ended stay as they are, and so does a run that
+    has."""
     with context.session() as session:
         before = stored.get(session, run_id)
         run = stored.cancel(session, run_id)

@@ -13,7 +13,15 @@ from sqlalchemy.orm import Session
 from gonogo.cron import CronLine
 from gonogo_service import suites
 from gonogo_service.api import idempotency, runs
-from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router, missing
+from gonogo_service.api.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
 from gonogo_service.api.suite_schemas import Builds, Labels, RunAccepted, SuiteName
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.problems import BadField
@@ -34,9 +42,18 @@ class ScheduleIn(Strict):
 
     name: str = Field(min_length=1, max_length=200)
     suite: SuiteName
-    cron: str = Field(min_length=1, max_length=200, description="minute, hour, day of month, month, day of week")
-    timezone: str = Field("UTC", min_length=1, max_length=100, description="a name of the IANA database, such as Europe/Berlin")
-    overlap: Overlap = Field("skip", description="skip: no run while the one before is open; allow: a run nevertheless")
+    cron: str = Field(
+        min_length=1, max_length=200, description="minute, hour, day of month, month, day of week"
+    )
+    timezone: str = Field(
+        "UTC",
+        min_length=1,
+        max_length=100,
+        description="a name of the IANA database, such as Europe/Berlin",
+    )
+    overlap: Overlap = Field(
+        "skip", description="skip: no run while the one before is open; allow: a run nevertheless"
+    )
     builds: Builds = Field([], description="none: the suite's own")
     labels: Labels = Field({})
     paused: bool = False
@@ -94,7 +111,13 @@ class SchedulePage(BaseModel):
     next: str | None
 
 
-@router.post("/schedules", status_code=201, responses={201: {"model": ScheduleOut}}, response_class=Response, summary="Make a schedule")
+@router.post(
+    "/schedules",
+    status_code=201,
+    responses={201: {"model": ScheduleOut}},
+    response_class=Response,
+    summary="Make a schedule",
+)
 def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
     """Its jobs are those of whoever makes it."""
     now = utcnow()
@@ -104,31 +127,60 @@ def create(context: Ctx, who: Submitter, body: ScheduleIn) -> Response:
     with context.session() as session:
         suites.usable(session, body.suite)
         made = stored.create(session, values, owner=who.name, now=now)
-        audit.record(session, actor=who.actor, action="schedule.created", subject=made["id"], detail=body.model_dump())
+        audit.record(
+            session,
+            actor=who.actor,
+            action="schedule.created",
+            subject=made["id"],
+            detail=body.model_dump(),
+        )
         return answer(_shown(session, made), 201)
 
 
-@router.get("/schedules", responses={200: {"model": SchedulePage}}, response_class=Response, summary="List schedules, newest first")
-def list_schedules(context: Ctx, _who: Reader, suite: Filter = None, limit: Limit = 50, cursor: Cursor = None) -> Response:
+@router.get(
+    "/schedules",
+    responses={200: {"model": SchedulePage}},
+    response_class=Response,
+    summary="List schedules, newest first",
+)
+def list_schedules(
+    context: Ctx, _who: Reader, suite: Filter = None, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
     """Those in use, of a suite by its name."""
     with context.reading() as session:
         page = stored.list_(session, suite=suite, limit=limit, cursor=cursor)
         return answer_page(page, lambda schedule: _shown(session, schedule))
 
 
-@router.get("/schedules/{schedule_id}", responses={200: {"model": ScheduleOut}}, response_class=Response, summary="Look at a schedule")
+@router.get(
+    "/schedules/{schedule_id}",
+    responses={200: {"model": ScheduleOut}},
+    response_class=Response,
+    summary="Look at a schedule",
+)
 def look(context: Ctx, _who: Reader, schedule_id: str) -> Response:
     """With its next and its last due times."""
     with context.reading() as session:
         return answer(_shown(session, _found(stored.get(session, schedule_id), schedule_id)))
 
 
-@router.patch("/schedules/{schedule_id}", responses={200: {"model": ScheduleOut}}, response_class=Response, summary="Change a schedule")
+@router.patch(
+    "/schedules/{schedule_id}",
+    responses={200: {"model": ScheduleOut}},
+    response_class=Response,
+    summary="Change a schedule",
+)
 def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> Response:
-    """Any of its fields. What falls due while it is paused is not made up for; a new line or zone counts from now."""
+    """Any of its fields. What falls due while it is paused is not made up for; a new line or zone
+    counts from now."""
     values = body.model_dump(exclude_unset=True)
     if not values:
-        raise BadField("body", {}, "nothing to change", limit="any of " + ", ".join(ScheduleChange.model_fields))
+        raise BadField(
+            "body",
+            {},
+            "nothing to change",
+            limit="any of " + ", ".join(ScheduleChange.model_fields),
+        )
     now = utcnow()
     with context.session() as session:
         before = _found(stored.lock(session, schedule_id), schedule_id)
@@ -141,11 +193,22 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
         made = stored.change(session, schedule_id, values, now=now)
         if made["version"] != before["version"]:
             detail = body.model_dump(exclude_unset=True)
-            audit.record(session, actor=who.actor, action="schedule.changed", subject=schedule_id, detail=detail)
+            audit.record(
+                session,
+                actor=who.actor,
+                action="schedule.changed",
+                subject=schedule_id,
+                detail=detail,
+            )
         return answer(_shown(session, made))
 
 
-@router.delete("/schedules/{schedule_id}", responses={200: {"model": ScheduleOut}}, response_class=Response, summary="End a schedule")
+@router.delete(
+    "/schedules/{schedule_id}",
+    responses={200: {"model": ScheduleOut}},
+    response_class=Response,
+    summary="End a schedule",
+)
 def archive(context: Ctx, who: Submitter, schedule_id: str) -> Response:
     """Its runs stay."""
     with context.session() as session:
@@ -161,14 +224,19 @@ def archive(context: Ctx, who: Submitter, schedule_id: str) -> Response:
     response_class=Response,
     summary="Submit a schedule's suite now",
 )
-def run_now(context: Ctx, who: Submitter, request: Request, schedule_id: str, key: idempotency.Key = None) -> Response:
-    """Whatever its line says, paused or not, and also while a run of it is open. Its due times stay as they are."""
+def run_now(
+    context: Ctx, who: Submitter, request: Request, schedule_id: str, key: idempotency.Key = None
+) -> Response:
+    """Whatever its line says, paused or not, and also while a run of it is open. Its due times stay
+    as they are."""
 
     def make(session: Session) -> idempotency.Made:
         schedule = _found(stored.lock(session, schedule_id), schedule_id)
         suite = suites.usable(session, schedule["suite"])
         order = replace(suites.order_of(schedule), suite_version=suite["version"])
-        return runs.accepted(suites.submit(session, suite["content"], order, context.settings, who.name))
+        return runs.accepted(
+            suites.submit(session, suite["content"], order, context.settings, who.name)
+        )
 
     response, new = idempotency.once(context, request, who, key, None, make)
     if new:
@@ -188,5 +256,8 @@ def _shown(session: Session, schedule: Schedule) -> dict[str, Any]:
         line = CronLine(schedule["cron"], schedule["timezone"])
         upcoming = [schedule["next_at"], *line.next(schedule["next_at"], UPCOMING - 1)]
     times = {name: timestamp(schedule[name]) for name in stored.TIMES}
-    told = {"upcoming": [timestamp(each) for each in upcoming], "last": stored.dues(session, schedule["id"])}
+    told = {
+        "upcoming": [timestamp(each) for each in upcoming],
+        "last": stored.dues(session, schedule["id"]),
+    }
     return {**schedule, **times, **told}

@@ -37,9 +37,14 @@ class History(BaseModel):
 
 
 @router.get(
-    "/subjects/{subject_key}/history", responses={200: {"model": History}}, response_class=Response, summary="The history of a subject"
+    "/subjects/{subject_key}/history",
+    responses={200: {"model": History}},
+    response_class=Response,
+    summary="The history of a subject",
 )
-def history(context: Ctx, _who: Reader, subject_key: str, limit: Limit = 200, cursor: Cursor = None) -> Response:
+def history(
+    context: Ctx, _who: Reader, subject_key: str, limit: Limit = 200, cursor: Cursor = None
+) -> Response:
     """Every job that is over, whatever its tolerance."""
     with context.reading() as session:
         if not stored.subject(session, subject_key):

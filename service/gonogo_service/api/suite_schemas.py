@@ -9,12 +9,25 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 from gonogo.suites import MAX_NAME, MAX_TESTS
 from gonogo.verdicts import Verdict
 from gonogo_service.strict import Strict
-from gonogo_service.submission.bodies import MAX_DEADLINE_S, MAX_LABELS, MAX_REPEATS, NAME, Commit, ContextOf, Label, Reference, Seeds, Word
+from gonogo_service.submission.bodies import (
+    MAX_DEADLINE_S,
+    MAX_LABELS,
+    MAX_REPEATS,
+    NAME,
+    Commit,
+    ContextOf,
+    Label,
+    Reference,
+    Seeds,
+    Word,
+)
 from gonogo_storage.states import JobState, RunState
 
 MAX_BUILDS = 100
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
-Builds = Annotated[list[Annotated[str, Field(pattern=NAME, max_length=200)]], Field(max_length=MAX_BUILDS)]
+Builds = Annotated[
+    list[Annotated[str, Field(pattern=NAME, max_length=200)]], Field(max_length=MAX_BUILDS)
+]
 Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
 
 
@@ -27,9 +40,12 @@ class PartOfTarget(Strict):
 
 
 class Defaults(Strict):
-    """What all entries have in common: a job's fields without build, labels and commit, which the run supplies."""
+    """What all entries have in common: a job's fields without build, labels and commit, which the
+    run supplies."""
 
-    test: dict[str, Any] = Field({}, description="merged below each entry's own test, member by member")
+    test: dict[str, Any] = Field(
+        {}, description="merged below each entry's own test, member by member"
+    )
     target: PartOfTarget = PartOfTarget()
     reference: Reference | None = None
     seeds: Seeds | None = None
@@ -40,7 +56,8 @@ class Defaults(Strict):
 
 
 class Matrix(Strict):
-    """Each combination is a test: its shape in the place of the entry's, its numerics merged into the entry's."""
+    """Each combination is a test: its shape in the place of the entry's, its numerics merged into
+    the entry's."""
 
     shape: list[list[int]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
     numerics: list[dict[str, Any]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
@@ -49,12 +66,15 @@ class Matrix(Strict):
 class Entry(Defaults):
     """A test of a suite."""
 
-    name: str | None = Field(None, min_length=1, max_length=MAX_NAME, description="default: kernel and shape")
+    name: str | None = Field(
+        None, min_length=1, max_length=MAX_NAME, description="default: kernel and shape"
+    )
     matrix: Matrix | None = None
 
 
 class SuiteIn(Strict):
-    """A suite: a named list of tests. (The `suite` of a selection is another thing: tests inside a gtest program or a pytest tree.)"""
+    """A suite: a named list of tests. (The `suite` of a selection is another thing: tests inside a
+    gtest program or a pytest tree.)"""
 
     name: SuiteName
     description: str = Field("", max_length=2000)
@@ -113,7 +133,10 @@ def _kind_of_suite(value: object) -> str:
 class RunIn(Strict):
     """A run: a suite by name, or the suite itself; and what its jobs are run for."""
 
-    suite: Annotated[Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")], Discriminator(_kind_of_suite)]
+    suite: Annotated[
+        Annotated[SuiteName, Tag("stored")] | Annotated[SuiteIn, Tag("inline")],
+        Discriminator(_kind_of_suite),
+    ]
     builds: Builds = Field([], description="every test runs on each of them; none: the suite's own")
     labels: Labels = Field({})
     commit: Commit | None = None
@@ -159,7 +182,8 @@ class SeedsOfRun(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A run; `verdict` is the worst of its jobs', null until it ends, and where a job was cancelled and all else passed."""
+    """A run; `verdict` is the worst of its jobs', null until it ends, and where a job was cancelled
+    and all else passed."""
 
     id: str
     suite: SuiteOfRun

@@ -21,14 +21,19 @@ router = make_router("suites")
 @router.post(
     "/suites",
     status_code=201,
-    responses={201: {"model": SuiteWhole}, 200: {"model": SuiteWhole, "description": "the same as before"}},
+    responses={
+        201: {"model": SuiteWhole},
+        200: {"model": SuiteWhole, "description": "the same as before"},
+    },
     response_class=Response,
     summary="Store a suite",
 )
 def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
-    """Creates the suite of that name, or replaces it as its next version; the same content again is no new version (200).
+    """Creates the suite of that name, or replaces it as its next version; the same content again is
+    no new version (200).
 
-    Every test is checked as a job would be, but for its build. Runs that are open keep the version that they were made of.
+    Every test is checked as a job would be, but for its build. Runs that are open keep the version
+    that they were made of.
     """
     content = body.content()
     suites.check(content, context.settings)
@@ -36,11 +41,17 @@ def put(context: Ctx, who: Submitter, body: SuiteIn) -> Response:
         suite, changed = stored.put(session, body.name, content, owner=who.name, now=utcnow())
         if changed:
             detail = {"version": suite["version"], "key": suite["key"]}
-            audit.record(session, actor=who.actor, action="suite.stored", subject=body.name, detail=detail)
-    return answer({**suite, "tests": suites.described(content, context.settings)}, 201 if changed else 200)
+            audit.record(
+                session, actor=who.actor, action="suite.stored", subject=body.name, detail=detail
+            )
+    return answer(
+        {**suite, "tests": suites.described(content, context.settings)}, 201 if changed else 200
+    )
 
 
-@router.get("/suites", responses={200: {"model": SuitePage}}, response_class=Response, summary="List suites")
+@router.get(
+    "/suites", responses={200: {"model": SuitePage}}, response_class=Response, summary="List suites"
+)
 def list_suites(
     context: Ctx,
     _who: Reader,
@@ -53,9 +64,15 @@ def list_suites(
         return answer_page(stored.list_(session, archived=archived, limit=limit, cursor=cursor))
 
 
-@router.get("/suites/{name}", responses={200: {"model": SuiteWhole}}, response_class=Response, summary="Look at a suite")
+@router.get(
+    "/suites/{name}",
+    responses={200: {"model": SuiteWhole}},
+    response_class=Response,
+    summary="Look at a suite",
+)
 def look(context: Ctx, _who: Reader, name: str) -> Response:
-    """Its newest version, with its tests. `tests` is empty where this service's limits no longer allow them."""
+    """Its newest version, with its tests. `tests` is empty where this service's limits no longer
+    allow them."""
     with context.reading() as session:
         suite = stored.get(session, name)
     if suite is None:
@@ -67,9 +84,15 @@ def look(context: Ctx, _who: Reader, name: str) -> Response:
     return answer({**suite, "tests": tests})
 
 
-@router.delete("/suites/{name}", responses={200: {"model": SuiteOut}}, response_class=Response, summary="Archive a suite")
+@router.delete(
+    "/suites/{name}",
+    responses={200: {"model": SuiteOut}},
+    response_class=Response,
+    summary="Archive a suite",
+)
 def archive(context: Ctx, who: Submitter, name: str) -> Response:
-    """It takes no runs any more, and its schedules fail with that reason; runs that exist stay. Storing it again brings it back."""
+    """It takes no runs any more, and its schedules fail with that reason; runs that exist stay.
+    Storing it again brings it back."""
     with context.session() as session:
         found = stored.archive(session, name, now=utcnow())
         if found is None:

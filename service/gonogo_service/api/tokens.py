@@ -49,14 +49,25 @@ class TokenPage(BaseModel):
     next: str | None
 
 
-@router.get("/tokens", responses={200: {"model": TokenPage}}, response_class=Response, summary="List tokens, newest first")
+@router.get(
+    "/tokens",
+    responses={200: {"model": TokenPage}},
+    response_class=Response,
+    summary="List tokens, newest first",
+)
 def list_tokens(context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """Revoked ones included."""
     with context.reading() as session:
         return answer_page(stored.list_(session, limit=limit, cursor=cursor), stored.Token.to_json)
 
 
-@router.post("/tokens", status_code=201, responses={201: {"model": TokenIssued}}, response_class=Response, summary="Issue a token")
+@router.post(
+    "/tokens",
+    status_code=201,
+    responses={201: {"model": TokenIssued}},
+    response_class=Response,
+    summary="Issue a token",
+)
 def issue(context: Ctx, who: Admin, body: TokenIn) -> Response:
     """The answer holds the token's text: the only time that anyone sees it."""
     with context.session() as session:
@@ -66,7 +77,12 @@ def issue(context: Ctx, who: Admin, body: TokenIn) -> Response:
     return answer({**token.to_json(), "token": text}, 201)
 
 
-@router.delete("/tokens/{token_id}", responses={200: {"model": TokenOut}}, response_class=Response, summary="Revoke a token")
+@router.delete(
+    "/tokens/{token_id}",
+    responses={200: {"model": TokenOut}},
+    response_class=Response,
+    summary="Revoke a token",
+)
 def revoke(context: Ctx, who: Admin, token_id: str) -> Response:
     """At once, with the logins made with it."""
     with context.session() as session:
@@ -76,6 +92,10 @@ def revoke(context: Ctx, who: Admin, token_id: str) -> Response:
             raise missing("token", token_id)
         if before.revoked_at is None:
             audit.record(
-                session, actor=who.actor, action="token.revoked", subject=token_id, detail={"name": token.name, "prefix": token.prefix}
+                session,
+                actor=who.actor,
+                action="token.revoked",
+                subject=token_id,
+                detail={"name": token.name, "prefix": token.prefix},
             )
     return answer(token.to_json())

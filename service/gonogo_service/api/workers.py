@@ -44,11 +44,21 @@ class WorkerChanged(BaseModel):
     changed: list[str]
 
 
-@router.get("/workers", responses={200: {"model": WorkerPage}}, response_class=Response, summary="List device workers")
+@router.get(
+    "/workers",
+    responses={200: {"model": WorkerPage}},
+    response_class=Response,
+    summary="List device workers",
+)
 def workers(context: Ctx, _who: Reader) -> Response:
     """By name."""
     with context.reading() as session:
-        return answer({"items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s), "next": None})
+        return answer(
+            {
+                "items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s),
+                "next": None,
+            }
+        )
 
 
 def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> Response:
@@ -61,14 +71,23 @@ def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> R
 
 
 # A worker's name holds slashes (host/device/process): it is the rest of the path
-@router.post("/workers/{name:path}:drain", responses={200: {"model": WorkerChanged}}, response_class=Response, summary="Drain a worker")
+@router.post(
+    "/workers/{name:path}:drain",
+    responses={200: {"model": WorkerChanged}},
+    response_class=Response,
+    summary="Drain a worker",
+)
 def drain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
-    """Its devices: each ends its current seed, hands the rest of its chunk back and takes nothing more, from a later worker neither."""
+    """Its devices: each ends its current seed, hands the rest of its chunk back and takes nothing
+    more, from a later worker neither."""
     return _drain(context, who.actor, name, body.reason, True)
 
 
 @router.post(
-    "/workers/{name:path}:undrain", responses={200: {"model": WorkerChanged}}, response_class=Response, summary="Give a worker back"
+    "/workers/{name:path}:undrain",
+    responses={200: {"model": WorkerChanged}},
+    response_class=Response,
+    summary="Give a worker back",
 )
 def undrain(context: Ctx, who: Admin, name: str, body: HostChange) -> Response:
     """Its devices take work again."""

@@ -1,4 +1,5 @@
-"""`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, bisections, delivery; any number may run."""
+"""`gonogo background`: dispatcher, ingest, reaper, roll-ups, assessment, scheduler, bisections,
+delivery; any number may run."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ CATCH_UP_S = 300.0
 def run(settings: Settings, stop: threading.Event) -> None:
     """Work until `stop` is set, then finish what is in hand and return within a few seconds.
 
-    Broker and database may be away at the start, and at any time after it. Raises ValueError when a setting is missing.
+    Broker and database may be away at the start, and at any time after it. Raises ValueError when a
+    setting is missing.
     """
     core = open_core(settings, stop)
     ingest.register(core)
@@ -40,7 +42,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
 
 
 def _ready(core: Core) -> bool:
-    """Wait for a migrated database; False when told to stop first. (Before that, every message would look like one to be dropped.)"""
+    """Wait for a migrated database; False when told to stop first. (Before that, every message
+    would look like one to be dropped.)"""
     delay = 0.1
     while not core.stop.is_set():
         try:
@@ -62,7 +65,13 @@ def _work(core: Core) -> None:
     paths = _or_none(fetching.paths_of, core.settings)
     hooks = working.Worker(core, paths)
     roles = [
-        Role(core, "dispatcher", lambda: dispatcher.run_once(core), lambda: dispatcher.wait(core), _nothing),
+        Role(
+            core,
+            "dispatcher",
+            lambda: dispatcher.run_once(core),
+            lambda: dispatcher.wait(core),
+            _nothing,
+        ),
         Role(core, "reaper", reaper.run_once, lambda: _pause(core), reaper.reset),
         Role(core, "rollups", lambda: _catch_up(core), lambda: _pause(core, CATCH_UP_S), _nothing),
         Role(core, "assess", Assessor(core).run_once, lambda: _pause(core), _nothing),
@@ -77,7 +86,15 @@ def _work(core: Core) -> None:
         log.warning("webhooks are not sent: GONOGO_SECRET_KEY is not set")
     else:
         cleaner = outbound.Cleaner(core)
-        roles.append(Role(core, "webhooks", lambda: (sender.run_once(), cleaner.run_once()), lambda: _pause(core), _nothing))
+        roles.append(
+            Role(
+                core,
+                "webhooks",
+                lambda: (sender.run_once(), cleaner.run_once()),
+                lambda: _pause(core),
+                _nothing,
+            )
+        )
     answerer = _or_none(answering.make, core)
     if answerer is not None:
         roles.append(Role(core, "github", answerer.run_once, lambda: _pause(core), answerer.lost))
@@ -102,13 +119,15 @@ def _work(core: Core) -> None:
 def _or_none(make: Callable[[S], T | None], of: S) -> T | None:
     try:
         return make(of)
-    except ValueError as problem:  # everything else must go on; what is not told now is told once the setting is right
+    # everything else must go on; what is not told now is told once the setting is right
+    except ValueError as problem:
         log.error("GitHub is neither told nor asked anything", error=str(problem))
         return None
 
 
 def _catch_up(core: Core) -> None:
-    """Ingest counts what it stores; this is for what processes of an older version store while they are replaced."""
+    """Ingest counts what it stores; this is for what processes of an older version store while they
+    are replaced."""
     seeds = rollup_rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)

@@ -1,4 +1,5 @@
-"""Assessments: the statistics of each closed job's variant, outside of ingest, and the flags that follow; flags that expire."""
+"""Assessments: the statistics of each closed job's variant, outside of ingest, and the flags that
+follow; flags that expire."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from gonogo.suspicion import Suspicion
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK
-from gonogo_storage import assessing, assessments, fading, flag_changes, flag_evidence, outbox, outcomes, trends
+from gonogo_storage import (
+    assessing,
+    assessments,
+    fading,
+    flag_changes,
+    flag_evidence,
+    outbox,
+    outcomes,
+    trends,
+)
 from gonogo_storage.assessing import Assessment, Missed
 from gonogo_storage.closing import ASSESS
 from gonogo_storage.encoding import utcnow
@@ -32,7 +42,8 @@ Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
 
 
 class Assessor:
-    """Delivers the letters `assess`, one per closed job. Keeps the suspected devices between passes."""
+    """Delivers the letters `assess`, one per closed job. Keeps the suspected devices between
+    passes."""
 
     def __init__(self, core: Core, missed: Missed = assessing.gauged) -> None:
         self.core = core
@@ -60,25 +71,37 @@ class Assessor:
         return done
 
     def _deliver(self, letter: Letter) -> bool:
-        """Compute in a read transaction, then write in a short one. What fails comes back later, every time later."""
+        """Compute in a read transaction, then write in a short one. What fails comes back later,
+        every time later."""
         try:
             conclusion = self.core.reading(partial(self._conclude, job_id=letter.payload["job"]))
             if conclusion is None:
                 self.core.session(partial(outbox.delivered, ids=[letter.id]))
                 return True
             found, raised, quiet = conclusion
-            write = partial(assessments.conclude, found=found, raised=raised, quiet=quiet, now=utcnow(), letter=letter.id)
+            write = partial(
+                assessments.conclude,
+                found=found,
+                raised=raised,
+                quiet=quiet,
+                now=utcnow(),
+                letter=letter.id,
+            )
             return self.core.session(write)
         except AWAY:
             raise
         except Exception as problem:
             until = utcnow() + timedelta(seconds=BACKOFF_S[min(letter.tries, len(BACKOFF_S) - 1)])
             log.exception("not assessed", job=letter.payload.get("job"), tries=letter.tries + 1)
-            self.core.session(partial(outbox.postponed, letter_id=letter.id, error=str(problem), until=until))
+            self.core.session(
+                partial(outbox.postponed, letter_id=letter.id, error=str(problem), until=until)
+            )
             return False
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
-        found = assessing.assess(session, job_id, missed=self.missed, suspicions=self._suspects(session), policy=POLICY)
+        found = assessing.assess(
+            session, job_id, missed=self.missed, suspicions=self._suspects(session), policy=POLICY
+        )
         if found is None:
             return None
         raised = flag_evidence.findings(session, found)
@@ -86,7 +109,8 @@ class Assessor:
         return replace(found, trends=trends.made(session, found.variant)), raised, quiet
 
     def _suspects(self, session: Session) -> dict[str, Suspicion]:
-        """The devices on which most unrelated tests fail, as `sickness` finds them: it may not have told the devices' table yet."""
+        """The devices on which most unrelated tests fail, as `sickness` finds them: it may not have
+        told the devices' table yet."""
         tick = time.monotonic()
         if tick - self._looked >= SUSPICIONS_S:
             tried = outcomes.by_device(session, since=utcnow() - LOOK_BACK)

@@ -1,4 +1,5 @@
-"""What a bisection says: its searches as the page draws them, what changed at a place that it found, and all of it in words."""
+"""What a bisection says: its searches as the page draws them, what changed at a place that it
+found, and all of it in words."""
 
 from __future__ import annotations
 
@@ -24,14 +25,18 @@ _WORDS = {
 
 
 def shown(track: Signal, look: Look, builds: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """A search in plain JSON: `posterior` is [[place of the first changed build, probability], ...] among the builds that can be tested."""
+    """A search in plain JSON: `posterior` is [[place of the first changed build, probability], ...]
+    among the builds that can be tested."""
     place = None if look.culprit is None else builds[look.culprit]
     return {
         "track": track.value,
         "stage": look.stage.value,
         "low": builds[look.low] if builds else 0,
         "high": builds[look.high] if builds else 0,
-        "posterior": [[builds[look.low + 1 + number], round(share, 6)] for number, share in enumerate(look.posterior)],
+        "posterior": [
+            [builds[look.low + 1 + number], round(share, 6)]
+            for number, share in enumerate(look.posterior)
+        ],
         "evidence": round(look.evidence, 4),
         "place": place,
         "build": None if place is None else names[place],
@@ -42,12 +47,20 @@ def shown(track: Signal, look: Look, builds: Sequence[int], names: Sequence[str]
 
 
 def finding(
-    session: Session, found: Bisection, probes: Sequence[Probe], track: Signal, look: Look, builds: Sequence[int]
+    session: Session,
+    found: Bisection,
+    probes: Sequence[Probe],
+    track: Signal,
+    look: Look,
+    builds: Sequence[int],
 ) -> dict[str, Any]:
-    """A change that was found, with its evidence: the runs of its two neighbours compared by their numbers."""
+    """A change that was found, with its evidence: the runs of its two neighbours compared by their
+    numbers."""
     assert look.culprit is not None
     before, place = builds[look.culprit - 1], builds[look.culprit]
-    change = compare_builds(record(session, found, probes, before), record(session, found, probes, place))
+    change = compare_builds(
+        record(session, found, probes, before), record(session, found, probes, place)
+    )
     kind = kind_of(track, change, better=look.after < look.before)
     between = [found.builds[each] for each in range(before + 1, place)]
     said = _WORDS[kind].format(build=found.builds[place])
@@ -68,9 +81,11 @@ def finding(
 
 
 def kind_of(track: Signal, change: BuildChange, *, better: bool) -> str:
-    """fixed, broken, masked, unmasked, or (nothing is known of the errors, or rounding explains them) quieter or louder.
+    """fixed, broken, masked, unmasked, or (nothing is known of the errors, or rounding explains
+    them) quieter or louder.
 
-    better: the rate of bad runs falls. A verdict that changes while the error stays unexplained has been masked, or shows at last.
+    better: the rate of bad runs falls. A verdict that changes while the error stays unexplained has
+    been masked, or shows at last.
     """
     if track is Signal.numbers:
         return "fixed" if better else "broken"

@@ -1,6 +1,8 @@
-"""The role that steps bisections: reads what came of their probes, and starts the next ones, or concludes. One transaction a step.
+"""The role that steps bisections: reads what came of their probes, and starts the next ones, or
+concludes. One transaction a step.
 
-Nothing is remembered between steps: where a search stands follows from its probes, so any process may be killed at any moment.
+Nothing is remembered between steps: where a search stands follows from its probes, so any process
+may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -27,17 +29,24 @@ from gonogo_storage.encoding import utcnow
 from gonogo_storage.states import BisectionState
 
 MOST_SILENT = 3
-"""Runs of a build that say nothing (a crash, a hang, a build that can't be made): after so many it counts as one that can't be tested."""
+"""Runs of a build that say nothing (a crash, a hang, a build that can't be made): after so many it
+counts as one that can't be tested."""
 MOST_SLOTS = 32
-"""Probes in flight of one bisection, however many devices are free: more would hardly tell more before the first ones come back."""
+"""Probes in flight of one bisection, however many devices are free: more would hardly tell more
+before the first ones come back."""
 
 
 def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
-    """One pass; how many steps were made. Raises core.AWAY errors: what was not done is found by the next pass."""
+    """One pass; how many steps were made. Raises core.AWAY errors: what was not done is found by
+    the next pass."""
     made = 0
     for bisection_id in core.reading(bisections.open_ids):
         try:
-            made += bool(core.session(partial(step, bisection_id=bisection_id, settings=core.settings, now=clock())))
+            made += bool(
+                core.session(
+                    partial(step, bisection_id=bisection_id, settings=core.settings, now=clock())
+                )
+            )
         except AWAY:
             raise
         except Exception:  # one bisection must not keep the others from theirs; it is stepped again
@@ -48,7 +57,8 @@ def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
 
 
 def step(session: Session, bisection_id: str, settings: Settings, now: datetime) -> bool:
-    """Go on with a bisection in the caller's transaction, if there is anything to do; whether there was."""
+    """Go on with a bisection in the caller's transaction, if there is anything to do; whether there
+    was."""
     found = bisections.get(session, bisection_id)
     if found is None or found.state.final:
         return False
@@ -62,12 +72,27 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
         return False
     probes, problem = bisections.read(session, bisection_id)
     if problem is not None:
-        end(session, found, state=BisectionState.failed, conclusion=None, words="a probe could not be run", error=problem, now=now)
+        end(
+            session,
+            found,
+            state=BisectionState.failed,
+            conclusion=None,
+            words="a probe could not be run",
+            error=problem,
+            now=now,
+        )
         return True
     flying = [probe for probe in probes if not probe.ended]
     room = min(slots - len(flying), found.max_runs - found.runs)
-    searches = [(track, _searches(found, track, probes, max(0, room))) for track in Signal(found.signal).tracks]
-    told = [bisected.shown(track, look, builds, found.builds) for track, (looks, builds) in searches for look in looks]
+    searches = [
+        (track, _searches(found, track, probes, max(0, room)))
+        for track in Signal(found.signal).tracks
+    ]
+    told = [
+        bisected.shown(track, look, builds, found.builds)
+        for track, (looks, builds) in searches
+        for look in looks
+    ]
     if told != found.tracks:
         bisections.tell(session, bisection_id, told)
     if all(look.stage.final for _, (looks, _) in searches for look in looks):
@@ -78,20 +103,46 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
             if look.found
         ]
         findings.sort(key=lambda each: (each["place"], each["track"]))
-        untestable = any(look.stage is Stage.untestable for _, (looks, _) in searches for look in looks[:1])
+        untestable = any(
+            look.stage is Stage.untestable for _, (looks, _) in searches for look in looks[:1]
+        )
         conclusion = "found" if findings else "untestable" if untestable else "no_change"
-        end(session, found, conclusion=conclusion, words=bisected.words(conclusion, findings), findings=findings, now=now)
+        end(
+            session,
+            found,
+            conclusion=conclusion,
+            words=bisected.words(conclusion, findings),
+            findings=findings,
+            now=now,
+        )
         return True
     if found.runs >= found.max_runs and not flying:
-        words = f"{found.max_runs} runs were not enough: the likeliest places are those of its picture"
+        words = (
+            f"{found.max_runs} runs were not enough: the likeliest places are those of its picture"
+        )
         end(session, found, conclusion="undecided", words=words, now=now)
         return True
-    wanted = _merged([[builds[place] for place in look.wanted] for _, (looks, builds) in searches for look in looks])
+    wanted = _merged(
+        [
+            [builds[place] for place in look.wanted]
+            for _, (looks, builds) in searches
+            for look in looks
+        ]
+    )
     try:
         for place in wanted[: max(0, room)]:
             probes = (*probes, _start(session, found, place, probes, settings, now))
-    except JobError as refused:  # a build that is gone, a limit that was lowered: nothing was written of this probe
-        end(session, found, state=BisectionState.failed, conclusion=None, words="a probe could not be made", error=str(refused), now=now)
+    # a build that is gone, a limit that was lowered: nothing was written of this probe
+    except JobError as refused:
+        end(
+            session,
+            found,
+            state=BisectionState.failed,
+            conclusion=None,
+            words="a probe could not be made",
+            error=str(refused),
+            now=now,
+        )
     return True
 
 
@@ -102,12 +153,26 @@ def end(session: Session, found: Bisection, *, now: datetime, words: str, **what
     log.info("bisection ended", bisection=found.id, words=words)
 
 
-def _searches(found: Bisection, track: Signal, probes: Sequence[Probe], want: int) -> tuple[tuple[Look, ...], tuple[int, ...]]:
-    """(how the searches of a track stand, the builds that can be tested): the places of the looks are places among these."""
-    answers = [(probe.place, probe.wrong if track is Signal.numbers else probe.red) for probe in probes if probe.ended]
-    silent = [sum(place == each and said is None for place, said in answers) for each in range(len(found.builds))]
+def _searches(
+    found: Bisection, track: Signal, probes: Sequence[Probe], want: int
+) -> tuple[tuple[Look, ...], tuple[int, ...]]:
+    """(how the searches of a track stand, the builds that can be tested): the places of the looks
+    are places among these."""
+    answers = [
+        (probe.place, probe.wrong if track is Signal.numbers else probe.red)
+        for probe in probes
+        if probe.ended
+    ]
+    silent = [
+        sum(place == each and said is None for place, said in answers)
+        for each in range(len(found.builds))
+    ]
     spoken = {place for place, said in answers if said is not None}
-    lost = {place for place, number in enumerate(silent) if number >= MOST_SILENT and place not in spoken}
+    lost = {
+        place
+        for place, number in enumerate(silent)
+        if number >= MOST_SILENT and place not in spoken
+    }
     builds = method.testable(len(found.builds), lost)
     at = {place: number for number, place in enumerate(builds)}
     tallies = [(0, 0)] * len(builds)
@@ -120,13 +185,19 @@ def _searches(found: Bisection, track: Signal, probes: Sequence[Probe], want: in
         return (Look(Stage.untestable, 0, 0, (), 0.0, None, 0.0, 0.5, 0.5, ()),), builds
     sharp = track is Signal.numbers
     looks = method.looks(
-        tallies, expect=Expect(found.expect), sharp=sharp, pending=pending, want=want, several=found.several or sharp
+        tallies,
+        expect=Expect(found.expect),
+        sharp=sharp,
+        pending=pending,
+        want=want,
+        several=found.several or sharp,
     )
     return looks, builds
 
 
 def _merged(rows: Sequence[Sequence[int]]) -> list[int]:
-    """The wishes of all searches in turn; one run serves all that wish for the same build at once."""
+    """The wishes of all searches in turn; one run serves all that wish for the same build at
+    once."""
     merged: list[int] = []
     for turn in range(max((len(row) for row in rows), default=0)):
         wishes = [row[turn] for row in rows if turn < len(row)]
@@ -134,13 +205,27 @@ def _merged(rows: Sequence[Sequence[int]]) -> list[int]:
     return merged
 
 
-def _start(session: Session, found: Bisection, place: int, probes: Sequence[Probe], settings: Settings, now: datetime) -> Probe:
-    """A probe of the build at that place, with the next seed that it hasn't run: equal numbers of runs are equal seeds. Raises JobError."""
+def _start(
+    session: Session,
+    found: Bisection,
+    place: int,
+    probes: Sequence[Probe],
+    settings: Settings,
+    now: datetime,
+) -> Probe:
+    """A probe of the build at that place, with the next seed that it hasn't run: equal numbers of
+    runs are equal seeds. Raises JobError."""
     number = sum(probe.place == place for probe in probes)
     seed = found.seed_start + number
     request = found.request
     labels = {**request.get("labels", {}), LABEL: found.id}
-    body = JobIn.model_validate({**request, "build": found.builds[place], "seeds": [seed], "labels": labels})
-    job = jobs.create(session, submission.resolve(session, submission.check(body, settings), settings, found.owner), now=now)
+    body = JobIn.model_validate(
+        {**request, "build": found.builds[place], "seeds": [seed], "labels": labels}
+    )
+    job = jobs.create(
+        session,
+        submission.resolve(session, submission.check(body, settings), settings, found.owner),
+        now=now,
+    )
     bisections.add(session, found.id, place=place, seed=seed, job=job.id)
     return Probe(len(probes) + 1, place, seed, job.id, False, None, None, None)

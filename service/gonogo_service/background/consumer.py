@@ -1,4 +1,5 @@
-"""The Celery worker inside `gonogo background`: consumes results and heartbeats in threads, restarts when it dies, stops on request."""
+"""The Celery worker inside `gonogo background`: consumes results and heartbeats in threads,
+restarts when it dies, stops on request."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ RESTORE = 10_000
 
 
 class Consumer(threading.Thread):
-    """Runs Celery's worker until the core stops. A plain WorkController: it installs no signal handlers and prints no banner."""
+    """Runs Celery's worker until the core stops. A plain WorkController: it installs no signal
+    handlers and prints no banner."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(name="consumer", daemon=True)
         self._core = core
 
     def run(self) -> None:
-        """Celery reconnects by itself; whatever ends it nevertheless is logged, and it starts again with backoff."""
+        """Celery reconnects by itself; whatever ends it nevertheless is logged, and it starts again
+        with backoff."""
         delay = 0.1
         while not self._core.stop.is_set():
             began = time.monotonic()
@@ -40,7 +43,8 @@ class Consumer(threading.Thread):
                 self._core.stop.wait(delay)
 
     def shut_down(self, timeout_s: float) -> None:
-        """Finish the tasks in hand and end. Those that wait for the database are put back into their queue."""
+        """Finish the tasks in hand and end. Those that wait for the database are put back into
+        their queue."""
         celery_state.should_stop = 0
         try:
             self.join(timeout_s)
@@ -48,7 +52,8 @@ class Consumer(threading.Thread):
             celery_state.should_stop = None
 
     def _worker(self) -> WorkController:
-        self._core.app.set_default()  # Celery looks tasks up in the process's default app, whichever app the worker was made of
+        # Celery looks tasks up in the process's default app, whichever app the worker was made of
+        self._core.app.set_default()
         return WorkController(
             app=self._core.app,
             hostname=f"background@{self._core.holder}",
@@ -62,13 +67,16 @@ class Consumer(threading.Thread):
 
 
 def recover(core: Core) -> None:
-    """Put messages that a dead ingest had in hand back into their queues now, if no other ingest lives that might still have them.
+    """Put messages that a dead ingest had in hand back into their queues now, if no other ingest
+    lives that might still have them.
 
     Celery would do it after the visibility timeout; until then their results would be missing.
     """
     try:
         others = core.reading(lambda session: leases.holders(session, "presence/"))
-        if any(not is_dead(holder, core.holder) for holder in others.values() if holder != core.holder):
+        if any(
+            not is_dead(holder, core.holder) for holder in others.values() if holder != core.holder
+        ):
             return
         with core.app.connection_for_read() as connection:
             channel = connection.default_channel

@@ -1,4 +1,5 @@
-"""What every part of `gonogo background` needs: settings, engine, Celery app, Redis, and the word to stop."""
+"""What every part of `gonogo background` needs: settings, engine, Celery app, Redis, and the word
+to stop."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ DATABASE_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 BROKER_AWAY = (RedisError, BrokerError, OSError)
 AWAY = (*DATABASE_AWAY, *BROKER_AWAY)
 
-VISIBILITY_TIMEOUT_S = 60  # results that a killed ingest had in hand come back after this (and at once if no other ingest lives)
+# results that a killed ingest had in hand come back after this (and at once if no other ingest
+# lives)
+VISIBILITY_TIMEOUT_S = 60
 
 log = structlog.get_logger("gonogo.background")
 
@@ -61,7 +64,8 @@ class Core:
             return work(session)
 
     def patiently(self, work: Callable[[Session], T]) -> T:
-        """`session`, again and again while the database is away. Raises Stopping when the process is told to stop meanwhile."""
+        """`session`, again and again while the database is away. Raises Stopping when the process
+        is told to stop meanwhile."""
         delay = 0.05
         while True:
             try:
@@ -73,7 +77,8 @@ class Core:
                 delay = min(2 * delay, 5.0)
 
     def epoch(self) -> str:
-        """The name of the present life of Redis: made new whenever it is gone, as after a flush. Raises RedisError."""
+        """The name of the present life of Redis: made new whenever it is gone, as after a flush.
+        Raises RedisError."""
         with self.redis.pipeline() as pipe:
             pipe.set(EPOCH_KEY, new_id(), nx=True)
             pipe.get(EPOCH_KEY)
@@ -98,10 +103,22 @@ class Core:
 
 
 def open_core(settings: Settings, stop: threading.Event) -> Core:
-    """Connect (lazily) to database and broker. Raises ValueError when a setting that this process can't do without is missing."""
-    missing = [name for name in ("database_url", "broker_url", "worker_key") if getattr(settings, name) is None]
-    if missing or settings.database_url is None or settings.broker_url is None or settings.worker_key is None:
-        raise ValueError("gonogo background needs " + ", ".join(f"GONOGO_{name.upper()}" for name in missing))
+    """Connect (lazily) to database and broker. Raises ValueError when a setting that this process
+    can't do without is missing."""
+    missing = [
+        name
+        for name in ("database_url", "broker_url", "worker_key")
+        if getattr(settings, name) is None
+    ]
+    if (
+        missing
+        or settings.database_url is None
+        or settings.broker_url is None
+        or settings.worker_key is None
+    ):
+        raise ValueError(
+            "gonogo background needs " + ", ".join(f"GONOGO_{name.upper()}" for name in missing)
+        )
     return Core(
         settings=settings,
         engine=engines.make_engine(settings.database_url),

@@ -1,4 +1,5 @@
-"""Delivery of the outbox: hands each letter to whoever is registered for its topic; a failed one comes back, later every time."""
+"""Delivery of the outbox: hands each letter to whoever is registered for its topic; a failed one
+comes back, later every time."""
 
 from __future__ import annotations
 
@@ -33,8 +34,16 @@ def run_once(core: Core) -> int:
                 handler(core, letter.payload)
         except Exception as problem:
             until = utcnow() + timedelta(seconds=BACKOFF_S[min(letter.tries, len(BACKOFF_S) - 1)])
-            log.warning("not delivered", topic=letter.topic, letter=letter.id, tries=letter.tries + 1, error=str(problem))
-            core.session(partial(outbox.postponed, letter_id=letter.id, error=str(problem), until=until))
+            log.warning(
+                "not delivered",
+                topic=letter.topic,
+                letter=letter.id,
+                tries=letter.tries + 1,
+                error=str(problem),
+            )
+            core.session(
+                partial(outbox.postponed, letter_id=letter.id, error=str(problem), until=until)
+            )
         else:
             done.append(letter.id)
     if done:

@@ -1,4 +1,5 @@
-"""The dispatcher: keeps two unstarted chunks per live worker in each queue, and tells running attempts to stop."""
+"""The dispatcher: keeps two unstarted chunks per live worker in each queue, and tells running
+attempts to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ TOPICS = ("job.created", "attempt.cancel")
 
 
 def run_once(core: Core) -> int:
-    """One pass; the number of attempts published. Raises core.AWAY errors: whatever was not published is found by the next pass."""
+    """One pass; the number of attempts published. Raises core.AWAY errors: whatever was not
+    published is found by the next pass."""
     now = utcnow()
     letters = core.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
     for letter in letters:
@@ -31,12 +33,15 @@ def run_once(core: Core) -> int:
     epoch = core.epoch()
     chosen, pending, live = core.reading(lambda session: _look(session, core, epoch, now))
     if letters or chosen:
-        pending = core.session(lambda session: _write(session, chosen, [letter.id for letter in letters], epoch, now))
+        pending = core.session(
+            lambda session: _write(session, chosen, [letter.id for letter in letters], epoch, now)
+        )
     return publish(core, shuffled(pending, live), epoch)
 
 
 def wait(core: Core) -> None:
-    """Sleep until the doorbell rings, or for the poll interval. Rings are swallowed: one pass serves them all."""
+    """Sleep until the doorbell rings, or for the poll interval. Rings are swallowed: one pass
+    serves them all."""
     try:
         core.redis.blpop([DOORBELL_KEY], timeout=core.settings.poll_s)
     except BROKER_AWAY:
@@ -48,7 +53,9 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
     done: list[str] = []
     try:
         for item in pending:
-            send(core.app, core.key, item.queue, RUN_CHUNK, message(core, item), expires_s=MAX_AGE_S)
+            send(
+                core.app, core.key, item.queue, RUN_CHUNK, message(core, item), expires_s=MAX_AGE_S
+            )
             done.append(item.attempt)
     finally:
         if done:
@@ -58,10 +65,11 @@ def publish(core: Core, pending: Sequence[Sendable], epoch: str) -> int:
 
 
 def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Sendable]:
-    """The attempts in their order; those of one job at random among themselves where several workers serve the queue.
+    """The attempts in their order; those of one job at random among themselves where several
+    workers serve the queue.
 
-    Idle workers of equal devices take them one after the other, so which seeds run on which device is chance: a fault of one device shows
-    as scattered seeds, and never always as the same ones.
+    Idle workers of equal devices take them one after the other, so which seeds run on which device
+    is chance: a fault of one device shows as scattered seeds, and never always as the same ones.
     """
     mixed: list[Sendable] = []
     for (queue, _), group in groupby(pending, key=lambda item: (item.queue, item.job)):
@@ -71,7 +79,8 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
 
 
 def message(core: Core, item: Sendable) -> dict[str, object]:
-    """The body of `run_chunk`: the build's name, never how it is run; its budget profile and outputs, when it is registered with them."""
+    """The body of `run_chunk`: the build's name, never how it is run; its budget profile and
+    outputs, when it is registered with them."""
     return {
         "attempt": item.attempt,
         "chunk": item.chunk,
@@ -90,8 +99,11 @@ def message(core: Core, item: Sendable) -> dict[str, object]:
     }
 
 
-def _look(session: Session, core: Core, epoch: str, now: datetime) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
-    """Chunks to dispatch, attempts that the broker hasn't got, and how many workers serve each queue (when anything waits for one)."""
+def _look(
+    session: Session, core: Core, epoch: str, now: datetime
+) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
+    """Chunks to dispatch, attempts that the broker hasn't got, and how many workers serve each
+    queue (when anything waits for one)."""
     chosen: list[str] = []
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
@@ -105,7 +117,9 @@ def _look(session: Session, core: Core, epoch: str, now: datetime) -> tuple[list
     return chosen, attempts.unpublished(session, epoch), live
 
 
-def _write(session: Session, chosen: Sequence[str], letters: Sequence[str], epoch: str, now: datetime) -> list[Sendable]:
+def _write(
+    session: Session, chosen: Sequence[str], letters: Sequence[str], epoch: str, now: datetime
+) -> list[Sendable]:
     if letters:
         outbox.delivered(session, list(letters), now=now)
     chunks.dispatch(session, chosen, now=now)

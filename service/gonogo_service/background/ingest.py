@@ -1,4 +1,5 @@
-"""Ingest: the tasks that take what workers send into the database. A message is acknowledged after its commit, never before."""
+"""Ingest: the tasks that take what workers send into the database. A message is acknowledged after
+its commit, never before."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from sqlalchemy.orm import Session
 from gonogo_service.background.core import Core, Stopping, log
 from gonogo_storage import attempts, devices, goldens, workers
 from gonogo_storage.encoding import utcnow
-from gonogo_workers.queue import FINISHED, HEALTH, HEARTBEAT, RESULTS, STARTED, MessageRefused, unseal
+from gonogo_workers.queue import (
+    FINISHED,
+    HEALTH,
+    HEARTBEAT,
+    RESULTS,
+    STARTED,
+    MessageRefused,
+    unseal,
+)
 
 Body = dict[str, Any]
 
@@ -29,11 +38,21 @@ def register(core: Core) -> None:
         HEALTH: health,
     }
     for name, handler in handlers.items():
-        # acks_late and reject_on_worker_lost: with the defaults a killed ingest loses what it has in hand
-        core.app.task(_task(core, name, handler), name=name, acks_late=True, reject_on_worker_lost=True, ignore_result=True, shared=False)
+        # acks_late and reject_on_worker_lost: with the defaults a killed ingest loses what it has
+        # in hand
+        core.app.task(
+            _task(core, name, handler),
+            name=name,
+            acks_late=True,
+            reject_on_worker_lost=True,
+            ignore_result=True,
+            shared=False,
+        )
 
 
-def _task(core: Core, name: str, handler: Callable[[Core, Body], None]) -> Callable[[str, str], None]:
+def _task(
+    core: Core, name: str, handler: Callable[[Core, Body], None]
+) -> Callable[[str, str], None]:
     max_age_s = HEARTBEAT_MAX_AGE_S if name == HEARTBEAT else None
 
     def run(message: str, signature: str) -> None:
@@ -43,7 +62,9 @@ def _task(core: Core, name: str, handler: Callable[[Core, Body], None]) -> Calla
             log.warning("message dropped", task=name, error=str(problem))
         except Stopping as problem:
             raise Reject(problem, requeue=True) from problem
-        except Exception:  # signed, and yet it can't be read: kept, it would come back for ever; its seeds are asked for again
+        # signed, and yet it can't be read: kept, it would come back for ever; its seeds are asked
+        # for again
+        except Exception:
             log.exception("message dropped: it can't be handled", task=name)
 
     run.__name__ = name.rpartition(".")[2]
@@ -58,7 +79,13 @@ def started(core: Core, body: Body) -> None:
         job = attempts.started(session, body["attempt"], body, now=now)
         if body.get("worker"):
             workers.heard(
-                session, body["worker"], queues=None, device=body.get("device"), host=body.get("host"), attempt=body["attempt"], now=now
+                session,
+                body["worker"],
+                queues=None,
+                device=body.get("device"),
+                host=body.get("host"),
+                attempt=body["attempt"],
+                now=now,
             )
         return job
 
@@ -67,7 +94,8 @@ def started(core: Core, body: Body) -> None:
 
 
 def heartbeat(core: Core, body: Body) -> None:
-    """A sign of life of a worker, and of the attempt it runs. A worker that is new wakes the dispatcher."""
+    """A sign of life of a worker, and of the attempt it runs. A worker that is new wakes the
+    dispatcher."""
     now = utcnow()
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
 
@@ -105,17 +133,25 @@ def finished(core: Core, body: Body) -> None:
     def work(session: Session) -> None:
         attempts.finished(session, body["attempt"], body, now=utcnow())
         if body.get("telemetry"):
-            devices.measured(session, attempts.device_of(session, body["attempt"]), body["telemetry"])
+            devices.measured(
+                session, attempts.device_of(session, body["attempt"]), body["telemetry"]
+            )
 
     _twice(core, work)
     core.ring()
 
 
 def health(core: Core, body: Body) -> None:
-    """A worker's word on the health of its device, and its canary's bits, which are compared with those of the other devices."""
+    """A worker's word on the health of its device, and its canary's bits, which are compared with
+    those of the other devices."""
     told = _twice(core, lambda session: goldens.report(session, body, now=utcnow()))
     if told.changed:
-        log.warning("device changed", device=body["device"], health=body["health"], reason=body.get("reason"))
+        log.warning(
+            "device changed",
+            device=body["device"],
+            health=body["health"],
+            reason=body.get("reason"),
+        )
     for device, reason in told.suspected.items():
         log.warning("device suspected", device=device, reason=reason)
     if told.changed or told.asked or told.suspected or told.excused:

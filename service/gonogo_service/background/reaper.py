@@ -1,4 +1,5 @@
-"""The reaper: attempts whose worker fell silent, messages that vanished, jobs past a deadline, and the hourly sweeping."""
+"""The reaper: attempts whose worker fell silent, messages that vanished, jobs past a deadline, and
+the hourly sweeping."""
 
 from __future__ import annotations
 
@@ -20,22 +21,27 @@ SUSPECT_EVERY_S = 60.0
 NOTHING_TO_SAY = {"order": "work", "asked": 0}
 # A queue that is emptied at least this often is keeping up, even if a look finds something in it.
 EMPTY_WITHIN_S = 5.0
-# A worker that lives but doesn't obey a cancel keeps the job no longer than this many heartbeat timeouts.
+# A worker that lives but doesn't obey a cancel keeps the job no longer than this many heartbeat
+# timeouts.
 CANCEL_TIMEOUTS = 2
 
 
 class Reaper:
-    """Keeps what it has seen between passes: how long this process has been keeping up, and which messages it misses since when."""
+    """Keeps what it has seen between passes: how long this process has been keeping up, and which
+    messages it misses since when."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self.caught_up = {BACKGROUND_QUEUE: CaughtUp(), HEARTBEAT_QUEUE: CaughtUp()}
-        self.missing: dict[str, float] = {}  # attempt -> monotonic time since when its message is not in its queue
+        self.missing: dict[
+            str, float
+        ] = {}  # attempt -> monotonic time since when its message is not in its queue
         self._swept = -HOURLY_S
         self._suspected = self._devices = time.monotonic()
 
     def reset(self) -> None:
-        """The database or the broker was away, or another process had the lease: what was seen before proves nothing."""
+        """The database or the broker was away, or another process had the lease: what was seen
+        before proves nothing."""
         for queue in self.caught_up.values():
             queue.since = None
         self.missing.clear()
@@ -66,7 +72,8 @@ class Reaper:
             self._swept = tick
 
     def _told(self, core: Core) -> None:
-        """The cancel keys of running attempts, and what is wanted of devices, are in Redis, even after a flush."""
+        """The cancel keys of running attempts, and what is wanted of devices, are in Redis, even
+        after a flush."""
         for attempt in core.reading(attempts.to_cancel):
             core.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
         if wanted := core.reading(devices.orders):
@@ -84,19 +91,27 @@ class Reaper:
             self._lose(silent.attempt, why, before)
 
     def _vanished(self, tick: float, before: datetime) -> None:
-        """Unstarted attempts whose message is neither in the queue nor in a worker that says so: it died with it in hand.
+        """Unstarted attempts whose message is neither in the queue nor in a worker that says so: it
+        died with it in hand.
 
-        A queue is first in, first out: if it is shorter than the list of unstarted attempts, the oldest ones have left it.
+        A queue is first in, first out: if it is shorter than the list of unstarted attempts, the
+        oldest ones have left it.
         """
         core = self.core
-        sent = core.reading(lambda session: attempts.overdue(session, AttemptState.sent, before=utcnow()))
+        sent = core.reading(
+            lambda session: attempts.overdue(session, AttemptState.sent, before=utcnow())
+        )
         by_queue: dict[str, list[attempts.Silent]] = {}
         for item in sent:
             by_queue.setdefault(item.queue, []).append(item)
         gone: list[str] = []
         for queue, items in by_queue.items():
             left = items[: max(0, len(items) - int(core.redis.llen(queue)))]
-            gone += [item.attempt for item in left if item.heard_at is not None and item.heard_at < before]
+            gone += [
+                item.attempt
+                for item in left
+                if item.heard_at is not None and item.heard_at < before
+            ]
         self.missing = {attempt: self.missing.get(attempt, tick) for attempt in gone}
         for attempt, since in list(self.missing.items()):
             if tick - since >= core.settings.heartbeat_timeout_s:
@@ -104,7 +119,12 @@ class Reaper:
                 del self.missing[attempt]
 
     def _lose(self, attempt: str, why: str, before: datetime) -> None:
-        if self.core.session(lambda session: attempts.lose(session, attempt, why, before=before, now=utcnow())) is not None:
+        if (
+            self.core.session(
+                lambda session: attempts.lose(session, attempt, why, before=before, now=utcnow())
+            )
+            is not None
+        ):
             log.warning("attempt given up", attempt=attempt, reason=why)
             self.core.ring()
 

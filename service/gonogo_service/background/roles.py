@@ -1,4 +1,5 @@
-"""Roles: what only one `gonogo background` at a time may do, each in a thread that holds the role's lease in the database."""
+"""Roles: what only one `gonogo background` at a time may do, each in a thread that holds the role's
+lease in the database."""
 
 from __future__ import annotations
 
@@ -17,13 +18,22 @@ RENEW_S = 3.0
 
 
 class Role(threading.Thread):
-    """Calls `work` again and again while it holds the lease; `pause` waits between two passes (and may be woken early).
+    """Calls `work` again and again while it holds the lease; `pause` waits between two passes (and
+    may be woken early).
 
-    Nothing ends the thread but the core's stop: broker or database away, or a bug in a pass, are logged and tried again with backoff.
-    `lost` is called whenever a pass failed or the lease is another's: what was remembered between passes may be wrong then.
+    Nothing ends the thread but the core's stop: broker or database away, or a bug in a pass, are
+    logged and tried again with backoff. `lost` is called whenever a pass failed or the lease is
+    another's: what was remembered between passes may be wrong then.
     """
 
-    def __init__(self, core: Core, name: str, work: Callable[[], object], pause: Callable[[], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        work: Callable[[], object],
+        pause: Callable[[], None],
+        lost: Callable[[], None],
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self._core, self._work, self._pause, self._lost = core, work, pause, lost
         self._renewed = -LEASE_S
@@ -42,7 +52,11 @@ class Role(threading.Thread):
                     delay = self._core.settings.poll_s
             except AWAY as problem:
                 delay = self._failed(delay)
-                log.warning("away; trying again", role=self.name, error=(str(problem).splitlines() or [type(problem).__name__])[0])
+                log.warning(
+                    "away; trying again",
+                    role=self.name,
+                    error=(str(problem).splitlines() or [type(problem).__name__])[0],
+                )
             except Exception:
                 delay = self._failed(delay)
                 log.exception("a pass failed; trying again", role=self.name)
@@ -64,7 +78,8 @@ class Role(threading.Thread):
 
 
 def take(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
-    """Acquire or renew a lease; one whose holder was a process of this host that is dead now is taken over at once."""
+    """Acquire or renew a lease; one whose holder was a process of this host that is dead now is
+    taken over at once."""
     if leases.acquire(session, name, holder, seconds):
         return True
     other = leases.holders(session).get(name)

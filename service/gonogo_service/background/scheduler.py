@@ -1,7 +1,8 @@
 """The scheduler: submits what is due, and concludes runs whose jobs have all ended.
 
-A due time is dealt with once for ever: under the schedule's lock, by the row that its key allows once. After an absence of any length
-there is one run, for the first time that was missed, and the next one is counted from now.
+A due time is dealt with once for ever: under the schedule's lock, by the row that its key allows
+once. After an absence of any length there is one run, for the first time that was missed, and the
+next one is counted from now.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from gonogo_storage.states import DueOutcome
 
 
 def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
-    """One pass; how many runs were made. Raises core.AWAY errors: what was not done is found by the next pass."""
+    """One pass; how many runs were made. Raises core.AWAY errors: what was not done is found by the
+    next pass."""
     now = clock()
     for run_id in core.reading(runs.over):
         finished = core.session(partial(runs.finish, run_id=run_id, now=now))
@@ -33,7 +35,9 @@ def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
     made = 0
     for schedule_id in core.reading(partial(schedules.due, now=now)):
         try:
-            outcome = core.session(partial(submit_due, schedule_id=schedule_id, settings=core.settings, now=now))
+            outcome = core.session(
+                partial(submit_due, schedule_id=schedule_id, settings=core.settings, now=now)
+            )
         except AWAY:
             raise
         except Exception:  # one schedule must not keep the others from their times; it stays due
@@ -46,9 +50,12 @@ def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:
     return made
 
 
-def submit_due(session: Session, schedule_id: str, settings: Settings, now: datetime) -> DueOutcome | None:
-    """Deal with a schedule's due time in the caller's transaction; None when it isn't due any more: another copy was faster, or it was
-    paused. A suite that can't be submitted is an outcome with a reason, and the schedule goes on."""
+def submit_due(
+    session: Session, schedule_id: str, settings: Settings, now: datetime
+) -> DueOutcome | None:
+    """Deal with a schedule's due time in the caller's transaction; None when it isn't due any more:
+    another copy was faster, or it was paused. A suite that can't be submitted is an outcome with a
+    reason, and the schedule goes on."""
     schedule = schedules.lock(session, schedule_id)
     if schedule is None or schedule["next_at"] is None or schedule["next_at"] > now:
         return None
@@ -61,9 +68,14 @@ def submit_due(session: Session, schedule_id: str, settings: Settings, now: date
     return outcome
 
 
-def _settle(session: Session, schedule: schedules.Schedule, due_at: datetime, settings: Settings) -> DueOutcome:
+def _settle(
+    session: Session, schedule: schedules.Schedule, due_at: datetime, settings: Settings
+) -> DueOutcome:
     settled = partial(schedules.settled, session, schedule["id"], due_at)
-    if schedule["overlap"] == "skip" and (still := runs.open_of(session, schedule["id"])) is not None:
+    if (
+        schedule["overlap"] == "skip"
+        and (still := runs.open_of(session, schedule["id"])) is not None
+    ):
         settled(DueOutcome.skipped, reason=f"run {still} was still open")
         return DueOutcome.skipped
     try:

@@ -17,7 +17,13 @@ def run_once(core: Core, now: datetime) -> int:
     tried = core.reading(lambda session: outcomes.by_device(session, since=now - LOOK_BACK))
     number = 0
     for found in suspicion.suspects(tried):
-        mark = partial(devices.suspect, identity=found.device, reason=found.words, evidence=found.to_json(), now=now)
+        mark = partial(
+            devices.suspect,
+            identity=found.device,
+            reason=found.words,
+            evidence=found.to_json(),
+            now=now,
+        )
         if core.session(mark):
             log.warning("device suspected", device=found.device, reason=found.words)
             number += 1

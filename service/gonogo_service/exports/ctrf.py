@@ -1,4 +1,5 @@
-"""CTRF (https://ctrf.io), version 0.0.0 of its specification: the summary follows the tests, for it is counted as they are written."""
+"""CTRF (https://ctrf.io), version 0.0.0 of its specification: the summary follows the tests, for it
+is counted as they are written."""
 
 from __future__ import annotations
 
@@ -36,7 +37,13 @@ def write(export: Export) -> Iterator[str]:
             yield comma + encode(_test(case))
             comma = ","
     start, stop = (_milliseconds(min(starts)), _milliseconds(max(stops))) if starts else (0, 0)
-    summary = {"tests": counted.total(), **{name: counted[name] for name in _STATUSES}, "suites": len(jobs), "start": start, "stop": stop}
+    summary = {
+        "tests": counted.total(),
+        **{name: counted[name] for name in _STATUSES},
+        "suites": len(jobs),
+        "start": start,
+        "stop": stop,
+    }
     yield f'],"summary":{encode(summary)},"environment":{encode(place)},"extra":{encode({export.noun: export.id, "jobs": jobs})}}}}}\n'
 
 
@@ -56,7 +63,11 @@ def _test(case: Case) -> dict[str, Any]:
 def _environment(job: Job) -> dict[str, Any]:
     """Where the first job ran: a run may have several builds, and every test says its own."""
     commit = job.commit or {}
-    told = {"buildName": job.build, "repositoryName": commit.get("repository"), "commit": commit.get("sha")}
+    told = {
+        "buildName": job.build,
+        "repositoryName": commit.get("repository"),
+        "commit": commit.get("sha"),
+    }
     return {name: value for name, value in told.items() if value}
 
 

@@ -1,4 +1,5 @@
-"""JUnit XML: a suite per job, a test case per seed or per test of an iteration, each with its verdict as a property."""
+"""JUnit XML: a suite per job, a test case per seed or per test of an iteration, each with its
+verdict as a property."""
 
 from __future__ import annotations
 
@@ -37,11 +38,20 @@ def _head(part: Part) -> str:
         for (verdict, outcome), number in part.census.items():
             counted[status_of(verdict, outcome)] += number
         attributes |= {"tests": str(sum(counted.values())), "failures": str(counted[Status.failed])}
-        attributes |= {"errors": str(counted[Status.other]), "skipped": str(counted[Status.skipped])}
+        attributes |= {
+            "errors": str(counted[Status.other]),
+            "skipped": str(counted[Status.skipped]),
+        }
         if job.started_at and job.finished_at:
             attributes["time"] = f"{(job.finished_at - job.started_at).total_seconds():.3f}"
     attributes["timestamp"] = str(timestamp(job.started_at or job.created_at))
-    facts = {"job": job.id, "build": job.build, "verdict": job.verdict, "test_key": job.test_key, "executor": job.executor}
+    facts = {
+        "job": job.id,
+        "build": job.build,
+        "verdict": job.verdict,
+        "test_key": job.test_key,
+        "executor": job.executor,
+    }
     return f"<testsuite {_written(attributes)}>\n{_properties(facts)}\n"
 
 
@@ -62,7 +72,11 @@ def _case(case: Case) -> str:
 
 
 def _properties(facts: Mapping[str, Any]) -> str:
-    told = (f"<property name={_quoted(name)} value={_quoted(str(value))}/>" for name, value in facts.items() if value is not None)
+    told = (
+        f"<property name={_quoted(name)} value={_quoted(str(value))}/>"
+        for name, value in facts.items()
+        if value is not None
+    )
     return f"<properties>{''.join(told)}</properties>"
 
 
@@ -71,7 +85,9 @@ def _written(attributes: dict[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return quoteattr(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+    return quoteattr(
+        _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+    )
 
 
 def _clean(text: str) -> str:

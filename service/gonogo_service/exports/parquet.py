@@ -1,8 +1,10 @@
-"""Parquet: the records of tables.py in columns, a row group at a time, gzipped; the footer, which says where they are, comes last.
+"""Parquet: the records of tables.py in columns, a row group at a time, gzipped; the footer, which
+says where they are, comes last.
 
-A writer of our own: the libraries that have one take 140 MB and load as much again into the API's process, for what is one page type, one
-encoding (PLAIN) and one codec here. Written after the format's public specification (apache/parquet-format: parquet.thrift, Encodings.md);
-the tests read the files with Arrow. Metadata is Thrift's compact protocol.
+A writer of our own: the libraries that have one take 140 MB and load as much again into the API's
+process, for what is one page type, one encoding (PLAIN) and one codec here. Written after the
+format's public specification (apache/parquet-format: parquet.thrift, Encodings.md); the tests read
+the files with Arrow. Metadata is Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ COLUMNS: tuple[tuple[str, Type], ...] = tuple(
     (name, Type.int64 if name in INTEGERS else Type.double if name in DOUBLES else Type.text)
     for name in (*OF_JOB, *OF_SEED, *OF_OUTPUT, *STATISTICS, OTHER)
 )
-"""All are optional: null is what isn't there. Whole numbers of statistics are doubles, as larger ones come rounded anyway."""
+"""All are optional: null is what isn't there. Whole numbers of statistics are doubles, as larger
+ones come rounded anyway."""
 
 
 def write(export: Export) -> Iterator[bytes]:
@@ -67,7 +70,14 @@ def _group(rows: Sequence[dict[str, Any]], offset: int) -> tuple[bytes, _Struct]
     for name, kind in COLUMNS:
         page = _page([_value(record.get(name), kind) for record in rows], kind)
         size, plain = len(page.data), page.plain
-        meta = _Struct().number(1, kind, 5).numbers(2, (_PLAIN, _RLE)).texts(3, (name,)).number(4, _GZIP, 5).number(5, len(rows), 6)
+        meta = (
+            _Struct()
+            .number(1, kind, 5)
+            .numbers(2, (_PLAIN, _RLE))
+            .texts(3, (name,))
+            .number(4, _GZIP, 5)
+            .number(5, len(rows), 6)
+        )
         meta = meta.number(6, plain, 6).number(7, size, 6).number(9, offset + len(data), 6)
         chunks.append(_Struct().number(2, offset + len(data), 6).struct(3, meta))
         data += page.data
@@ -83,7 +93,8 @@ class _Page:
 
 
 def _page(values: Sequence[Any], kind: Type) -> _Page:
-    """A data page: which values are there, as runs of equal bits behind their length, then those that are."""
+    """A data page: which values are there, as runs of equal bits behind their length, then those
+    that are."""
     runs = bytearray()
     start = 0
     for number in range(1, len(values) + 1):
@@ -98,13 +109,27 @@ def _page(values: Sequence[Any], kind: Type) -> _Page:
     plain = struct.pack("<I", len(runs)) + bytes(runs) + body
     squeezer = zlib.compressobj(6, zlib.DEFLATED, 31)  # 31: with gzip's header
     packed = squeezer.compress(plain) + squeezer.flush()
-    of_page = _Struct().number(1, len(values), 5).number(2, _PLAIN, 5).number(3, _RLE, 5).number(4, _RLE, 5)
-    header = _Struct().number(1, _DATA_PAGE, 5).number(2, len(plain), 5).number(3, len(packed), 5).struct(5, of_page).encoded()
+    of_page = (
+        _Struct()
+        .number(1, len(values), 5)
+        .number(2, _PLAIN, 5)
+        .number(3, _RLE, 5)
+        .number(4, _RLE, 5)
+    )
+    header = (
+        _Struct()
+        .number(1, _DATA_PAGE, 5)
+        .number(2, len(plain), 5)
+        .number(3, len(packed), 5)
+        .struct(5, of_page)
+        .encoded()
+    )
     return _Page(header + packed, len(header) + len(plain))
 
 
 def _value(value: Any, kind: Type) -> Any:
-    """A value as its column has it; None for what it can't hold, as a map of numbers where one number is usual."""
+    """A value as its column has it; None for what it can't hold, as a map of numbers where one
+    number is usual."""
     if value is None:
         return None
     if kind is Type.text:
@@ -120,7 +145,15 @@ def _footer(groups: Sequence[_Struct], total: int) -> bytes:
     for name, kind in COLUMNS:
         column = _Struct().number(1, kind, 5).number(3, _OPTIONAL, 5).text(4, name)
         schema.append(column.number(6, _UTF8, 5) if kind is Type.text else column)
-    return _Struct().number(1, 1, 5).structs(2, schema).number(3, total, 6).structs(4, groups).text(6, "gonogo").encoded()
+    return (
+        _Struct()
+        .number(1, 1, 5)
+        .structs(2, schema)
+        .number(3, total, 6)
+        .structs(4, groups)
+        .text(6, "gonogo")
+        .encoded()
+    )
 
 
 @dataclass
@@ -162,7 +195,11 @@ class _Struct:
         return bytes(self.data) + b"\0"
 
     def _list(self, identity: int, wire: int, items: Sequence[bytes]) -> _Struct:
-        head = bytes((len(items) << 4 | wire,)) if len(items) < 15 else bytes((0xF0 | wire,)) + _varint(len(items))
+        head = (
+            bytes((len(items) << 4 | wire,))
+            if len(items) < 15
+            else bytes((0xF0 | wire,)) + _varint(len(items))
+        )
         return self._put(identity, 9, head + b"".join(items))
 
     def _put(self, identity: int, wire: int, value: bytes) -> _Struct:

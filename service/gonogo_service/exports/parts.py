@@ -1,4 +1,5 @@
-"""What an export holds: the jobs of a job or of a run, each with its rows, read a page at a time."""
+"""What an export holds: the jobs of a job or of a run, each with its rows, read a page at a
+time."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Part:
     """In its run; None of a job by itself."""
     rows: Iterable[Row]
     census: Mapping[tuple[str, str | None], int]
-    """(verdict, outcome) -> how many seeds, or tests of all iterations, there were when it was asked."""
+    """(verdict, outcome) -> how many seeds, or tests of all iterations, there were when it was
+    asked."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ def of_job(reads: Reads, job: Job, order: Order | None = None, *, size: int = PA
     return Export("job", job.id, (_part(reads, job, None, order, size) for job in (job,)))
 
 
-def of_run(reads: Reads, run_id: str, members: Iterable[tuple[str, str]], *, size: int = PAGE) -> Export:
+def of_run(
+    reads: Reads, run_id: str, members: Iterable[tuple[str, str]], *, size: int = PAGE
+) -> Export:
     """Of a run; members: (name, job's id) in order."""
     return Export("run", run_id, _members(reads, members, size))
 
@@ -73,11 +77,17 @@ def _members(reads: Reads, members: Iterable[tuple[str, str]], size: int) -> Ite
 def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: int) -> Part:
     with reads.reading() as session:
         census = report_reads.census(session, job)
-    return Part(job, name, _rows(reads, job, order or ("seed" if job.state.final else "arrival"), size), census)
+    return Part(
+        job,
+        name,
+        _rows(reads, job, order or ("seed" if job.state.final else "arrival"), size),
+        census,
+    )
 
 
 def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
-    """Every result, a page per transaction: a slow reader holds no connection and no snapshot of the database."""
+    """Every result, a page per transaction: a slow reader holds no connection and no snapshot of
+    the database."""
     cursor: str | None = None
     while True:
         with reads.reading() as session:
@@ -91,4 +101,7 @@ def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
 
 def shown(job: Job, row: Row) -> Row:
     """A row as the API shows it: what controls a sample of a selection is its iteration."""
-    return {**sample(job.canonical, row["seed"]), **{name: value for name, value in row.items() if name != "seed"}}
+    return {
+        **sample(job.canonical, row["seed"]),
+        **{name: value for name, value in row.items() if name != "seed"},
+    }

@@ -13,7 +13,16 @@ from gonogo_service.exports.parts import Part, Row
 from gonogo_storage.evidence import check_line
 from gonogo_storage.states import JobKind
 
-NUMBERS = ("tolerance_ratio", "budget_ratio", "chi", "row_z", "xhat_z", "scale_z", "max_abs", "pcc_deficit")
+NUMBERS = (
+    "tolerance_ratio",
+    "budget_ratio",
+    "chi",
+    "row_z",
+    "xhat_z",
+    "scale_z",
+    "max_abs",
+    "pcc_deficit",
+)
 
 
 class Status(StrEnum):
@@ -41,7 +50,8 @@ _OF_VERDICT = {
 
 
 def status_of(verdict: str, outcome: str | None) -> Status:
-    """A finding is a failure, a hollow pass among them: a report that shows it green would hide what GoNoGo is for.
+    """A finding is a failure, a hollow pass among them: a report that shows it green would hide
+    what GoNoGo is for.
 
     Without arrays a test is what it says of itself; a seed about which nothing is known is skipped.
     """
@@ -49,8 +59,18 @@ def status_of(verdict: str, outcome: str | None) -> Status:
     if outcome in ("error", "crash", "hang"):
         return Status.other
     if said is Verdict.unjudged:
-        return Status.failed if outcome == "failed" else Status.passed if outcome == "passed" else Status.skipped
-    return Status.failed if outcome == "failed" and _OF_VERDICT[said] is Status.passed else _OF_VERDICT[said]
+        return (
+            Status.failed
+            if outcome == "failed"
+            else Status.passed
+            if outcome == "passed"
+            else Status.skipped
+        )
+    return (
+        Status.failed
+        if outcome == "failed" and _OF_VERDICT[said] is Status.passed
+        else _OF_VERDICT[said]
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +124,11 @@ def _seed(part: Part, group: str, row: Row) -> Case:
     return _case(part, group, row, name, row, row["outputs"], None)
 
 
-def _arrays(outputs: Mapping[str, Mapping[str, Any]], tests: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The entries of arrays by the test that handed them over: they are called "test/output" or "test#own name/output"."""
+def _arrays(
+    outputs: Mapping[str, Mapping[str, Any]], tests: Mapping[str, Any]
+) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The entries of arrays by the test that handed them over: they are called "test/output" or
+    "test#own name/output"."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, judged in outputs.items():
         if name in tests:
@@ -116,30 +139,65 @@ def _arrays(outputs: Mapping[str, Mapping[str, Any]], tests: Mapping[str, Any]) 
     return found
 
 
-def _test(part: Part, group: str, row: Row, name: str, entry: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> Case:
+def _test(
+    part: Part,
+    group: str,
+    row: Row,
+    name: str,
+    entry: Mapping[str, Any],
+    own: Mapping[str, Mapping[str, Any]],
+) -> Case:
     several = part.job.total > 1
-    shown = f"{name} [{row['iteration']}{'.' + str(row['repeat']) if row['repeat'] else ''}]" if several else name
+    shown = (
+        f"{name} [{row['iteration']}{'.' + str(row['repeat']) if row['repeat'] else ''}]"
+        if several
+        else name
+    )
     return _case(part, group, row, shown, entry, own, entry["outcome"])
 
 
 def _case(
-    part: Part, group: str, row: Row, name: str, said: Mapping[str, Any], outputs: Mapping[str, Mapping[str, Any]], outcome: str | None
+    part: Part,
+    group: str,
+    row: Row,
+    name: str,
+    said: Mapping[str, Any],
+    outputs: Mapping[str, Mapping[str, Any]],
+    outcome: str | None,
 ) -> Case:
     verdict = Verdict(said["verdict"])
     status = status_of(verdict.value, outcome)
     own = str(said.get("message") or "")
-    told = "" if verdict in (Verdict.pass_, Verdict.unjudged) else f"{verdict.value}: {verdict.sentence}"
+    told = (
+        ""
+        if verdict in (Verdict.pass_, Verdict.unjudged)
+        else f"{verdict.value}: {verdict.sentence}"
+    )
     first = own.strip().partition("\n")[0]
-    message = (told or first or f"{outcome or verdict.value}") if status is not Status.passed else told
-    numbers = [f"{output}: {_numbers(judged)}" for output, judged in outputs.items() if output and judged["verdict"] != Verdict.pass_.value]
-    again = [] if status is Status.passed or part.job.kind is not JobKind.seeds else [f"again: {_again(part, row, outputs)}"]
+    message = (
+        (told or first or f"{outcome or verdict.value}") if status is not Status.passed else told
+    )
+    numbers = [
+        f"{output}: {_numbers(judged)}"
+        for output, judged in outputs.items()
+        if output and judged["verdict"] != Verdict.pass_.value
+    ]
+    again = (
+        []
+        if status is Status.passed or part.job.kind is not JobKind.seeds
+        else [f"again: {_again(part, row, outputs)}"]
+    )
     facts = {
         "job": part.job.id,
         "build": part.job.build,
         "verdict": verdict.value,
         "explanation": said.get("explanation"),
         **({} if outcome is None else {"outcome": outcome}),
-        **{key: row[key] for key in ("seed", "iteration", "repeat", "device") if row.get(key) is not None},
+        **{
+            key: row[key]
+            for key in ("seed", "iteration", "repeat", "device")
+            if row.get(key) is not None
+        },
     }
     line = said.get("line")
     return Case(
@@ -157,14 +215,25 @@ def _case(
 
 
 def _numbers(judged: Mapping[str, Any]) -> str:
-    values = [f"{name} {judged[name]:.4g}" for name in NUMBERS if isinstance(judged.get(name), int | float)]
+    values = [
+        f"{name} {judged[name]:.4g}"
+        for name in NUMBERS
+        if isinstance(judged.get(name), int | float)
+    ]
     return ", ".join((f"{judged['verdict']}, {judged['explanation']}", *values))
 
 
 def _again(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:
     job = part.job
     number = row["iteration"] if row.get("iteration") is not None else row["seed"]
-    worst = next((name for name, judged in outputs.items() if name and judged["verdict"] != Verdict.pass_.value), "")
+    worst = next(
+        (
+            name
+            for name, judged in outputs.items()
+            if name and judged["verdict"] != Verdict.pass_.value
+        ),
+        "",
+    )
     return check_line(
         job.canonical,
         build=job.build,

@@ -1,4 +1,5 @@
-"""One record per output of a seed, and of a selection per test: the lines of CSV, the rows of Parquet. NDJSON keeps a seed whole."""
+"""One record per output of a seed, and of a selection per test: the lines of CSV, the rows of
+Parquet. NDJSON keeps a seed whole."""
 
 from __future__ import annotations
 
@@ -43,24 +44,42 @@ def comma_separated(export: Export) -> Iterator[str]:
     writer.writerow(columns)
     for part in export.parts:
         for number, row in enumerate(part.rows, 1):
-            writer.writerows([_cell(record.get(name)) for name in columns] for record in records(part, (row,)))
+            writer.writerows(
+                [_cell(record.get(name)) for name in columns] for record in records(part, (row,))
+            )
             if number % _AT_ONCE == 0:
                 yield _taken(buffer)
     yield _taken(buffer)
 
 
 def records(part: Part, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Column -> value. A seed without numbers (hang, crash, error) has one record, with an empty output."""
+    """Column -> value. A seed without numbers (hang, crash, error) has one record, with an empty
+    output."""
     own = _of_job(part)
     for row in rows:
         head = {**own, **{name: row[name] for name in OF_SEED}}
         for name, judged in row["outputs"].items():
-            rest = {key: value for key, value in judged.items() if key not in _IN_COLUMNS and value is not None}
-            said = dict(zip(OF_OUTPUT, (name, judged["verdict"], judged["explanation"], judged.get("outcome")), strict=True))
+            rest = {
+                key: value
+                for key, value in judged.items()
+                if key not in _IN_COLUMNS and value is not None
+            }
+            said = dict(
+                zip(
+                    OF_OUTPUT,
+                    (name, judged["verdict"], judged["explanation"], judged.get("outcome")),
+                    strict=True,
+                )
+            )
             numbers = {key: judged.get(key) for key in STATISTICS}
             yield {**head, **said, **numbers, OTHER: encode(rest) if rest else None}
         if not row["outputs"]:
-            yield {**head, "output": "", "output_verdict": row["verdict"], "output_explanation": row["explanation"]}
+            yield {
+                **head,
+                "output": "",
+                "output_verdict": row["verdict"],
+                "output_explanation": row["explanation"],
+            }
 
 
 def _of_job(part: Part) -> dict[str, str]:
@@ -75,5 +94,10 @@ def _taken(buffer: io.StringIO) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet must not take a kernel's message for a formula; numbers are written as they are."""
-    return "'" + value if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+    """A spreadsheet must not take a kernel's message for a formula; numbers are written as they
+    are."""
+    return (
+        "'" + value
+        if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}
+        else value
+    )

@@ -1,4 +1,5 @@
-"""Who we are to GitHub: a token, or an App, whose key makes short-lived tokens for each repository that installed it."""
+"""Who we are to GitHub: a token, or an App, whose key makes short-lived tokens for each repository
+that installed it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ Ask = Callable[[str, str, str], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Grant:
-    """What a request is made with. `name`: whose rate limit it counts against; `checks`: may it write check runs; `app`: whose it is."""
+    """What a request is made with. `name`: whose rate limit it counts against; `checks`: may it
+    write check runs; `app`: whose it is."""
 
     authorization: str
     name: str
@@ -76,7 +78,8 @@ class App:
     _tokens: dict[int, tuple[str, datetime]] = field(default_factory=dict)
 
     def grant(self, repository: str, ask: Ask) -> Grant:
-        """An installation's token, made anew five minutes before it ends. Raises Refused where nobody may speak."""
+        """An installation's token, made anew five minutes before it ends. Raises Refused where
+        nobody may speak."""
         installation = self._installation(repository, ask)
         if installation is None:
             if self.otherwise is None:
@@ -97,7 +100,11 @@ class App:
     def jwt(self) -> str:
         """A JSON web token that says who we are (RFC 7519, RS256)."""
         now = self.now()
-        claims = {"iat": int((now - CLOCKS_DIFFER).timestamp()), "exp": int((now + JWT_LIFE).timestamp()), "iss": self.id}
+        claims = {
+            "iat": int((now - CLOCKS_DIFFER).timestamp()),
+            "exp": int((now + JWT_LIFE).timestamp()),
+            "iss": self.id,
+        }
         signed = f"{_base64url(encode({'alg': 'RS256', 'typ': 'JWT'}).encode())}.{_base64url(encode(claims).encode())}"
         return f"{signed}.{_base64url(self.key.sign(signed.encode(), PKCS1v15(), SHA256()))}"
 
@@ -120,18 +127,23 @@ class App:
 
 
 def read_key(text: str) -> RSAPrivateKey:
-    """The App's key from PEM text (line ends may be written as backslash n), or from a file with it. Raises ValueError."""
+    """The App's key from PEM text (line ends may be written as backslash n), or from a file with
+    it. Raises ValueError."""
     if "-----BEGIN" in text:
         pem = text.replace("\\n", "\n").encode()
     else:
         try:
             pem = Path(text).read_bytes()
         except OSError as problem:
-            raise ValueError(f"GONOGO_GITHUB_APP_KEY is no PEM text, and no file that can be read: {problem.strerror}") from None
+            raise ValueError(
+                f"GONOGO_GITHUB_APP_KEY is no PEM text, and no file that can be read: {problem.strerror}"
+            ) from None
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ValueError("GONOGO_GITHUB_APP_KEY holds no private key without a password, as GitHub gives them") from None
+        raise ValueError(
+            "GONOGO_GITHUB_APP_KEY holds no private key without a password, as GitHub gives them"
+        ) from None
     if not isinstance(key, RSAPrivateKey):
         raise ValueError("GONOGO_GITHUB_APP_KEY is not an RSA key, as GitHub gives them")
     return key

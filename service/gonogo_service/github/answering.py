@@ -1,7 +1,9 @@
-"""The background's part that tells GitHub: a status for each subject at its start and its end, a check run, one comment per pull request.
+"""The background's part that tells GitHub: a status for each subject at its start and its end, a
+check run, one comment per pull request.
 
-What is told is read when it is told. Each part is noted as soon as GitHub took it; a process killed in between tells that part again, which
-changes nothing: a status of one context replaces the one before, check run and comment are looked for before they are made.
+What is told is read when it is told. Each part is noted as soon as GitHub took it; a process killed
+in between tells that part again, which changes nothing: a status of one context replaces the one
+before, check run and comment are looked for before they are made.
 """
 
 from __future__ import annotations
@@ -36,11 +38,13 @@ DELAYS_S = (5, 30, 300, 1800, 3600, 10800, 21600, 43200)
 LOOK_AGAIN = timedelta(seconds=5)
 """How soon gauges are looked at again; runs say themselves when they are over."""
 MAY_START = timedelta(minutes=1)
-"""How soon a subject is looked at again that could not be started: its delivery is tried again for a while."""
+"""How soon a subject is looked at again that could not be started: its delivery is tried again for
+a while."""
 
 
 class Answerer:
-    """Works off what is due in a thread of its own: a GitHub that does not answer must not hold up the role's lease."""
+    """Works off what is due in a thread of its own: a GitHub that does not answer must not hold up
+    the role's lease."""
 
     def __init__(self, core: Core, github: GitHub) -> None:
         self._core, self._github = core, github
@@ -56,7 +60,9 @@ class Answerer:
             return
         due = self._core.reading(github_answers.due)
         if due:
-            self._thread = threading.Thread(target=self._work, args=(due,), name="github-answers", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work, args=(due,), name="github-answers", daemon=True
+            )
             self._thread.start()
 
     def lost(self) -> None:
@@ -80,7 +86,10 @@ class Answerer:
                     return
                 self._answer(subject_id)
         except AWAY as problem:
-            log.warning("away; GitHub waits for its answers", error=(str(problem).splitlines() or [type(problem).__name__])[0])
+            log.warning(
+                "away; GitHub waits for its answers",
+                error=(str(problem).splitlines() or [type(problem).__name__])[0],
+            )
         except Exception:
             log.exception("an answer failed")
 
@@ -88,7 +97,8 @@ class Answerer:
         return self._core.stop.is_set() or self._gone.is_set()
 
     def _answer(self, subject_id: str) -> None:
-        """Everything that is to be told of a subject now; what can't be told is tried again by itself."""
+        """Everything that is to be told of a subject now; what can't be told is tried again by
+        itself."""
         began = time.perf_counter()
         subject = self._core.reading(lambda session: ci_subjects.get(session, subject_id))
         answer = self._core.reading(lambda session: github_answers.get(session, subject_id))
@@ -100,9 +110,12 @@ class Answerer:
             state = AnswerState.superseded
             self._try(problems, lambda: self._close(subject, answer))
         else:
-            found = self._core.reading(lambda session: reading.read(session, subject, self._core.settings.url))
+            found = self._core.reading(
+                lambda session: reading.read(session, subject, self._core.settings.url)
+            )
             state = AnswerState.told if found.over else AnswerState.pending
-            # of two pull requests with one head the later one has the status; both have their comment
+            # of two pull requests with one head the later one has the status; both have their
+            # comment
             if self._core.reading(lambda session: github_answers.outshone(session, subject_id)):
                 self._try(problems, lambda: self._close(subject, answer))
                 parts: tuple[Callable[[Report, Answer], None], ...] = (self._comment,)
@@ -112,16 +125,29 @@ class Answerer:
                 if not self._stopped():
                     self._try(problems, partial(part, found, answer))
             if not self._stopped():
-                self._try(problems, lambda: look_for_more.append(pulls.find(self._core, self._github, subject, over=found.over)))
+                self._try(
+                    problems,
+                    lambda: look_for_more.append(
+                        pulls.find(self._core, self._github, subject, over=found.over)
+                    ),
+                )
         if self._stopped():
             return
         if problems:
             self._postpone(answer, problems)
         else:
             due_at = _looked_at_again(subject, state, asks=any(look_for_more))
-            self._core.session(partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=due_at))
+            self._core.session(
+                partial(github_answers.goes_on, subject_id=subject_id, state=state, due_at=due_at)
+            )
         took = round((time.perf_counter() - began) * 1e3, 1)
-        log.info("GitHub", subject=subject_id, state=state.value, problems=[str(each) for each in problems], ms=took)
+        log.info(
+            "GitHub",
+            subject=subject_id,
+            state=state.value,
+            problems=[str(each) for each in problems],
+            ms=took,
+        )
 
     def _try(self, problems: list[GitHubError], tell: Callable[[], None]) -> None:
         try:
@@ -137,13 +163,18 @@ class Answerer:
             again = partial(github_answers.postponed, due_at=max(limits), counts=False)
         else:
             wait = DELAYS_S[answer.tries] if answer.tries < len(DELAYS_S) else None
-            again = partial(github_answers.postponed, due_at=None if wait is None else utcnow() + timedelta(seconds=wait))
+            again = partial(
+                github_answers.postponed,
+                due_at=None if wait is None else utcnow() + timedelta(seconds=wait),
+            )
         self._core.session(lambda session: again(session, answer.subject_id, said))
 
     def _status(self, found: Report, answer: Answer) -> None:
         digest = _digest(found.status())
         if answer.told.get("status") != digest:
-            self._github.set_status(found.subject.repository, found.subject.head_sha, **found.status())
+            self._github.set_status(
+                found.subject.repository, found.subject.head_sha, **found.status()
+            )
             self._took(answer, "status", digest)
 
     def _check(self, found: Report, answer: Answer) -> None:
@@ -154,7 +185,9 @@ class Answerer:
         fields = found.check()
         number = self._check_of(subject, fields["name"], answer)
         if number is None:
-            number = self._github.make_check(subject.repository, {**_begun(fields), "head_sha": subject.head_sha})
+            number = self._github.make_check(
+                subject.repository, {**_begun(fields), "head_sha": subject.head_sha}
+            )
             self._took(answer, "check", "begun", check_id=number)
         elif not found.over:
             self._github.change_check(subject.repository, number, fields)
@@ -166,10 +199,19 @@ class Answerer:
         """Our check run: as it was noted, else as GitHub knows it."""
         if answer.check_id is not None:
             return answer.check_id
-        return self._github.find_check(subject.repository, subject.head_sha, name=name, external_id=subject.id)
+        return self._github.find_check(
+            subject.repository, subject.head_sha, name=name, external_id=subject.id
+        )
 
-    def _annotate(self, subject: CiSubject, number: int, fields: Mapping[str, Any], annotations: tuple[Mapping[str, Any], ...]) -> None:
-        """Close the check run. GitHub appends annotations: only those that it does not have yet are sent, so many at a time."""
+    def _annotate(
+        self,
+        subject: CiSubject,
+        number: int,
+        fields: Mapping[str, Any],
+        annotations: tuple[Mapping[str, Any], ...],
+    ) -> None:
+        """Close the check run. GitHub appends annotations: only those that it does not have yet are
+        sent, so many at a time."""
         there = self._github.annotations_of(subject.repository, number)
         first = True
         while first or there < len(annotations):
@@ -182,22 +224,36 @@ class Answerer:
         subject = found.subject
         if not found.over or subject.pull_request is None:
             return
-        reports = self._core.reading(lambda session: reading.comment(session, subject, self._core.settings.url))
+        reports = self._core.reading(
+            lambda session: reading.comment(session, subject, self._core.settings.url)
+        )
         if not reports:  # of an older commit
             return
         text = report.comment(reports)
         repository, pull_request, digest = subject.repository, subject.pull_request, _digest(text)
-        known = self._core.reading(lambda session: github_answers.comment_of(session, repository, pull_request))
+        known = self._core.reading(
+            lambda session: github_answers.comment_of(session, repository, pull_request)
+        )
         if known is not None and known[1] == digest:
             return
         number = None if known is None else known[0]
         if number is None or not self._rewrite(repository, number, text):
             number = self._github.find_comment(repository, pull_request, report.MARKER)
-            if number is None or number == (known or (None,))[0] or not self._rewrite(repository, number, text):
-                if not any(each.worth for each in reports):  # nothing to say, and nothing said before: no mail to everyone
+            if (
+                number is None
+                or number == (known or (None,))[0]
+                or not self._rewrite(repository, number, text)
+            ):
+                if not any(
+                    each.worth for each in reports
+                ):  # nothing to say, and nothing said before: no mail to everyone
                     return
                 number = self._github.make_comment(repository, pull_request, text)
-        self._core.session(lambda session: github_answers.commented(session, repository, pull_request, number, digest))
+        self._core.session(
+            lambda session: github_answers.commented(
+                session, repository, pull_request, number, digest
+            )
+        )
         self._took(answer, "comment", digest)
 
     def _rewrite(self, repository: str, number: int, text: str) -> bool:
@@ -214,42 +270,63 @@ class Answerer:
         """A check run whose subject was asked for anew must not run for ever."""
         fields = report.superseded(subject)
         digest = _digest(fields)
-        if answer.check_id is not None and answer.state is AnswerState.pending and answer.told.get("check") != digest:
+        if (
+            answer.check_id is not None
+            and answer.state is AnswerState.pending
+            and answer.told.get("check") != digest
+        ):
             self._github.change_check(subject.repository, answer.check_id, fields)
             self._took(answer, "check", digest)
 
     def _took(self, answer: Answer, part: str, digest: str, *, check_id: int | None = None) -> None:
-        self._core.session(lambda session: github_answers.took(session, answer.subject_id, part, digest, check_id=check_id))
+        self._core.session(
+            lambda session: github_answers.took(
+                session, answer.subject_id, part, digest, check_id=check_id
+            )
+        )
 
 
 def make(core: Core) -> Answerer | None:
-    """The answerer of this process; None where no token and no App is set. Raises ValueError for an App's key that is none."""
+    """The answerer of this process; None where no token and no App is set. Raises ValueError for an
+    App's key that is none."""
     access = access_of(core.settings)
     return None if access is None else Answerer(core, GitHub(core.settings.github_url, access))
 
 
 def access_of(settings: Settings) -> Access | None:
-    """Who we are to GitHub, by the settings: the App where it is installed, else the token. Raises ValueError for a key that is none."""
-    token = None if settings.github_token is None else Token(settings.github_token.get_secret_value())
+    """Who we are to GitHub, by the settings: the App where it is installed, else the token. Raises
+    ValueError for a key that is none."""
+    token = (
+        None if settings.github_token is None else Token(settings.github_token.get_secret_value())
+    )
     if settings.github_app_id is None or settings.github_app_key is None:
         return token
     return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
 
 
 def _looked_at_again(subject: CiSubject, state: AnswerState, *, asks: bool) -> datetime | None:
-    """When there may be more to tell; None: never. `asks`: a pull request of the commit may be opened yet."""
+    """When there may be more to tell; None: never. `asks`: a pull request of the commit may be
+    opened yet."""
     now = utcnow()
     if state is AnswerState.pending:
         return now + (LOOK_AGAIN if subject.run_id is None else timedelta(0))
     if asks and now < subject.created_at + github_answers.YOUNG:
-        return now + max(MAY_START, now - subject.created_at)  # twice as late every time: eleven times in a day
+        return now + max(
+            MAY_START, now - subject.created_at
+        )  # twice as late every time: eleven times in a day
     unstarted = state is AnswerState.told and subject.run_id is None and not subject.gauges
-    return now + MAY_START if unstarted and now < subject.created_at + github_answers.YOUNG else None
+    return (
+        now + MAY_START if unstarted and now < subject.created_at + github_answers.YOUNG else None
+    )
 
 
 def _begun(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A new check run begins as one that runs, so that its annotations can follow before its conclusion."""
-    return {**{name: value for name, value in fields.items() if name != "conclusion"}, "status": "in_progress"}
+    """A new check run begins as one that runs, so that its annotations can follow before its
+    conclusion."""
+    return {
+        **{name: value for name, value in fields.items() if name != "conclusion"},
+        "status": "in_progress",
+    }
 
 
 def _digest(value: Any) -> str:

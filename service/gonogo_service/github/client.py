@@ -1,6 +1,7 @@
 """A client of GitHub's REST API, as far as answers need it: https://docs.github.com/rest.
 
-Everything can be done twice without a second status, check run or comment showing: what exists is looked for before something is made.
+Everything can be done twice without a second status, check run or comment showing: what exists is
+looked for before something is made.
 """
 
 from __future__ import annotations
@@ -31,10 +32,16 @@ MOST_TEXT = 65_535
 
 
 class GitHub:
-    """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a rate limit, or says that it won't."""
+    """Speaks for `access` to the API at `url`. Used by one thread. `wait`: waits for the end of a
+    rate limit, or says that it won't."""
 
     def __init__(
-        self, url: str, access: Access, *, now: Callable[[], datetime] = utcnow, wait: Callable[[datetime], bool] | None = None
+        self,
+        url: str,
+        access: Access,
+        *,
+        now: Callable[[], datetime] = utcnow,
+        wait: Callable[[datetime], bool] | None = None,
     ) -> None:
         self._url, self._access, self._now, self._wait = url.rstrip("/"), access, now, wait
         self._rests: dict[str, datetime] = {}  # whose rate limit -> until when nothing may be asked
@@ -45,7 +52,11 @@ class GitHub:
             "user-agent": f"GoNoGo/{release()}",
             "content-type": "application/json",
         }
-        self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S), follow_redirects=False)
+        self._client = httpx.Client(
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            follow_redirects=False,
+        )
 
     def close(self) -> None:
         """Give back the connections."""
@@ -55,10 +66,28 @@ class GitHub:
         """Whether check runs can be written there: only an App may. Raises GitHubError."""
         return self._grant(repository).checks
 
-    def set_status(self, repository: str, sha: str, *, state: str, context: str, description: str, url: str | None) -> None:
+    def set_status(
+        self,
+        repository: str,
+        sha: str,
+        *,
+        state: str,
+        context: str,
+        description: str,
+        url: str | None,
+    ) -> None:
         """Set a commit's status; of one `context` the last one counts. Raises GitHubError."""
-        body = {"state": state, "context": context, "description": shortened(description, MOST_DESCRIPTION)}
-        self._send("POST", f"/repos/{_repository(repository)}/statuses/{quote(sha, safe='')}", repository, {**body, **_target(url)})
+        body = {
+            "state": state,
+            "context": context,
+            "description": shortened(description, MOST_DESCRIPTION),
+        }
+        self._send(
+            "POST",
+            f"/repos/{_repository(repository)}/statuses/{quote(sha, safe='')}",
+            repository,
+            {**body, **_target(url)},
+        )
 
     def find_check(self, repository: str, sha: str, *, name: str, external_id: str) -> int | None:
         """The check run of this name that we made under this id. Raises GitHubError."""
@@ -71,21 +100,35 @@ class GitHub:
         return None
 
     def make_check(self, repository: str, fields: Mapping[str, Any]) -> int:
-        """Make a check run (name, head_sha, external_id, status, output, ...); its number. Raises GitHubError."""
-        return _number(self._send("POST", f"/repos/{_repository(repository)}/check-runs", repository, fields))
+        """Make a check run (name, head_sha, external_id, status, output, ...); its number. Raises
+        GitHubError."""
+        return _number(
+            self._send("POST", f"/repos/{_repository(repository)}/check-runs", repository, fields)
+        )
 
     def change_check(self, repository: str, number: int, fields: Mapping[str, Any]) -> None:
         """Change it; annotations are appended to those that it has. Raises GitHubError."""
-        self._send("PATCH", f"/repos/{_repository(repository)}/check-runs/{number}", repository, fields)
+        self._send(
+            "PATCH", f"/repos/{_repository(repository)}/check-runs/{number}", repository, fields
+        )
 
     def annotations_of(self, repository: str, number: int) -> int:
         """How many annotations a check run has. Raises GitHubError."""
-        found = _json(self._ask("GET", f"{self._url}/repos/{_repository(repository)}/check-runs/{number}", repository))
+        found = _json(
+            self._ask(
+                "GET",
+                f"{self._url}/repos/{_repository(repository)}/check-runs/{number}",
+                repository,
+            )
+        )
         return int((found.get("output") or {}).get("annotations_count") or 0)
 
     def find_comment(self, repository: str, pull_request: int, begins: str) -> int | None:
-        """Our first comment on a pull request whose text begins so. One of a stranger is not ours, whatever it says. Raises GitHubError."""
-        path = f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
+        """Our first comment on a pull request whose text begins so. One of a stranger is not ours,
+        whatever it says. Raises GitHubError."""
+        path = (
+            f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
+        )
         for page in self._pages(path, repository):
             for each in page:
                 if str(each.get("body") or "").startswith(begins) and self._ours(each, repository):
@@ -100,7 +143,9 @@ class GitHub:
             return grant.app in {str(_inner(app, "id")), str(_inner(app, "client_id"))}
         if grant.name not in self._logins:
             try:
-                self._logins[grant.name] = str(_json(self._once("GET", f"{self._url}/user", grant, None))["login"])
+                self._logins[grant.name] = str(
+                    _json(self._once("GET", f"{self._url}/user", grant, None))["login"]
+                )
             except Refused:  # a token of GitHub's own workflows is no user's
                 self._logins[grant.name] = None
         login = self._logins[grant.name]
@@ -113,13 +158,28 @@ class GitHub:
 
     def change_comment(self, repository: str, number: int, text: str) -> None:
         """Write a comment anew. Raises GitHubError; Refused with 404 when it was deleted."""
-        self._send("PATCH", f"/repos/{_repository(repository)}/issues/comments/{number}", repository, {"body": text})
+        self._send(
+            "PATCH",
+            f"/repos/{_repository(repository)}/issues/comments/{number}",
+            repository,
+            {"body": text},
+        )
 
     def pulls_of(self, repository: str, sha: str) -> list[Mapping[str, Any]]:
-        """The open pull requests to the repository whose head is this commit; those that only hold it are left out. Raises GitHubError."""
+        """The open pull requests to the repository whose head is this commit; those that only hold
+        it are left out. Raises GitHubError."""
         path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/pulls?per_page={PER_PAGE}"
-        found = [each for page in self._pages(path, repository) for each in page if each.get("state") == "open"]
-        ours = [each for each in found if _same_name(_inner(each, "base", "repo", "full_name"), repository)]
+        found = [
+            each
+            for page in self._pages(path, repository)
+            for each in page
+            if each.get("state") == "open"
+        ]
+        ours = [
+            each
+            for each in found
+            if _same_name(_inner(each, "base", "repo", "full_name"), repository)
+        ]
         return [each for each in ours if _inner(each, "head", "sha") == sha]
 
     def pages(self, path: str, repository: str, *, most: int = MOST_PAGES) -> Iterator[Any]:
@@ -147,8 +207,11 @@ class GitHub:
             yield _json(answer)
             url = answer.links.get("next", {}).get("url")
 
-    def _ask(self, method: str, url: str, repository: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
-        """With the repository's grant; once more with a new one where GitHub no longer takes the old."""
+    def _ask(
+        self, method: str, url: str, repository: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        """With the repository's grant; once more with a new one where GitHub no longer takes the
+        old."""
         try:
             return self._once(method, url, self._grant(repository), body)
         except Refused as problem:
@@ -158,12 +221,18 @@ class GitHub:
 
     def _grant(self, repository: str) -> Grant:
         def ask(method: str, path: str, authorization: str) -> Mapping[str, Any]:
-            found: Mapping[str, Any] = _json(self._once(method, self._url + path, Grant(authorization, "app", checks=False), None))
+            found: Mapping[str, Any] = _json(
+                self._once(
+                    method, self._url + path, Grant(authorization, "app", checks=False), None
+                )
+            )
             return found
 
         return self._access.grant(_repository(repository), ask)
 
-    def _once(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
+    def _once(
+        self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
         while True:
             try:
                 return self._asked(method, url, grant, body)
@@ -171,28 +240,40 @@ class GitHub:
                 if self._wait is None or not self._wait(problem.until):
                     raise
 
-    def _asked(self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None) -> httpx.Response:
+    def _asked(
+        self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
         rest = self._rests.get(grant.name)
         if rest is not None and self._now() < rest:
             raise Limited("GitHub's rate limit was reached before", rest)
         for _ in range(1 + MOST_REDIRECTS):
-            if _origin(url) != _origin(self._url):  # the token is GitHub's; whoever else is named here must not get it
+            if _origin(url) != _origin(
+                self._url
+            ):  # the token is GitHub's; whoever else is named here must not get it
                 raise Refused(f"{method}: GitHub names another server, {_origin(url)[:200]}", 400)
             content = None if body is None else encode(body).encode()
             try:
-                answer = self._client.request(method, url, content=content, headers={"authorization": grant.authorization})
+                answer = self._client.request(
+                    method, url, content=content, headers={"authorization": grant.authorization}
+                )
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as problem:
-                raise Away(f"{method} {urlsplit(url).path}: {type(problem).__name__}: {problem}"[:500]) from problem
+                raise Away(
+                    f"{method} {urlsplit(url).path}: {type(problem).__name__}: {problem}"[:500]
+                ) from problem
             if answer.status_code not in (301, 302, 307, 308) or "location" not in answer.headers:
                 break
-            url = str(httpx.URL(url).join(answer.headers["location"]))  # a renamed repository: the same request at its new address
+            url = str(
+                httpx.URL(url).join(answer.headers["location"])
+            )  # a renamed repository: the same request at its new address
         self._check(method, url, grant, answer)
         return answer
 
     def _check(self, method: str, url: str, grant: Grant, answer: httpx.Response) -> None:
         """Raises GitHubError unless it is a good one; notes a limit that is used up."""
         status, now = answer.status_code, self._now()
-        until = limits.until(status, answer.headers, answer.text if status in limits.STATUSES else "", now)
+        until = limits.until(
+            status, answer.headers, answer.text if status in limits.STATUSES else "", now
+        )
         if until is not None:
             self._rests[grant.name] = until
         if 200 <= status < 300:
@@ -248,14 +329,19 @@ def _json(answer: httpx.Response) -> Any:
     try:
         return decode(answer.content)
     except ValueError as problem:
-        raise Away(f"{answer.request.method} {answer.request.url.path}: the answer is no JSON") from problem
+        raise Away(
+            f"{answer.request.method} {answer.request.url.path}: the answer is no JSON"
+        ) from problem
 
 
 def _message(answer: httpx.Response) -> str:
     """GitHub's own words, with the fields that it names."""
     try:
         said = decode(answer.content)
-        fields = "; ".join(str(each.get("message") or f"{each.get('field')} {each.get('code')}") for each in said.get("errors", ()))
+        fields = "; ".join(
+            str(each.get("message") or f"{each.get('field')} {each.get('code')}")
+            for each in said.get("errors", ())
+        )
         return f"{said.get('message', '')}{': ' + fields if fields else ''}"
     except (ValueError, AttributeError, TypeError):
         return answer.text[:200]

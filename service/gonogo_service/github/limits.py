@@ -1,7 +1,8 @@
 """GitHub's rate limits: when the next request may be made.
 
-GitHub says it in one of three ways: `retry-after` (seconds; a date, which HTTP allows, is taken as well), `x-ratelimit-remaining: 0` with
-`x-ratelimit-reset` (seconds since the epoch), or, for its secondary limits, in words only; then it asks for a wait of a minute at least.
+GitHub says it in one of three ways: `retry-after` (seconds; a date, which HTTP allows, is taken as
+well), `x-ratelimit-remaining: 0` with `x-ratelimit-reset` (seconds since the epoch), or, for its
+secondary limits, in words only; then it asks for a wait of a minute at least.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ MOST = timedelta(hours=1)
 """The longest window of GitHub's limits; a later moment is a clock that differs."""
 AT_LEAST = timedelta(minutes=1)
 A_MOMENT = timedelta(seconds=1)
-"""Whoever says 0 seconds, or a time that is past, is not asked again at once, and so without end."""
+"""Whoever says 0 seconds, or a time that is past, is not asked again at once, and so without
+end."""
 STATUSES = frozenset({403, 429})
 WORDS = ("rate limit", "abuse detection")
 
 
 def until(status: int, headers: Mapping[str, str], text: str, now: datetime) -> datetime | None:
-    """When to ask again after such an answer; None if it does not speak of a limit. Names of headers are in lower case."""
+    """When to ask again after such an answer; None if it does not speak of a limit. Names of
+    headers are in lower case."""
     spent = headers.get("x-ratelimit-remaining", "").strip() == "0"
     reset = _reset(headers, now)
     if status not in STATUSES:

@@ -31,4 +31,8 @@ def block(words: str, indent: str = "") -> str:
 
 def link(words: str, address: str | None) -> str:
     """Plain words that lead somewhere, or just the words."""
-    return text(words) if address is None else f"[{text(words)}]({address.replace('(', '%28').replace(')', '%29')})"
+    return (
+        text(words)
+        if address is None
+        else f"[{text(words)}]({address.replace('(', '%28').replace(')', '%29')})"
+    )

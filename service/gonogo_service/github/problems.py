@@ -3,7 +3,8 @@
 GitHubError      anything that is not the answer that was asked for
 ├── Limited      the rate limit: nothing may be asked before a moment
 ├── Away         no answer, or one that says "later": the same may work soon
-└── Refused      GitHub understood and will not: a token without the right, an unknown commit, a wrong field
+└── Refused      GitHub understood and will not: a token without the right, an unknown commit, a
+wrong field
 """
 
 from __future__ import annotations

@@ -32,7 +32,11 @@ def read(session: Session, subject: CiSubject, base_url: str | None) -> Report:
     for run_id in (subject.run_id, subject.base_run_id):
         found = None if run_id is None else runs.get(session, run_id)
         if found is not None and not found[0].state.final:
-            return report.running(subject, run_url, f"{found[0].job_count} tests" if run_id == subject.run_id else "base")
+            return report.running(
+                subject,
+                run_url,
+                f"{found[0].job_count} tests" if run_id == subject.run_id else "base",
+            )
     base, head = _base(subject), _side(subject.head_build, subject.run_id)
     try:
         comparison = comparing.compare(session, base, head)
@@ -44,7 +48,8 @@ def read(session: Session, subject: CiSubject, base_url: str | None) -> Report:
 
 
 def comment(session: Session, subject: CiSubject, base_url: str | None) -> list[Report]:
-    """The sections of the pull request's comment: each suite of its newest commit. None of them where that is another commit by now."""
+    """The sections of the pull request's comment: each suite of its newest commit. None of them
+    where that is another commit by now."""
     if subject.pull_request is None:
         return []
     newest = ci_subjects.newest_of(session, subject.repository, subject.pull_request)
@@ -54,7 +59,11 @@ def comment(session: Session, subject: CiSubject, base_url: str | None) -> list[
 
 
 def _gauges(session: Session, subject: CiSubject, page: Callable[[str], str | None]) -> Report:
-    found = [each for each in (gauges.get(session, gauge_id) for gauge_id in subject.gauges) if each is not None]
+    found = [
+        each
+        for each in (gauges.get(session, gauge_id) for gauge_id in subject.gauges)
+        if each is not None
+    ]
     if any(not JobState(each["state"]).final for each in found):
         return report.running(subject, None, f"{len(found)} gauges")
     return report.gauged(subject, found, lambda gauge_id: page(urls.gauge(gauge_id)))

@@ -17,7 +17,8 @@ State = Literal["pending", "success", "failure", "error"]
 
 MARKER = "<!-- gonogo: the comment of this pull request -->"
 NOWHERE = ".github"
-"""The path of annotations about kernels, which no file of the repository holds; GitHub asks for one."""
+"""The path of annotations about kernels, which no file of the repository holds; GitHub asks for
+one."""
 MOST_LISTED = 20
 MOST_ANNOTATED = 200
 MOST_MESSAGE = 4000
@@ -34,9 +35,18 @@ LEVELS: Mapping[Class, str] = {
     Class.known_hollow: "notice",
 }
 """How loud an annotation is; other classes get none."""
-CONCLUSIONS: Mapping[State, str] = {"success": "success", "failure": "failure", "error": "action_required"}
-"""GitHub's required checks take "neutral" for green: what can't be said asks for a person instead."""
-RUN_BOTH = {"label": "Run both again", "description": "Head and base, on the same builds", "identifier": BOTH}
+CONCLUSIONS: Mapping[State, str] = {
+    "success": "success",
+    "failure": "failure",
+    "error": "action_required",
+}
+"""GitHub's required checks take "neutral" for green: what can't be said asks for a person
+instead."""
+RUN_BOTH = {
+    "label": "Run both again",
+    "description": "Head and base, on the same builds",
+    "identifier": BOTH,
+}
 STATES: Mapping[int, State] = {0: "success", 1: "failure", 3: "error"}
 
 
@@ -51,7 +61,8 @@ class Links:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told about one subject. `worth`: whether a pull request's comment has anything to say of it."""
+    """All that is told about one subject. `worth`: whether a pull request's comment has anything to
+    say of it."""
 
     subject: CiSubject
     state: State
@@ -68,12 +79,18 @@ class Report:
 
     @property
     def context(self) -> str:
-        """The status' name, with the kind of event: a push and a pull request of one commit don't overwrite each other."""
+        """The status' name, with the kind of event: a push and a pull request of one commit don't
+        overwrite each other."""
         return shortened(f"gonogo/{_name(self.subject)} ({self.subject.event})", 255)
 
     def status(self) -> dict[str, Any]:
         """The commit status."""
-        return {"state": self.state, "context": self.context, "description": self.words, "url": self.url}
+        return {
+            "state": self.state,
+            "context": self.context,
+            "description": self.words,
+            "url": self.url,
+        }
 
     def check(self) -> dict[str, Any]:
         """The check run without its annotations."""
@@ -102,30 +119,50 @@ def running(subject: CiSubject, url: str | None, what: str) -> Report:
 def broken(subject: CiSubject, reason: str) -> Report:
     """It could not be started."""
     words = f"could not be started: {reason}"
-    return Report(subject, "error", words, f"**It could not be started:** {markdown.text(reason)}\n", None)
+    return Report(
+        subject, "error", words, f"**It could not be started:** {markdown.text(reason)}\n", None
+    )
 
 
 def superseded(subject: CiSubject) -> dict[str, Any]:
     """What becomes of a check run whose subject was asked for anew."""
-    output = {"title": "asked for again", "summary": "The same was asked for again: the newer check counts."}
-    return {"external_id": subject.id, "status": "completed", "conclusion": "cancelled", "output": output}
+    output = {
+        "title": "asked for again",
+        "summary": "The same was asked for again: the newer check counts.",
+    }
+    return {
+        "external_id": subject.id,
+        "status": "completed",
+        "conclusion": "cancelled",
+        "output": output,
+    }
 
 
-def compared(subject: CiSubject, found: Comparison, links: Links, diagnoses: Mapping[str, str]) -> Report:
+def compared(
+    subject: CiSubject, found: Comparison, links: Links, diagnoses: Mapping[str, str]
+) -> Report:
     """What came of it. `diagnoses`: job -> what its numbers show, in words."""
     gate = found.gate()
     state = STATES[gate.code]
     words = found.words
     lines = list(_sections(found, links, diagnoses))
     more = f" · [all of it]({links.compare})" if links.compare else ""
-    note = "" if subject.base_run_id or found.base.jobs else f"\nBase was not run{_why(subject)}: nobody can say what this commit did.\n"
+    note = (
+        ""
+        if subject.base_run_id or found.base.jobs
+        else f"\nBase was not run{_why(subject)}: nobody can say what this commit did.\n"
+    )
     details = f"{markdown.text(words)}{more}\n{note}\n" + "\n".join(lines)
-    worth = state != "success" or any(each.kind not in QUIET for test in found.tests for each in test.classification.findings)
+    worth = state != "success" or any(
+        each.kind not in QUIET for test in found.tests for each in test.classification.findings
+    )
     annotations = tuple(_annotations(found, diagnoses))[:MOST_ANNOTATED]
     return Report(subject, state, words, details, links.compare or links.run, annotations, worth)
 
 
-def gauged(subject: CiSubject, gauges: Sequence[Mapping[str, Any]], page: Callable[[str], str | None]) -> Report:
+def gauged(
+    subject: CiSubject, gauges: Sequence[Mapping[str, Any]], page: Callable[[str], str | None]
+) -> Report:
     """What the rule's gauges measured: no gate, but for gauges that did not come to an end."""
     ended = [each for each in gauges if each["state"] == "finished"]
     kinds = [str(each["sharpness"] or "unmeasured") for each in ended]
@@ -139,7 +176,14 @@ def gauged(subject: CiSubject, gauges: Sequence[Mapping[str, Any]], page: Callab
     ]
     state: State = "error" if lost else "success"
     url = page(str(gauges[0]["id"])) if len(gauges) == 1 else None
-    return Report(subject, state, words, f"{markdown.text(words)}\n\n" + "\n".join(lines) + "\n", url, worth=bool(lost) or "blunt" in kinds)
+    return Report(
+        subject,
+        state,
+        words,
+        f"{markdown.text(words)}\n\n" + "\n".join(lines) + "\n",
+        url,
+        worth=bool(lost) or "blunt" in kinds,
+    )
 
 
 def comment(reports: Sequence[Report]) -> str:
@@ -147,13 +191,18 @@ def comment(reports: Sequence[Report]) -> str:
     subject = reports[0].subject
     base = "" if subject.base_sha is None else f" against {markdown.code(subject.base_sha[:12])}"
     head = f"{MARKER}\n### GoNoGo: {_headline(reports)}\n\n{markdown.code(subject.head_sha[:12])}{base}\n"
-    parts = [f"\n#### {markdown.link(_name(each.subject), each.url)}\n\n{each.details}" for each in reports]
+    parts = [
+        f"\n#### {markdown.link(_name(each.subject), each.url)}\n\n{each.details}"
+        for each in reports
+    ]
     room = MOST_TEXT - len(head) - 200
     body = ""
     for number, part in enumerate(parts):
         if len(body) + len(part) > room:
             left = len(parts) - number
-            body += _cut(part, room - len(body)) + (f"\n{left - 1} more suites are left out.\n" if left > 1 else "")
+            body += _cut(part, room - len(body)) + (
+                f"\n{left - 1} more suites are left out.\n" if left > 1 else ""
+            )
             break
         body += part
     return head + body
@@ -177,9 +226,15 @@ def _cut(part: str, room: int) -> str:
 
 
 def _sections(found: Comparison, links: Links, diagnoses: Mapping[str, str]) -> Iterator[str]:
-    """A class at a time, what people want to read first comes first; a test is named under each of its findings."""
+    """A class at a time, what people want to read first comes first; a test is named under each of
+    its findings."""
     for kind in Class:
-        items = [(test, each) for test in found.tests for each in test.classification.findings if each.kind is kind]
+        items = [
+            (test, each)
+            for test in found.tests
+            for each in test.classification.findings
+            if each.kind is kind
+        ]
         if not items or kind in QUIET:
             continue
         yield f"**{kind.words}** ({len(items)}): {kind.sentence}\n"
@@ -194,12 +249,20 @@ def _item(test: Compared, finding: Finding, links: Links, diagnoses: Mapping[str
     job, told = _job(test), _told(test, finding, diagnoses)
     said = f"- {markdown.link(test.name, None if job is None else links.job(job))}: {markdown.text(finding.words)}"
     said += f"  \n  {markdown.text(told)}" if told else ""
-    return said if test.check is None or finding.kind in _GOOD else f"{said}\n{markdown.block(test.check, '  ')}"
+    return (
+        said
+        if test.check is None or finding.kind in _GOOD
+        else f"{said}\n{markdown.block(test.check, '  ')}"
+    )
 
 
 def _told(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str:
     """What the numbers of head show, where they are news."""
-    return diagnoses.get(_job(test) or "", "") if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown) else ""
+    return (
+        diagnoses.get(_job(test) or "", "")
+        if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown)
+        else ""
+    )
 
 
 _GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.passed, Class.not_run})
@@ -210,7 +273,12 @@ def _annotations(found: Comparison, diagnoses: Mapping[str, str]) -> Iterator[di
         for each in test.classification.findings:
             if each.kind not in LEVELS:
                 continue
-            lines = [each.kind.sentence, each.words, _told(test, each, diagnoses), test.check and f"\n{test.check}"]
+            lines = [
+                each.kind.sentence,
+                each.words,
+                _told(test, each, diagnoses),
+                test.check and f"\n{test.check}",
+            ]
             yield {
                 "path": _path(test),
                 "start_line": 1,
@@ -224,7 +292,14 @@ def _annotations(found: Comparison, diagnoses: Mapping[str, str]) -> Iterator[di
 def _path(test: Compared) -> str:
     """The file of a pytest test ("tests/test_x.py::test_y"), else a place that stands for none."""
     file, mark, _ = test.place.within.partition("::")
-    return file if mark and file.endswith(".py") and not file.startswith("/") and ".." not in file.split("/") else NOWHERE
+    return (
+        file
+        if mark
+        and file.endswith(".py")
+        and not file.startswith("/")
+        and ".." not in file.split("/")
+        else NOWHERE
+    )
 
 
 def _job(test: Compared) -> str | None:

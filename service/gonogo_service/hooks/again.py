@@ -1,4 +1,5 @@
-"""Somebody at GitHub wants a check of ours once more: the same rule, suite and builds for that commit, and for its base where asked."""
+"""Somebody at GitHub wants a check of ours once more: the same rule, suite and builds for that
+commit, and for its base where asked."""
 
 from __future__ import annotations
 
@@ -20,36 +21,56 @@ Outcome = dict[str, Any]
 """What one rule made of a delivery: {"rule", "subjects", "started", "reason"}."""
 
 
-def once_more(session: Session, asked: Rerequest, waiting: Inbound, settings: Settings) -> list[Outcome] | CommitEvent | Ignored:
-    """Start it in the caller's transaction. A check suite of which nothing was run is an event as any other.
+def once_more(
+    session: Session, asked: Rerequest, waiting: Inbound, settings: Settings
+) -> list[Outcome] | CommitEvent | Ignored:
+    """Start it in the caller's transaction. A check suite of which nothing was run is an event as
+    any other.
 
     Only checks of the App of the settings count: of others nobody here knows what was run.
     """
     own = settings.github_app_id
     if own is not None and own not in asked.app:
-        return Ignored(f"the check is of the App {asked.slug[:100]!r}, not of ours: that one runs it again", asked.repository)
+        return Ignored(
+            f"the check is of the App {asked.slug[:100]!r}, not of ours: that one runs it again",
+            asked.repository,
+        )
     before = inbound.same_before(session, waiting, asked.repository)
-    if before is not None:  # the signature is of the body alone: another delivery id makes no new request of it
+    if (
+        before is not None
+    ):  # the signature is of the body alone: another delivery id makes no new request of it
         return Ignored(f"the very same was taken before, as delivery {before}", asked.repository)
     subjects = [] if own is None else _wanted(session, asked)
     if subjects:
         return [_one(session, subject, asked, waiting, settings) for subject in subjects]
     no_app = "no App is set here (GONOGO_GITHUB_APP_ID), so that none of GitHub's checks is ours"
-    return asked.otherwise or Ignored(no_app if own is None else "this check was not made here, or of another commit", asked.repository)
+    return asked.otherwise or Ignored(
+        no_app if own is None else "this check was not made here, or of another commit",
+        asked.repository,
+    )
 
 
 def outcome(rule: str, subjects: list[CiSubject], refusal: str | None = None) -> Outcome:
     """What a rule started, or why it started nothing."""
     errors = [each.error for each in subjects if each.error is not None]
     started = any(each.run_id is not None or each.gauges for each in subjects)
-    return {"rule": rule, "subjects": [each.id for each in subjects], "started": started, "reason": refusal or "; ".join(errors) or None}
+    return {
+        "rule": rule,
+        "subjects": [each.id for each in subjects],
+        "started": started,
+        "reason": refusal or "; ".join(errors) or None,
+    }
 
 
 def _wanted(session: Session, asked: Rerequest) -> list[CiSubject]:
-    """What was started last of everything that is asked for: of one rule, suite, kind of event and pull request."""
+    """What was started last of everything that is asked for: of one rule, suite, kind of event and
+    pull request."""
     newest: dict[tuple[Any, ...], CiSubject] = {}
     chosen: tuple[Any, ...] | None = None
-    for each in sorted(ci_subjects.of_head(session, asked.repository, asked.head_sha), key=lambda each: (each.occurred_at, each.id)):
+    for each in sorted(
+        ci_subjects.of_head(session, asked.repository, asked.head_sha),
+        key=lambda each: (each.occurred_at, each.id),
+    ):
         if each.source == "github":
             what = (each.rule, each.suite, each.event, each.pull_request)
             newest[what] = each
@@ -59,12 +80,18 @@ def _wanted(session: Session, asked: Rerequest) -> list[CiSubject]:
     return [] if chosen is None else [newest[chosen]]
 
 
-def _one(session: Session, subject: CiSubject, asked: Rerequest, waiting: Inbound, settings: Settings) -> Outcome:
+def _one(
+    session: Session, subject: CiSubject, asked: Rerequest, waiting: Inbound, settings: Settings
+) -> Outcome:
     stored = ci_rules.get(session, subject.rule)
     if stored is None:
         return outcome(subject.rule, [], "the rule is in use no more")
     rule = Rule.of(stored["content"])
-    suites = tuple(each for each in rule.suites if subject.suite == (each if isinstance(each, str) else each["name"]))
+    suites = tuple(
+        each
+        for each in rule.suites
+        if subject.suite == (each if isinstance(each, str) else each["name"])
+    )
     narrow = replace(rule, suites=suites, gauges=rule.gauges if subject.suite is None else ())
     refusal = rule.closed(fork=subject.fork) or _under_way(session, subject)
     if refusal is None and not narrow.suites and not narrow.gauges:

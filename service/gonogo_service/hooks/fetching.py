@@ -1,7 +1,8 @@
-"""What GitHub is asked for: the paths that a pull request changes, and the deliveries that were missed while the service was down.
+"""What GitHub is asked for: the paths that a pull request changes, and the deliveries that were
+missed while the service was down.
 
-GitHub remembers deliveries for three days. A delivery that is fetched has the payload that was sent, and counts as one that came in: its id
-makes sure that nothing is started twice.
+GitHub remembers deliveries for three days. A delivery that is fetched has the payload that was
+sent, and counts as one that came in: its id makes sure that nothing is started twice.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ log = structlog.get_logger("gonogo.hooks")
 
 @dataclass
 class Caught:
-    """What catching up found: deliveries of the events that matter, those that had come in, those that were fetched now, or sent again."""
+    """What catching up found: deliveries of the events that matter, those that had come in, those
+    that were fetched now, or sent again."""
 
     seen: int = 0
     known: int = 0
@@ -75,15 +77,28 @@ class Paths:
         """Every path, also the old ones of what was renamed; None: it can't be told."""
         if event.pull_request is None or event.event not in GITHUB:
             return None
-        address = f"/repos/{_path(event.repository)}/pulls/{event.pull_request}/files?per_page={PER_PAGE}"
+        address = (
+            f"/repos/{_path(event.repository)}/pulls/{event.pull_request}/files?per_page={PER_PAGE}"
+        )
         try:
-            files = [each for page in self._github.pages(address, event.repository) for each in page]
+            files = [
+                each for page in self._github.pages(address, event.repository) for each in page
+            ]
         except GitHubError as problem:
-            log.warning("the paths of a pull request are not known", repository=event.repository, error=str(problem))
+            log.warning(
+                "the paths of a pull request are not known",
+                repository=event.repository,
+                error=str(problem),
+            )
             return None
         if len(files) >= MOST_FILES:
             return None
-        return tuple(str(each[name]) for each in files for name in ("filename", "previous_filename") if each.get(name))
+        return tuple(
+            str(each[name])
+            for each in files
+            for name in ("filename", "previous_filename")
+            if each.get(name)
+        )
 
     def close(self) -> None:
         """Give back the connections."""
@@ -103,18 +118,39 @@ def hooks_of(github: GitHub, repository: str) -> list[int]:
 
 
 def catch_up(
-    github: GitHub, engine: Engine, repository: str, hook: int | None, since: datetime, caught: Caught, *, send_again: bool = False
+    github: GitHub,
+    engine: Engine,
+    repository: str,
+    hook: int | None,
+    since: datetime,
+    caught: Caught,
+    *,
+    send_again: bool = False,
 ) -> None:
-    """Fetch and store what a webhook (None: that of the App) sent since then and is not here. Raises GitHubError.
+    """Fetch and store what a webhook (None: that of the App) sent since then and is not here.
+    Raises GitHubError.
 
-    Each delivery is stored by itself: what was fetched before GitHub went away stays. `send_again`: nothing is stored, GitHub is asked to
-    send it once more to the service, which then verifies it as any other.
+    Each delivery is stored by itself: what was fetched before GitHub went away stays. `send_again`:
+    nothing is stored, GitHub is asked to send it once more to the service, which then verifies it
+    as any other.
     """
-    below = f"/{OF_THE_APP}/deliveries" if hook is None else f"/repos/{_path(repository)}/hooks/{hook}/deliveries"
+    below = (
+        f"/{OF_THE_APP}/deliveries"
+        if hook is None
+        else f"/repos/{_path(repository)}/hooks/{hook}/deliveries"
+    )
     caught.hooks += 1
-    seen: set[str] = set()  # GitHub lists every try of a delivery: on the next page the same may come again
-    for page in _since(github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MOST_PAGES), since):
-        wanted = {str(each["guid"]): each for each in page if each.get("event") in TAKEN and str(each["guid"]) not in seen}
+    seen: set[str] = (
+        set()
+    )  # GitHub lists every try of a delivery: on the next page the same may come again
+    for page in _since(
+        github.pages(f"{below}?per_page={PER_PAGE}", repository, most=MOST_PAGES), since
+    ):
+        wanted = {
+            str(each["guid"]): each
+            for each in page
+            if each.get("event") in TAKEN and str(each["guid"]) not in seen
+        }
         seen.update(wanted)
         with reading(engine) as current:
             known = inbound.known(current, HookSource.github, list(wanted))
@@ -123,20 +159,33 @@ def catch_up(
         # oldest first, as they would have come
         for guid in reversed([guid for guid in wanted if guid not in known]):
             one = f"{below}/{int(wanted[guid]['id'])}"
-            payload = None if send_again else (github.look(one, repository).get("request") or {}).get("payload")
+            payload = (
+                None
+                if send_again
+                else (github.look(one, repository).get("request") or {}).get("payload")
+            )
             if payload is None:  # also what was too large for GitHub to show it
                 github.ask_for(f"{one}/attempts", repository)
                 caught.sent_again += 1
                 continue
             with session(engine) as current:
-                _, new = inbound.store(current, HookSource.github, guid, str(wanted[guid]["event"]), encode(payload).encode())
+                _, new = inbound.store(
+                    current,
+                    HookSource.github,
+                    guid,
+                    str(wanted[guid]["event"]),
+                    encode(payload).encode(),
+                )
             caught.fetched += new
 
 
 def _since(pages: Iterator[Any], since: datetime) -> Iterator[list[Mapping[str, Any]]]:
-    """The deliveries since a moment, page by page, newest first; pages beyond it are not asked for."""
+    """The deliveries since a moment, page by page, newest first; pages beyond it are not asked
+    for."""
     for page in pages:
-        young = [each for each in page if datetime.fromisoformat(str(each["delivered_at"])) >= since]
+        young = [
+            each for each in page if datetime.fromisoformat(str(each["delivered_at"])) >= since
+        ]
         yield young
         if len(young) < len(page):
             return
@@ -158,7 +207,9 @@ class Patience:
         return True
 
 
-def client_of(settings: Settings, *, as_app: bool = False, patience: Patience | None = None) -> GitHub | None:
+def client_of(
+    settings: Settings, *, as_app: bool = False, patience: Patience | None = None
+) -> GitHub | None:
     """A client by the settings; None where they name nobody to speak as (with `as_app`: no App)."""
     access: Access | None = access_of(settings)
     if as_app:

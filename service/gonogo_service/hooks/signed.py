@@ -1,4 +1,5 @@
-"""Is this delivery from whom it says? GitHub's signature, and that of Standard Webhooks for other CI systems."""
+"""Is this delivery from whom it says? GitHub's signature, and that of Standard Webhooks for other
+CI systems."""
 
 from __future__ import annotations
 
@@ -26,11 +27,17 @@ def secrets_of(setting: SecretStr | None) -> list[str]:
 
 
 def github(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> None:
-    """Raises Unverified unless `X-Hub-Signature-256` is the HMAC-SHA256 of the body under one of the secrets (constant time)."""
+    """Raises Unverified unless `X-Hub-Signature-256` is the HMAC-SHA256 of the body under one of
+    the secrets (constant time)."""
     given = headers.get(SIGNATURE, "")
     if not given.startswith(PREFIX):
-        raise Unverified("there is no X-Hub-Signature-256: the webhook has no secret, or the message is not GitHub's")
-    fitting = [hmac.compare_digest(made(secret, body).encode(), given.encode("latin-1", "replace")) for secret in secrets]
+        raise Unverified(
+            "there is no X-Hub-Signature-256: the webhook has no secret, or the message is not GitHub's"
+        )
+    fitting = [
+        hmac.compare_digest(made(secret, body).encode(), given.encode("latin-1", "replace"))
+        for secret in secrets
+    ]
     if not any(fitting):
         raise Unverified("X-Hub-Signature-256 does not fit: another secret, or another body")
 
@@ -40,8 +47,11 @@ def made(secret: str, body: bytes) -> str:
     return PREFIX + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def standard(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> None:
-    """Raises Unverified unless the headers `webhook-id`, `-timestamp` and `-signature` fit the body and one of the secrets."""
+def standard(
+    secrets: Sequence[str], headers: Mapping[str, str], body: bytes, *, now: float | None = None
+) -> None:
+    """Raises Unverified unless the headers `webhook-id`, `-timestamp` and `-signature` fit the body
+    and one of the secrets."""
     words: list[str] = []
     moment = time.time() if now is None else now
     for secret in secrets:
@@ -62,7 +72,8 @@ def standard(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, *,
 
 
 def identity(headers: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
-    """The headers of these names. Raises Unverified where one is missing, too long, or holds what is no plain text."""
+    """The headers of these names. Raises Unverified where one is missing, too long, or holds what
+    is no plain text."""
     found = tuple(headers.get(name, "") for name in names)
     for name, value in zip(names, found, strict=True):
         if not value or len(value) > MOST_ID or not value.isascii() or not value.isprintable():

@@ -1,4 +1,5 @@
-"""From an event and a rule that fits to runs and gauges: builds named or registered, head and base started, and said for whom."""
+"""From an event and a rule that fits to runs and gauges: builds named or registered, head and base
+started, and said for whom."""
 
 from __future__ import annotations
 
@@ -38,17 +39,30 @@ class Cause:
     owner: str
 
 
-def start(session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings) -> list[CiSubject]:
-    """Start what the rule names, in the caller's transaction; what can't be started is a subject with its error, never an exception."""
+def start(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
+) -> list[CiSubject]:
+    """Start what the rule names, in the caller's transaction; what can't be started is a subject
+    with its error, never an exception."""
     made = [_suite(session, event, rule, cause, settings, each) for each in rule.suites]
     if rule.gauges:
         made.append(_gauges(session, event, rule, cause, settings))
     return made
 
 
-def _suite(session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings, which: str | Mapping[str, Any]) -> CiSubject:
+def _suite(
+    session: Session,
+    event: CommitEvent,
+    rule: Rule,
+    cause: Cause,
+    settings: Settings,
+    which: str | Mapping[str, Any],
+) -> CiSubject:
     known = {"suite": which if isinstance(which, str) else str(which["name"])}
-    head, base = _Side(session, event, rule, cause, settings, "head"), _Side(session, event, rule, cause, settings, "base")
+    head, base = (
+        _Side(session, event, rule, cause, settings, "head"),
+        _Side(session, event, rule, cause, settings, "base"),
+    )
     try:
         content, version = which, None
         if isinstance(which, str):
@@ -76,8 +90,22 @@ def _suite(session: Session, event: CommitEvent, rule: Rule, cause: Cause, setti
 class _Side:
     """The head or the base of an event: its commit, its build, its run."""
 
-    def __init__(self, session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings, name: str) -> None:
-        self._session, self._event, self._rule, self._cause, self._settings = session, event, rule, cause, settings
+    def __init__(
+        self,
+        session: Session,
+        event: CommitEvent,
+        rule: Rule,
+        cause: Cause,
+        settings: Settings,
+        name: str,
+    ) -> None:
+        self._session, self._event, self._rule, self._cause, self._settings = (
+            session,
+            event,
+            rule,
+            cause,
+            settings,
+        )
         self.name = name
         self.build: str | None = None
         self.run: str | None = None
@@ -88,22 +116,36 @@ class _Side:
         return str(self._event.head_sha if self.name == "head" else self._event.base_sha)
 
     def start(self, content: Mapping[str, Any], suite_key: str, version: int | None) -> None:
-        """Make its run, or take one that the rule started before for this commit, suite and build."""
+        """Make its run, or take one that the rule started before for this commit, suite and
+        build."""
         event = self._event
         try:
             self.build = self._named()
             if not (event.again_base if self.name == "base" else event.again):
                 before = ci_subjects.started(
-                    self._session, event.repository, self._sha, rule=self._rule.name, suite_key=suite_key, build=self.build
+                    self._session,
+                    event.repository,
+                    self._sha,
+                    rule=self._rule.name,
+                    suite_key=suite_key,
+                    build=self.build,
                 )
                 if before is not None:
                     self.run = before
                     return
-            commit: dict[str, Any] = {"repository": event.repository, "sha": self._sha, "pull_request": None}
+            commit: dict[str, Any] = {
+                "repository": event.repository,
+                "sha": self._sha,
+                "pull_request": None,
+            }
             if self.name == "head":
                 commit["pull_request"] = event.pull_request
-            order = Order([self.build], {**self._rule.labels, RULE_LABEL: self._rule.name}, commit, version)
-            self.run = suites.submit(self._session, content, order, self._settings, self._cause.owner).id
+            order = Order(
+                [self.build], {**self._rule.labels, RULE_LABEL: self._rule.name}, commit, version
+            )
+            self.run = suites.submit(
+                self._session, content, order, self._settings, self._cause.owner
+            ).id
         except JobError as problem:
             self.error = str(problem)
 
@@ -116,8 +158,17 @@ class _Side:
         if name is None:
             name = builds.of_commit(self._session, self._sha)
             if name is None:
-                raise FieldError("builds", self._sha, "no build of this commit is registered", limit="a build with this commit")
-        elif rule.register is not None and known_build(name) is None and builds.get(self._session, name) is None:
+                raise FieldError(
+                    "builds",
+                    self._sha,
+                    "no build of this commit is registered",
+                    limit="a build with this commit",
+                )
+        elif (
+            rule.register is not None
+            and known_build(name) is None
+            and builds.get(self._session, name) is None
+        ):
             self._register(name)
         return name
 
@@ -125,7 +176,11 @@ class _Side:
         how, event = self._rule.register, self._event
         assert how is not None
         # what a pull request tries must not look like a step in the line's own history
-        line = f"{how.line}/pull-{event.pull_request}" if self.name == "head" and event.pull_request is not None else how.line
+        line = (
+            f"{how.line}/pull-{event.pull_request}"
+            if self.name == "head" and event.pull_request is not None
+            else how.line
+        )
         values: dict[str, Any] = {
             "executor": how.executor,
             "line": line,
@@ -135,10 +190,18 @@ class _Side:
             "outputs": None if how.outputs is None else list(how.outputs),
         }
         builds.add(self._session, name=name, **values)
-        audit.record(self._session, actor=f"rule:{self._rule.name}", action="build.registered", subject=name, detail=values)
+        audit.record(
+            self._session,
+            actor=f"rule:{self._rule.name}",
+            action="build.registered",
+            subject=name,
+            detail=values,
+        )
 
 
-def _gauges(session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings) -> CiSubject:
+def _gauges(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
+) -> CiSubject:
     made: list[str] = []
     errors: list[str] = []
     for number, each in enumerate(rule.gauges):
@@ -149,11 +212,17 @@ def _gauges(session: Session, event: CommitEvent, rule: Rule, cause: Cause, sett
             errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
         except (JobError, problems.Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
-    return _subject(session, event, rule, cause, {"gauges": made, "error": "; ".join(errors) or None})
+    return _subject(
+        session, event, rule, cause, {"gauges": made, "error": "; ".join(errors) or None}
+    )
 
 
-def _subject(session: Session, event: CommitEvent, rule: Rule, cause: Cause, values: Mapping[str, Any]) -> CiSubject:
-    empty = dict.fromkeys(("suite", "suite_key", "run_id", "base_run_id", "head_build", "base_build", "error"))
+def _subject(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, values: Mapping[str, Any]
+) -> CiSubject:
+    empty = dict.fromkeys(
+        ("suite", "suite_key", "run_id", "base_run_id", "head_build", "base_build", "error")
+    )
     about = {
         "delivery_id": cause.delivery_id,
         "source": cause.source.value,

@@ -1,4 +1,5 @@
-"""Works off deliveries: one at a time, each in one transaction, so that a process that dies in the middle has done nothing or all of it."""
+"""Works off deliveries: one at a time, each in one transaction, so that a process that dies in the
+middle has done nothing or all of it."""
 
 from __future__ import annotations
 
@@ -34,12 +35,15 @@ Paths = Callable[[CommitEvent], tuple[str, ...] | None]
 class Worker:
     """The role: works off what is due, and forgets old bodies now and then."""
 
-    def __init__(self, core: Core, paths: Paths | None = None, clock: Callable[[], datetime] = utcnow) -> None:
+    def __init__(
+        self, core: Core, paths: Paths | None = None, clock: Callable[[], datetime] = utcnow
+    ) -> None:
         self._core, self._paths, self._clock = core, paths, clock
         self._purged: datetime | None = None
 
     def run_once(self) -> int:
-        """One pass; how many deliveries started something. Raises core.AWAY errors: what was not done is found by the next pass."""
+        """One pass; how many deliveries started something. Raises core.AWAY errors: what was not
+        done is found by the next pass."""
         started = 0
         for inbound_id in self._core.reading(partial(inbound.due, now=self._clock())):
             if self._core.stop.is_set():
@@ -55,12 +59,20 @@ class Worker:
     def _one(self, inbound_id: str) -> bool:
         try:
             known = self._known_paths(inbound_id)
-            state = self._core.session(partial(work, inbound_id=inbound_id, settings=self._core.settings, paths=known))
+            state = self._core.session(
+                partial(work, inbound_id=inbound_id, settings=self._core.settings, paths=known)
+            )
         except AWAY:
             raise
         except Exception as problem:  # one delivery must not keep the others from theirs
             log.exception("a delivery could not be worked off; trying again", delivery=inbound_id)
-            self._core.session(partial(self._put_off, inbound_id=inbound_id, reason=f"{type(problem).__name__}: {problem}"))
+            self._core.session(
+                partial(
+                    self._put_off,
+                    inbound_id=inbound_id,
+                    reason=f"{type(problem).__name__}: {problem}",
+                )
+            )
             return False
         if state is not None:
             log.info("delivery worked off", delivery=inbound_id, state=state.value)
@@ -71,23 +83,33 @@ class Worker:
         if waiting is None:
             return
         if waiting.tries + 1 >= MOST_TRIES:
-            inbound.ended(session, inbound_id, InboundState.failed, reason=reason, now=self._clock())
+            inbound.ended(
+                session, inbound_id, InboundState.failed, reason=reason, now=self._clock()
+            )
         else:
             wait = timedelta(seconds=BACKOFF_S[min(waiting.tries, len(BACKOFF_S) - 1)])
             inbound.postponed(session, inbound_id, reason, self._clock() + wait)
 
     def _known_paths(self, inbound_id: str) -> tuple[str, ...] | None:
-        """What changed, from the sender's API, where a rule wants to know and the payload does not say; before any lock is taken."""
+        """What changed, from the sender's API, where a rule wants to know and the payload does not
+        say; before any lock is taken."""
         if self._paths is None:
             return None
 
         def wanted(session: Session) -> CommitEvent | None:
             waiting = inbound.read(session, inbound_id)
             event = None if waiting is None else understood(waiting)
-            if not isinstance(event, CommitEvent) or event.paths is not None or event.rule is not None:
+            if (
+                not isinstance(event, CommitEvent)
+                or event.paths is not None
+                or event.rule is not None
+            ):
                 return None
             rules = (Rule.of(rule["content"]) for rule in ci_rules.in_use(session))
-            asks = any(rule.paths and rule.concerns(event) and rule.refusal(event) is None for rule in rules)
+            asks = any(
+                rule.paths and rule.concerns(event) and rule.refusal(event) is None
+                for rule in rules
+            )
             return event if asks else None
 
         try:
@@ -111,7 +133,9 @@ def understood(waiting: Inbound) -> CommitEvent | Rerequest | Ignored:
     return from_github(waiting.event, payload)
 
 
-def work(session: Session, inbound_id: str, settings: Settings, paths: tuple[str, ...] | None = None) -> InboundState | None:
+def work(
+    session: Session, inbound_id: str, settings: Settings, paths: tuple[str, ...] | None = None
+) -> InboundState | None:
     """Work off one delivery in the caller's transaction; None when it is worked off already."""
     waiting = inbound.lock(session, inbound_id)
     if waiting is None:
@@ -119,30 +143,49 @@ def work(session: Session, inbound_id: str, settings: Settings, paths: tuple[str
     try:
         event = understood(waiting)
     except FieldError as problem:
-        inbound.ended(session, inbound_id, InboundState.failed, reason=f"can't be understood: {problem}")
+        inbound.ended(
+            session, inbound_id, InboundState.failed, reason=f"can't be understood: {problem}"
+        )
         return InboundState.failed
     found: list[Outcome] | CommitEvent | Ignored
     found = once_more(session, event, waiting, settings) if isinstance(event, Rerequest) else event
     if isinstance(found, Ignored):
-        inbound.ended(session, inbound_id, InboundState.ignored, reason=found.reason, repository=found.repository)
+        inbound.ended(
+            session,
+            inbound_id,
+            InboundState.ignored,
+            reason=found.reason,
+            repository=found.repository,
+        )
         return InboundState.ignored
     if isinstance(found, CommitEvent):
-        found = _by_the_rules(session, found if found.paths is not None else replace(found, paths=paths), waiting, settings)
+        found = _by_the_rules(
+            session,
+            found if found.paths is not None else replace(found, paths=paths),
+            waiting,
+            settings,
+        )
     ran = [each for each in found if each["subjects"]]
     state = InboundState.ignored
     if ran:
-        state = InboundState.started if any(each["started"] for each in ran) else InboundState.failed
+        state = (
+            InboundState.started if any(each["started"] for each in ran) else InboundState.failed
+        )
     reason = None
     if not ran:
         refusals = "; ".join(f"{each['rule']}: {each['reason']}" for each in found)
         reason = refusals or f"no rule speaks of {waiting.event} of {event.repository}"
     elif state is InboundState.failed:
         reason = "; ".join(f"{each['rule']}: {each['reason']}" for each in ran)
-    inbound.ended(session, inbound_id, state, reason=reason, repository=event.repository, outcome=found)
+    inbound.ended(
+        session, inbound_id, state, reason=reason, repository=event.repository, outcome=found
+    )
     return state
 
 
-def _by_the_rules(session: Session, event: CommitEvent, waiting: Inbound, settings: Settings) -> list[Outcome]:
+def _by_the_rules(
+    session: Session, event: CommitEvent, waiting: Inbound, settings: Settings
+) -> list[Outcome]:
     """What each rule that concerns an event made of it."""
     told: list[Outcome] = []
     for stored in ci_rules.in_use(session):
@@ -152,15 +195,26 @@ def _by_the_rules(session: Session, event: CommitEvent, waiting: Inbound, settin
             # what GitHub was asked for is its own as well, and is answered there
             source = HookSource.github if waiting.source is HookSource.asked else waiting.source
             cause = Cause(waiting.id, source, waiting.received_at, stored["owner"])
-            told.append(outcome(rule.name, [] if refusal else start(session, event, rule, cause, settings), refusal))
+            told.append(
+                outcome(
+                    rule.name,
+                    [] if refusal else start(session, event, rule, cause, settings),
+                    refusal,
+                )
+            )
     return told
 
 
 def _overtaken(session: Session, event: CommitEvent, rule: Rule) -> str | None:
-    """Deliveries may come in any order: of a pull request that has a newer head, the older one is of no use to anyone."""
+    """Deliveries may come in any order: of a pull request that has a newer head, the older one is
+    of no use to anyone."""
     if event.pull_request is None or event.occurred_at is None:
         return None
     newest = ci_subjects.newest_head(session, event.repository, event.pull_request, rule.name)
-    if newest is None or newest.head_sha == event.head_sha or newest.occurred_at <= event.occurred_at:
+    if (
+        newest is None
+        or newest.head_sha == event.head_sha
+        or newest.occurred_at <= event.occurred_at
+    ):
         return None
     return f"the pull request has a newer head, {newest.head_sha[:12]}"

@@ -1,4 +1,5 @@
-"""The bodies of jobs and gauges, as people, suites, rules and bisections write them: forms and limits of their fields."""
+"""The bodies of jobs and gauges, as people, suites, rules and bisections write them: forms and
+limits of their fields."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
 WORD = r"^[a-z0-9][a-z0-9_-]*$"
 MAX_GAUGE_BUILDS = 32
 GAUGE_SEEDS = 3
-"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one that does on all."""
+"""By default: a logic fault shows in one seed; three tell a fault that shows on some seeds from one
+that does on all."""
 
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -34,13 +36,18 @@ class SeedRange(Strict):
 
 
 class SequentialSeeds(Strict):
-    """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky one, and a wrong kernel at once."""
+    """Consecutive seeds until they decide: Wald's test of a stable failure rate against a flaky
+    one, and a wrong kernel at once."""
 
     policy: Literal["sequential"]
-    max: int = Field(ge=1, description="the largest number of seeds; without a decision until there the job ends undecided")
+    max: int = Field(
+        ge=1,
+        description="the largest number of seeds; without a decision until there the job ends undecided",
+    )
     start: Seed = 0
     stop_on_finding: bool = Field(
-        True, description="one seed whose error rounding doesn't explain ends the job; false: only the failure rate does"
+        True,
+        description="one seed whose error rounding doesn't explain ends the job; false: only the failure rate does",
     )
 
 
@@ -98,13 +105,16 @@ ContextOf = Annotated[
         _kind_of_context,
         custom_error_type="context",
         custom_error_message="unknown context",
-        custom_error_context={"expected": "'isolated', or an object with name and before (the tests that run first)"},
+        custom_error_context={
+            "expected": "'isolated', or an object with name and before (the tests that run first)"
+        },
     ),
 ]
 
 
 class JobIn(Strict):
-    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain (`gonogo.tests`, `gonogo.selections`)."""
+    """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain
+    (`gonogo.tests`, `gonogo.selections`)."""
 
     test: dict[str, Any] = Field(
         description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "
@@ -113,26 +123,48 @@ class JobIn(Strict):
     build: str = Field(pattern=NAME, max_length=200)
     target: Target = Target()
     reference: Reference | None = Field(
-        None, description="a build to compare with, beside the float64 reference of the test's kernel; null: that alone"
+        None,
+        description="a build to compare with, beside the float64 reference of the test's kernel; null: that alone",
     )
     seeds: Seeds
     repeats: int = Field(1, ge=1, le=MAX_REPEATS)
     context: ContextOf = "isolated"
     priority: int = Field(5, ge=0, le=9, description="9 goes first")
-    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S, description="a job that no worker has started by then fails")
+    queue_deadline_s: float = Field(
+        86400, ge=1, le=MAX_DEADLINE_S, description="a job that no worker has started by then fails"
+    )
     labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field({}, max_length=MAX_LABELS)
     commit: Commit | None = None
 
 
 class GaugeIn(Strict):
-    """A test of a kernel, and the variant of it that is graded: its line of builds, arch and board."""
+    """A test of a kernel, and the variant of it that is graded: its line of builds, arch and
+    board."""
 
     test: dict[str, Any] = Field(description="kernel, shape, numerics, epsilon, inputs, tolerance")
     line: Name = Field(EMULATOR, description="the line of builds whose grade and flag this is")
-    target: Target = Field(Target(), description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`")
+    target: Target = Field(
+        Target(),
+        description="arch and board as of a job; the executor is that of `builds` and `wrong_builds`",
+    )
     seeds: SeedRange = SeedRange(start=0, count=GAUGE_SEEDS)
-    builds: list[Name] = Field([], max_length=MAX_GAUGE_BUILDS, description="builds of the executor that are right and must pass")
-    wrong_builds: list[Name] = Field([], max_length=MAX_GAUGE_BUILDS, description="builds of the executor that are wrong and must fail")
-    search: bool = Field(True, description="where no tolerance works, try other inputs, one seed each")
+    builds: list[Name] = Field(
+        [],
+        max_length=MAX_GAUGE_BUILDS,
+        description="builds of the executor that are right and must pass",
+    )
+    wrong_builds: list[Name] = Field(
+        [],
+        max_length=MAX_GAUGE_BUILDS,
+        description="builds of the executor that are wrong and must fail",
+    )
+    search: bool = Field(
+        True, description="where no tolerance works, try other inputs, one seed each"
+    )
     priority: int = Field(5, ge=0, le=9, description="9 goes first")
-    queue_deadline_s: float = Field(86400, ge=1, le=MAX_DEADLINE_S, description="a gauge that no worker has started by then fails")
+    queue_deadline_s: float = Field(
+        86400,
+        ge=1,
+        le=MAX_DEADLINE_S,
+        description="a gauge that no worker has started by then fails",
+    )

@@ -1,4 +1,5 @@
-"""From the body of a gauge to what storage creates: the checks that need the domain, the settings or the database."""
+"""From the body of a gauge to what storage creates: the checks that need the domain, the settings
+or the database."""
 
 from __future__ import annotations
 
@@ -25,20 +26,33 @@ def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Ne
 
 
 def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
-    """Everything that can be said without the database: a function from the owner to the gauge to create. Raises FieldError."""
+    """Everything that can be said without the database: a function from the owner to the gauge to
+    create. Raises FieldError."""
     if "selection" in body.test:
-        raise FieldError("test.selection", body.test["selection"], "only tests of kernels are gauged", limit="a test with a kernel")
+        raise FieldError(
+            "test.selection",
+            body.test["selection"],
+            "only tests of kernels are gauged",
+            limit="a test with a kernel",
+        )
     test = jobs.kernel_test(body.test, settings, "test")
     executor = body.target.executor
     if executor == EMULATOR and (named := body.builds or body.wrong_builds):
         field = "builds.0" if body.builds else "wrong_builds.0"
-        raise FieldError(field, named[0], "the emulator's kernels are always run", limit="a target.executor of yours, or no builds")
+        raise FieldError(
+            field,
+            named[0],
+            "the emulator's kernels are always run",
+            limit="a target.executor of yours, or no builds",
+        )
     parts = planned(test, executor, body.builds, body.wrong_builds)
     start, count = body.seeds.start, body.seeds.count
     # before the range is unrolled: a count of 10**15 must not cost memory
     if count * len(parts) > settings.max_gauge_runs:
         limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
-        raise FieldError("seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit)
+        raise FieldError(
+            "seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit
+        )
     jobs.check_last_seed(start, count)
 
     def made(owner: str) -> NewGauge:

@@ -15,7 +15,8 @@ DELIVERED = 250
 
 
 def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int:
-    """Hand one message over; SMTP's 250. Raises OSError (smtplib.SMTPException is one) or ValueError without a server in the settings."""
+    """Hand one message over; SMTP's 250. Raises OSError (smtplib.SMTPException is one) or
+    ValueError without a server in the settings."""
     if settings.smtp_url is None or settings.mail_from is None:
         raise ValueError("GONOGO_SMTP_URL and GONOGO_MAIL_FROM are not set")
     parts = urlsplit(settings.smtp_url.get_secret_value())
@@ -28,7 +29,9 @@ def send(settings: Settings, address: str, text: str, delivery: Delivery) -> int
     host, port = parts.hostname or "localhost", parts.port or (465 if secure else 25)
     server: smtplib.SMTP
     if secure:
-        server = smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+        server = smtplib.SMTP_SSL(
+            host, port, timeout=TIMEOUT_S, context=ssl.create_default_context()
+        )
     else:
         server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
     with server:

@@ -1,6 +1,8 @@
-"""What is said of an event: the payload that is stored and signed, and the line of text that people read.
+"""What is said of an event: the payload that is stored and signed, and the line of text that people
+read.
 
-Payloads carry the object's `version`: messages may arrive in any order, and the higher version is the later one.
+Payloads carry the object's `version`: messages may arrive in any order, and the higher version is
+the later one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from gonogo_dashboards import urls
 from gonogo_storage import bisections, devices, flags, jobs, runs
 from gonogo_storage.encoding import timestamp, utcnow
 
-TYPES = ("job.finished", "run.finished", "flag.opened", "flag.resolved", "bisection.finished", "device.health_changed")
+TYPES = (
+    "job.finished",
+    "run.finished",
+    "flag.opened",
+    "flag.resolved",
+    "bisection.finished",
+    "device.health_changed",
+)
 TEST = "webhook.test"
 EVERY = "*"
 
@@ -35,19 +44,38 @@ _BISECTION_FIELDS = (
     "id", "version", "state", "conclusion", "words", "error", "test_key", "signal", "builds", "runs", "findings", "created_at",
     "finished_at",
 )  # fmt: skip
-_DEVICE_FIELDS = ("id", "version", "device", "host", "arch", "board", "health", "reason", "drained", "health_at")
+_DEVICE_FIELDS = (
+    "id",
+    "version",
+    "device",
+    "host",
+    "arch",
+    "board",
+    "health",
+    "reason",
+    "drained",
+    "health_at",
+)
 
 
 def event_of(type_: str, letter: Mapping[str, Any]) -> str:
-    """The name of a happening, the same whenever its letter is handled again: type, object and version."""
+    """The name of a happening, the same whenever its letter is handled again: type, object and
+    version."""
     return f"{type_}:{json.dumps(letter, sort_keys=True, separators=(',', ':'))}"
 
 
-def payload(session: Session, type_: str, letter: Mapping[str, Any], base_url: str | None) -> dict[str, Any]:
-    """The message of an event: {"type", "timestamp", "data"}; the data are the object as it is now, else the letter."""
+def payload(
+    session: Session, type_: str, letter: Mapping[str, Any], base_url: str | None
+) -> dict[str, Any]:
+    """The message of an event: {"type", "timestamp", "data"}; the data are the object as it is now,
+    else the letter."""
     describe = _DESCRIBERS.get(type_)
     data = None if describe is None else describe(session, letter, (base_url or "").rstrip("/"))
-    return {"type": type_, "timestamp": timestamp(utcnow()), "data": dict(letter) if data is None else data}
+    return {
+        "type": type_,
+        "timestamp": timestamp(utcnow()),
+        "data": dict(letter) if data is None else data,
+    }
 
 
 def sentence(message: Mapping[str, Any]) -> str:
@@ -63,7 +91,9 @@ def sentence(message: Mapping[str, Any]) -> str:
         case "flag.opened" | "flag.resolved" as type_:
             word = "opened" if type_ == "flag.opened" else "resolved"
             said = f": {data['sentence']}" if data.get("sentence") else ""
-            return f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{said}{where}"
+            return (
+                f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{said}{where}"
+            )
         case "bisection.finished":
             return f"bisection of {data['builds'][0]} to {data['builds'][-1]}: {data['words'] or data['state']}{where}"
         case "device.health_changed":
@@ -74,7 +104,8 @@ def sentence(message: Mapping[str, Any]) -> str:
 
 
 def for_slack(message: Mapping[str, Any]) -> str:
-    """The same for Slack: what people wrote calls no channel and makes no link, as its three special characters are escaped."""
+    """The same for Slack: what people wrote calls no channel and makes no link, as its three
+    special characters are escaped."""
     return sentence(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -84,7 +115,11 @@ def _job(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, An
         return None
     shown = job.to_json()
     words = (job.diagnosis or {}).get("words")
-    return {**{name: shown[name] for name in _JOB_FIELDS}, "diagnosis": words, "url": base + urls.job(job.id)}
+    return {
+        **{name: shown[name] for name in _JOB_FIELDS},
+        "diagnosis": words,
+        "url": base + urls.job(job.id),
+    }
 
 
 def _run(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
@@ -100,8 +135,15 @@ def _flag(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, A
     if flag is None:
         return None
     proof = flag["evidence"] or {}
-    told = {"sentence": proof.get("diagnosis") or proof.get("sentence"), "check": proof.get("check")}
-    return {**{name: flag[name] for name in _FLAG_FIELDS}, **told, "url": base + urls.flag(flag["id"])}
+    told = {
+        "sentence": proof.get("diagnosis") or proof.get("sentence"),
+        "check": proof.get("check"),
+    }
+    return {
+        **{name: flag[name] for name in _FLAG_FIELDS},
+        **told,
+        "url": base + urls.flag(flag["id"]),
+    }
 
 
 def _bisection(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
@@ -109,14 +151,20 @@ def _bisection(session: Session, letter: Mapping[str, Any], base: str) -> dict[s
     if found is None:
         return None
     shown = found.to_json()
-    return {**{name: shown[name] for name in _BISECTION_FIELDS}, "url": base + urls.bisection(found.id)}
+    return {
+        **{name: shown[name] for name in _BISECTION_FIELDS},
+        "url": base + urls.bisection(found.id),
+    }
 
 
 def _device(session: Session, letter: Mapping[str, Any], base: str) -> dict[str, Any] | None:
     device = devices.look(session, str(letter["device"]), timeout_s=0.0)
     if device is None:
         return None
-    return {**{name: device[name] for name in _DEVICE_FIELDS}, "url": base + urls.device(device["id"])}
+    return {
+        **{name: device[name] for name in _DEVICE_FIELDS},
+        "url": base + urls.device(device["id"]),
+    }
 
 
 Describe = Callable[[Session, Mapping[str, Any], str], dict[str, Any] | None]

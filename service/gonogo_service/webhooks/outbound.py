@@ -1,6 +1,8 @@
-"""Sends what subscriptions wait for. Each receiver has a thread of its own while it has messages: a slow one delays nobody else.
+"""Sends what subscriptions wait for. Each receiver has a thread of its own while it has messages: a
+slow one delays nobody else.
 
-At least once: a process killed between the answer and its commit sends the message again, under the same `webhook-id`.
+At least once: a process killed between the answer and its commit sends the message again, under the
+same `webhook-id`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ log = structlog.get_logger("gonogo.webhooks")
 MOST_RECEIVERS = 8
 CONNECT_S, ANSWER_S = 5.0, 15.0
 TURN_S = 30.0
-"""After so long a receiver that takes its time makes room for the next one; what it still has to get waits for its next turn."""
+"""After so long a receiver that takes its time makes room for the next one; what it still has to
+get waits for its next turn."""
 MOST_ANSWER_BYTES = 4096
 AGENT = "GoNoGo-Webhooks/1"
 
@@ -48,14 +51,21 @@ def fan_out(core: Core, type_: str, letter: Mapping[str, Any]) -> None:
         wanted = webhooks.subscribed(session, type_)
         if wanted:
             message = messages.payload(session, type_, letter, core.settings.url)
-            deliveries.add(session, [each.id for each in wanted], messages.event_of(type_, letter), type_, message)
+            deliveries.add(
+                session,
+                [each.id for each in wanted],
+                messages.event_of(type_, letter),
+                type_,
+                message,
+            )
 
     core.session(work)
 
 
 @dataclass
 class Sender:
-    """Gives each receiver with due messages a thread. `resolver` and `chance` are the world's, or a test's."""
+    """Gives each receiver with due messages a thread. `resolver` and `chance` are the world's, or a
+    test's."""
 
     core: Core
     box: secrets.Box
@@ -77,7 +87,12 @@ class Sender:
                 if webhook_id in self._busy or len(self._busy) >= MOST_RECEIVERS:
                     continue
                 # daemon: a receiver that does not answer must not hold the process when it stops
-                thread = threading.Thread(target=self._tell, args=(webhook_id, waiting), name=f"webhook-{webhook_id}", daemon=True)
+                thread = threading.Thread(
+                    target=self._tell,
+                    args=(webhook_id, waiting),
+                    name=f"webhook-{webhook_id}",
+                    daemon=True,
+                )
                 self._busy[webhook_id] = thread
                 thread.start()
             return len(self._busy)
@@ -94,10 +109,16 @@ class Sender:
         until = time.monotonic() + TURN_S
         try:
             for each in waiting:
-                if self.core.stop.is_set() or not self._send(webhook_id, each) or time.monotonic() > until:
+                if (
+                    self.core.stop.is_set()
+                    or not self._send(webhook_id, each)
+                    or time.monotonic() > until
+                ):
                     return
         except AWAY as problem:
-            log.warning("away; webhooks wait", webhook=webhook_id, error=str(problem).splitlines()[0])
+            log.warning(
+                "away; webhooks wait", webhook=webhook_id, error=str(problem).splitlines()[0]
+            )
         except Exception:
             log.exception("a webhook could not be sent", webhook=webhook_id)
         finally:
@@ -115,16 +136,40 @@ class Sender:
             asked = self._ask(webhook, delivery, moment)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused) as problem:
             asked = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
-        outcome = Try(moment, round((time.perf_counter() - began) * 1e3, 3), asked.status, asked.error, asked.text)
-        follows = schedule.after(delivery.tries + 1, asked.status, asked.retry_after, utcnow(), self.chance)
-        self.core.session(partial(_book, webhook=webhook, delivery=delivery, outcome=outcome, follows=follows))
-        log.info("webhook", webhook=webhook_id, delivery=delivery.id, status=asked.status, error=asked.error, state=follows.state.value)
+        outcome = Try(
+            moment,
+            round((time.perf_counter() - began) * 1e3, 3),
+            asked.status,
+            asked.error,
+            asked.text,
+        )
+        follows = schedule.after(
+            delivery.tries + 1, asked.status, asked.retry_after, utcnow(), self.chance
+        )
+        self.core.session(
+            partial(_book, webhook=webhook, delivery=delivery, outcome=outcome, follows=follows)
+        )
+        log.info(
+            "webhook",
+            webhook=webhook_id,
+            delivery=delivery.id,
+            status=asked.status,
+            error=asked.error,
+            state=follows.state.value,
+        )
         return asked.status is not None and asked.status < 300
 
     def _ask(self, webhook: Webhook, delivery: Delivery, moment: datetime) -> _Answer:
         """Raises httpx.HTTPError, OSError, Refused, ValueError."""
         if webhook.kind == "email":
-            return _Answer(status=mail.send(self.core.settings, webhook.target, messages.sentence(delivery.payload), delivery))
+            return _Answer(
+                status=mail.send(
+                    self.core.settings,
+                    webhook.target,
+                    messages.sentence(delivery.payload),
+                    delivery,
+                )
+            )
         if webhook.kind == "slack":
             body, headers = encode({"text": messages.for_slack(delivery.payload)}).encode(), {}
         else:
@@ -132,7 +177,9 @@ class Sender:
             headers = {
                 "webhook-id": delivery.id,
                 "webhook-timestamp": str(int(moment.timestamp())),
-                "webhook-signature": signatures(self._secrets(webhook, moment), delivery.id, int(moment.timestamp()), body),
+                "webhook-signature": signatures(
+                    self._secrets(webhook, moment), delivery.id, int(moment.timestamp()), body
+                ),
             }
         return post(webhook.target, body, headers, self._allowed(), self.resolver)
 
@@ -154,27 +201,45 @@ class _Answer:
     retry_after: str | None = None
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network], resolver: Resolve) -> _Answer:
-    """POST to the address that was checked; no redirects, only the answer's beginning. Raises httpx.HTTPError, OSError, Refused."""
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network], resolver: Resolve
+) -> _Answer:
+    """POST to the address that was checked; no redirects, only the answer's beginning. Raises
+    httpx.HTTPError, OSError, Refused."""
     pinned = addresses.pin(url, allowed, resolver)
     told = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host, **headers}
     timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
     # trust_env: a proxy of the environment would connect to whatever the name is by then
-    with httpx.Client(follow_redirects=False, timeout=timeout, trust_env=False) as client, Deadline(CONNECT_S + ANSWER_S) as deadline:
+    with (
+        httpx.Client(follow_redirects=False, timeout=timeout, trust_env=False) as client,
+        Deadline(CONNECT_S + ANSWER_S) as deadline,
+    ):
         extensions: dict[str, Any] = {"sni_hostname": pinned.name, "trace": deadline.trace}
         try:
-            with client.stream("POST", pinned.url, content=body, headers=told, extensions=extensions) as answer:
+            with client.stream(
+                "POST", pinned.url, content=body, headers=told, extensions=extensions
+            ) as answer:
                 text = _beginning(answer)
         except httpx.HTTPError as problem:
             if deadline.passed:
                 raise TimeoutError(f"no answer within {deadline.seconds:.0f} s") from problem
             raise
-    error = f"redirects to {answer.headers.get('location', '?')[:200]}, which is not followed" if answer.is_redirect else None
-    return _Answer(answer.status_code, error, text[:MOST_ANSWER_BYTES].decode("utf-8", "replace"), answer.headers.get("retry-after"))
+    error = (
+        f"redirects to {answer.headers.get('location', '?')[:200]}, which is not followed"
+        if answer.is_redirect
+        else None
+    )
+    return _Answer(
+        answer.status_code,
+        error,
+        text[:MOST_ANSWER_BYTES].decode("utf-8", "replace"),
+        answer.headers.get("retry-after"),
+    )
 
 
 def _beginning(answer: httpx.Response) -> bytes:
-    """Of its body: as much as the log keeps. The status is what counts, so that a body that breaks off is no failure."""
+    """Of its body: as much as the log keeps. The status is what counts, so that a body that breaks
+    off is no failure."""
     text = b""
     try:
         for part in answer.iter_raw():
@@ -187,7 +252,8 @@ def _beginning(answer: httpx.Response) -> bytes:
 
 
 class Deadline:
-    """Ends a connection that takes too long as a whole: httpx limits each read alone, and a receiver may send a byte now and then."""
+    """Ends a connection that takes too long as a whole: httpx limits each read alone, and a
+    receiver may send a byte now and then."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.passed = seconds, False
@@ -210,16 +276,23 @@ class Deadline:
     def _end(self) -> None:
         self.passed = True
         try:
-            with socket.socket(fileno=os.dup(self._stream.get_extra_info("socket").fileno())) as same:
+            with socket.socket(
+                fileno=os.dup(self._stream.get_extra_info("socket").fileno())
+            ) as same:
                 same.shutdown(socket.SHUT_RDWR)  # wakes whoever reads, which closing would not
         except (OSError, AttributeError):  # never connected, or over in this moment
             pass
 
 
-def _book(session: Session, webhook: Webhook, delivery: Delivery, outcome: Try, follows: schedule.Next) -> None:
+def _book(
+    session: Session, webhook: Webhook, delivery: Delivery, outcome: Try, follows: schedule.Next
+) -> None:
     deliveries.tried(session, delivery.id, outcome, state=follows.state, again_at=follows.again_at)
     if follows.disable:
-        gone = {"state": WebhookState.disabled.value, "reason": "the receiver answered 410: it is gone"}
+        gone = {
+            "state": WebhookState.disabled.value,
+            "reason": "the receiver answered 410: it is gone",
+        }
         webhooks.change(session, webhook.id, gone)
 
 

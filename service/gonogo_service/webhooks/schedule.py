@@ -1,4 +1,5 @@
-"""When a message is tried again: the delays of the contract, with jitter; Retry-After is honoured; 410 means never again."""
+"""When a message is tried again: the delays of the contract, with jitter; Retry-After is honoured;
+410 means never again."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class Next:
     disable: bool = False
 
 
-def after(tries: int, status: int | None, retry_after: str | None, now: datetime, chance: random.Random) -> Next:
+def after(
+    tries: int, status: int | None, retry_after: str | None, now: datetime, chance: random.Random
+) -> Next:
     """After the try number `tries` (from 1) that answered `status` (None: no answer)."""
     if status is not None and 200 <= status < 300:
         return Next(DeliveryState.delivered)

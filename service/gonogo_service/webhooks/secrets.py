@@ -17,7 +17,8 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 
 
 class Box:
-    """Encrypts secrets under a key derived from GONOGO_SECRET_KEY: a copy of the database alone signs nothing."""
+    """Encrypts secrets under a key derived from GONOGO_SECRET_KEY: a copy of the database alone
+    signs nothing."""
 
     def __init__(self, keys: Keys) -> None:
         self._fernet = Fernet(base64.urlsafe_b64encode(keys.key("webhook secret")))
@@ -27,11 +28,14 @@ class Box:
         return self._fernet.encrypt(text.encode()).decode()
 
     def open(self, sealed: str) -> str:
-        """The secret. Raises ValueError when GONOGO_SECRET_KEY is another one than when it was stored."""
+        """The secret. Raises ValueError when GONOGO_SECRET_KEY is another one than when it was
+        stored."""
         try:
             return self._fernet.decrypt(sealed.encode()).decode()
         except InvalidToken as problem:
-            raise ValueError("the secret was stored under another GONOGO_SECRET_KEY: rotate it") from problem
+            raise ValueError(
+                "the secret was stored under another GONOGO_SECRET_KEY: rotate it"
+            ) from problem
 
 
 def make() -> str:
@@ -47,6 +51,9 @@ def check(text: str) -> str:
         size = -1
     if not LEAST_BYTES <= size <= MOST_BYTES:
         raise BadField(
-            "secret", "…", "is no secret of Standard Webhooks", limit=f"whsec_ and base64 of {LEAST_BYTES} to {MOST_BYTES} bytes"
+            "secret",
+            "…",
+            "is no secret of Standard Webhooks",
+            limit=f"whsec_ and base64 of {LEAST_BYTES} to {MOST_BYTES} bytes",
         )
     return text

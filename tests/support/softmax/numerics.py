@@ -29,15 +29,22 @@ class Softmax(Numerics):
 
     faults: Mapping[str, Fault] = {
         "correct": Fault("correct", "The right kernel.", gauge=False),
-        "last-tile-only": Fault("last-tile-only", "The sum takes only the row's last 32 elements.", ("y",)),
-        "temperature-ignored": Fault("temperature-ignored", "x isn't divided by the temperature.", ("y",)),
+        "last-tile-only": Fault(
+            "last-tile-only", "The sum takes only the row's last 32 elements.", ("y",)
+        ),
+        "temperature-ignored": Fault(
+            "temperature-ignored", "x isn't divided by the temperature.", ("y",)
+        ),
     }
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         return {"y": softmax(np.asarray(arrays["x"], np.float64), test.parameter("temperature"))}
 
-    def expectations(self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING) -> dict[str, Expectation]:
-        """Relative errors: u (2 |x|/T + 4) of the exponent, u min(n, 1024) of the sum, shared by the row; then one rounding."""
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
+    ) -> dict[str, Expectation]:
+        """Relative errors: u (2 |x|/T + 4) of the exponent, u min(n, 1024) of the sum, shared by
+        the row; then one rounding."""
         x = np.asarray(given["x"][rows], np.float64)
         y = softmax(x, test.parameter("temperature"))
         unit = UNIT_ROUNDOFF[test.numerics.output]
@@ -56,8 +63,20 @@ class Softmax(Numerics):
             )
         }
 
-    def run(self, test: TestSpec, given: Mapping[str, Floats], build: str, *, seed: int = 0, position: int = 0) -> dict[str, Floats]:
-        return {"y": round_to(self._logic(test, np.asarray(given["x"], np.float32), build), test.numerics.output)}
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, Floats],
+        build: str,
+        *,
+        seed: int = 0,
+        position: int = 0,
+    ) -> dict[str, Floats]:
+        return {
+            "y": round_to(
+                self._logic(test, np.asarray(given["x"], np.float32), build), test.numerics.output
+            )
+        }
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
         return {"y": self._logic(test, np.asarray(given["x"], np.float64), build)}
@@ -65,7 +84,9 @@ class Softmax(Numerics):
     def _logic(self, test: TestSpec, x: NDArray[Any], build: str) -> NDArray[Any]:
         self.faults[build]
         temperature = 1.0 if build == "temperature-ignored" else test.parameter("temperature")
-        return softmax(x, temperature, slice(-32, None) if build == "last-tile-only" else EVERYTHING)
+        return softmax(
+            x, temperature, slice(-32, None) if build == "last-tile-only" else EVERYTHING
+        )
 
 
 NUMERICS = {"softmax_fw": Softmax()}

@@ -1,4 +1,5 @@
-"""Which device a worker uses: a chip of this host where its executor runs on one, else a virtual device that nobody has claimed."""
+"""Which device a worker uses: a chip of this host where its executor runs on one, else a virtual
+device that nobody has claimed."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from gonogo_workers.devices.chips import Chip
 from gonogo_workers.devices.locks import try_claim
 
 ON_CHIPS = frozenset({"ttnn", "gtest", "pytest"})
-"""Executors whose kernels run on a chip. Where the host has none (a simulator, a test program for the processor) they get a virtual device,
-as all others do; a plug-in gets a chip when `--device` names one."""
+"""Executors whose kernels run on a chip. Where the host has none (a simulator, a test program for
+the processor) they get a virtual device, as all others do; a plug-in gets a chip when `--device`
+names one."""
 MOST_VIRTUAL = 64
 """Virtual devices of one kind on one host: more workers than this would only starve each other."""
 
@@ -25,7 +27,8 @@ _NAME = re.compile(r"((?P<executor>[a-z][a-z0-9_-]*):)?(?P<index>\d{1,3})", re.A
 
 @dataclass(frozen=True)
 class Device:
-    """One chip of one board on one host, or a virtual one. Its claim lasts as long as the worker's process."""
+    """One chip of one board on one host, or a virtual one. Its claim lasts as long as the worker's
+    process."""
 
     executor: str
     index: int
@@ -37,12 +40,14 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Its name on its host: `wormhole:0` for a chip, whichever executor uses it; `emulator:0` for a virtual device."""
+        """Its name on its host: `wormhole:0` for a chip, whichever executor uses it; `emulator:0`
+        for a virtual device."""
         return self.chip.name if self.chip is not None else f"{self.executor}:{self.index}"
 
     @property
     def identity(self) -> str:
-        """Its name among all hosts: what results store, so that two hosts' first chips are not one device."""
+        """Its name among all hosts: what results store, so that two hosts' first chips are not one
+        device."""
         return f"{self.host}/{self.name}"
 
     @property
@@ -91,15 +96,32 @@ def host_name() -> str:
     return socket.gethostname() or "localhost"
 
 
-def claim(executor: str, wanted: str | None, folder: Path, *, arch: str, board: str, chips: Sequence[Chip] = ()) -> Device:
-    """The device `wanted` ("0", "emulator:1", a chip's name, serial number or PCI address), or the first one that nobody has claimed.
+def claim(
+    executor: str,
+    wanted: str | None,
+    folder: Path,
+    *,
+    arch: str,
+    board: str,
+    chips: Sequence[Chip] = (),
+) -> Device:
+    """The device `wanted` ("0", "emulator:1", a chip's name, serial number or PCI address), or the
+    first one that nobody has claimed.
 
-    Raises FieldError for a device that there isn't, InfrastructureError when it is taken or the lock folder can't be written.
+    Raises FieldError for a device that there isn't, InfrastructureError when it is taken or the
+    lock folder can't be written.
     """
-    meant = [chip for chip in chips if wanted is not None and chip.called(wanted.removeprefix(f"{executor}:"))]
+    meant = [
+        chip
+        for chip in chips
+        if wanted is not None and chip.called(wanted.removeprefix(f"{executor}:"))
+    ]
     if executor in ON_CHIPS and chips:
         if wanted is not None and not meant:
-            there = ", ".join(f"{chip.index} ({', '.join(filter(None, (chip.name, chip.serial, chip.pci)))})" for chip in chips)
+            there = ", ".join(
+                f"{chip.index} ({', '.join(filter(None, (chip.name, chip.serial, chip.pci)))})"
+                for chip in chips
+            )
             raise FieldError("device", wanted, "is no chip of this host", limit=f"one of {there}")
         choice = meant or list(chips)
     else:
@@ -111,7 +133,12 @@ def claim(executor: str, wanted: str | None, folder: Path, *, arch: str, board: 
     if wanted is not None:
         match = _NAME.fullmatch(wanted)
         if match is None or match["executor"] not in (None, executor):
-            raise FieldError("device", wanted, "is no device of this executor", limit=f"{executor}:0, {executor}:1, ...")
+            raise FieldError(
+                "device",
+                wanted,
+                "is no device of this executor",
+                limit=f"{executor}:0, {executor}:1, ...",
+            )
         indices = range(int(match["index"]), int(match["index"]) + 1)
     for index in indices:
         held = _try(folder / f"{executor}-{index}.claim")
@@ -120,11 +147,15 @@ def claim(executor: str, wanted: str | None, folder: Path, *, arch: str, board: 
     raise InfrastructureError(f"device {wanted or executor} is used by another worker of this host")
 
 
-def _claim_chip(executor: str, choice: Sequence[Chip], wanted: str | None, folder: Path, board: str) -> Device:
+def _claim_chip(
+    executor: str, choice: Sequence[Chip], wanted: str | None, folder: Path, board: str
+) -> Device:
     for chip in choice:
         held = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
         if held is not None:
-            return Device(executor, chip.index, chip.arch, chip.board or board, host_name(), held, chip)
+            return Device(
+                executor, chip.index, chip.arch, chip.board or board, host_name(), held, chip
+            )
     raise InfrastructureError(f"device {wanted or executor} is used by another worker of this host")
 
 
@@ -132,4 +163,6 @@ def _try(path: Path) -> int | None:
     try:
         return try_claim(path)
     except OSError as problem:
-        raise InfrastructureError(f"can't write in the lock folder {path.parent}: {problem.strerror}") from problem
+        raise InfrastructureError(
+            f"can't write in the lock folder {path.parent}: {problem.strerror}"
+        ) from problem

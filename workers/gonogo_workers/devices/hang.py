@@ -1,4 +1,5 @@
-"""What is found out about a hang: tt-triage while the process still hangs, then the same seed once more with the watcher enabled."""
+"""What is found out about a hang: tt-triage while the process still hangs, then the same seed once
+more with the watcher enabled."""
 
 from __future__ import annotations
 
@@ -29,10 +30,12 @@ log = logging.getLogger(__name__)
 
 TRIAGE_DEADLINE_S: Final = 60.0
 KEPT_CHARS: Final = 256 * 1024
-"""Of a watcher log or of prints, at the end: the last look at all cores of a Wormhole takes about 20 KiB."""
+"""Of a watcher log or of prints, at the end: the last look at all cores of a Wormhole takes about
+20 KiB."""
 WATCHER_LOGS: Final = "watcher*.log"
 OPTION: Final = "watcher_environment"
-"""Of a build's options: the variables of the run under the watcher; `{folder}` is replaced by a folder whose files are read afterwards."""
+"""Of a build's options: the variables of the run under the watcher; `{folder}` is replaced by a
+folder whose files are read afterwards."""
 METAL: Final[Mapping[str, str]] = {
     "TT_METAL_WATCHER": "2",
     "TT_METAL_WATCHER_APPEND": "0",
@@ -40,7 +43,8 @@ METAL: Final[Mapping[str, str]] = {
     "TT_METAL_DPRINT_CORES": "all",
     "TT_METAL_DPRINT_FILE": "{folder}/prints.txt",
 }
-"""tt-metal's variables (docs: tools/watcher, tools/kernel_print): a look every 2 s, its log and the kernels' prints in a folder of ours."""
+"""tt-metal's variables (docs: tools/watcher, tools/kernel_print): a look every 2 s, its log and the
+kernels' prints in a folder of ours."""
 ENVIRONMENTS: Final[Mapping[str, Mapping[str, str]]] = {"ttnn": METAL}
 """Executors that have a watcher without a word in the builds file."""
 
@@ -53,8 +57,11 @@ class Examined:
     artifacts: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
 
-def triage(command: str | None, meaning: Meaning, places: Mapping[str, object]) -> dict[str, Any] | None:
-    """The output of tt-triage, run while the process hangs (it reads what the process publishes); None where it isn't installed."""
+def triage(
+    command: str | None, meaning: Meaning, places: Mapping[str, object]
+) -> dict[str, Any] | None:
+    """The output of tt-triage, run while the process hangs (it reads what the process publishes);
+    None where it isn't installed."""
     environment = dict(meaning.environment)
     home = environment.get("TT_METAL_HOME") or os.environ.get("TT_METAL_HOME")
     if command is None:
@@ -81,10 +88,19 @@ def watcher_environment(meaning: Meaning) -> Mapping[str, str] | None:
     return ENVIRONMENTS.get(meaning.executor.name)
 
 
-def again(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, *, started: Callable[[KernelHost], None] = lambda _: None) -> Examined:
-    """Run the hung seed once more, in a child of its own with the watcher enabled, within the seed's deadline.
+def again(
+    chunk: Chunk,
+    work: Work,
+    meaning: Meaning,
+    lock_fd: int,
+    *,
+    started: Callable[[KernelHost], None] = lambda _: None,
+) -> Examined:
+    """Run the hung seed once more, in a child of its own with the watcher enabled, within the
+    seed's deadline.
 
-    `started` gets the child before it works, so that another thread may stop it. Never raises: what can't be found out is said.
+    `started` gets the child before it works, so that another thread may stop it. Never raises: what
+    can't be found out is said.
     """
     variables = watcher_environment(meaning)
     if not variables:
@@ -96,15 +112,24 @@ def again(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, *, started: 
         logs, prints = _files(Path(folder))
     stuck = watch.read(logs)
     content = {"outcome": outcome, **stuck.to_json(), "log": logs, "prints": prints, "text": tail}
-    artifact = {"kind": "watcher", "seed": work[0], "repeat": work[1], "output": None, "content": content}
+    artifact = {
+        "kind": "watcher",
+        "seed": work[0],
+        "repeat": work[1],
+        "output": None,
+        "content": content,
+    }
     words = f"; under the watcher: {stuck.words}" if logs else "; under the watcher: it left no log"
     if outcome != "hang":
         words += f" (this time the seed did not hang: {outcome})"
     return Examined(words, (artifact,))
 
 
-def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]) -> tuple[str, str]:
-    """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its log."""
+def _run(
+    chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Callable[[KernelHost], None]
+) -> tuple[str, str]:
+    """How the seed ended this time ("hang", "answered", or what went wrong), and the end of its
+    log."""
     host: KernelHost | None = None
     try:
         host = KernelHost(meaning.executor, meaning.environment)
@@ -113,7 +138,9 @@ def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Call
         file = host.folder / "watched.json"
         host.submit(_request(chunk, work, meaning, host, file))
         host.receive(time.monotonic() + chunk.seed_deadline_s)
-        hung = isinstance(chunk.test, Selection) and any(report.outcome is Outcome.hang for report in read_reports(file))
+        hung = isinstance(chunk.test, Selection) and any(
+            report.outcome is Outcome.hang for report in read_reports(file)
+        )
         return "hang" if hung else "answered", host.log.tail()
     except KernelHang as hang:
         return "hang", hang.log_tail
@@ -127,8 +154,11 @@ def _run(chunk: Chunk, work: Work, meaning: Meaning, lock_fd: int, started: Call
             host.kill()
 
 
-def _request(chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path) -> dict[str, Any]:
-    """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go into `file`."""
+def _request(
+    chunk: Chunk, work: Work, meaning: Meaning, host: KernelHost, file: Path
+) -> dict[str, Any]:
+    """What the pipeline asked of the child: the same seed, or the same iteration, whose reports go
+    into `file`."""
     test = chunk.test
     if isinstance(test, Selection):
         return request(test, work[0], file, chunk.seed_deadline_s)
@@ -154,7 +184,8 @@ def _files(folder: Path) -> tuple[str, str]:
 
 
 def _regular(folder: Path) -> Iterator[Path]:
-    """The files below a folder that a kernel may have filled: no links (they might lead anywhere), no pipes (they might never end)."""
+    """The files below a folder that a kernel may have filled: no links (they might lead anywhere),
+    no pipes (they might never end)."""
     for path in sorted(folder.rglob("*"))[:1000]:
         if path.is_file() and not path.is_symlink():
             yield path

@@ -1,4 +1,5 @@
-"""Can this device be trusted? The canary: a small known LayerNorm whose result must be explained by rounding."""
+"""Can this device be trusted? The canary: a small known LayerNorm whose result must be explained by
+rounding."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from gonogo_workers.executors.slots import Slot
 
 CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
 CANARY_BUILDS: Final[Mapping[str, str]] = {EMULATOR: "correct", TTNN: "ttnn"}
-"""The build known to be right, per executor; one without has no canary unless the builds file names it (`[executors.NAME] canary`)."""
+"""The build known to be right, per executor; one without has no canary unless the builds file names
+it (`[executors.NAME] canary`)."""
 CANARY_DEADLINE_S: Final = 120.0
 LAST_WORDS: Final = 2000
 """Characters of the child's log that a failed canary quotes."""
@@ -34,7 +36,8 @@ class Health(StrEnum):
     suspect = "suspect"
     """Most unrelated tests fail on it and not on others; it still takes work."""
     bad = "bad"
-    """The canary failed after everything that was tried; it takes no work and tests itself again."""
+    """The canary failed after everything that was tried; it takes no work and tests itself
+    again."""
     maintenance = "maintenance"
     """A person has it."""
 
@@ -51,9 +54,11 @@ def canary(
     deadline_s: float = CANARY_DEADLINE_S,
     started: Callable[[KernelHost], None] = lambda _: None,
 ) -> dict[str, str]:
-    """Run the canary in a child of its own, which shares the chip's lock; the digest of each output. Raises DeviceSick when it fails.
+    """Run the canary in a child of its own, which shares the chip's lock; the digest of each
+    output. Raises DeviceSick when it fails.
 
-    The budget is that of the build, else of the test's numerics; `started` gets the child before it works.
+    The budget is that of the build, else of the test's numerics; `started` gets the child before it
+    works.
     """
     test = TestSpec.parse(dict(CANARY))
     raw = generate(test, 0)
@@ -74,11 +79,18 @@ def canary(
         slot.delete()
     except ExecutorFailure as problem:
         last_words = problem.log_tail.strip()[-LAST_WORDS:]
-        raise DeviceSick(f"the canary did not run: {problem}" + (f"; its log ends: {last_words}" if last_words else "")) from problem
+        raise DeviceSick(
+            f"the canary did not run: {problem}"
+            + (f"; its log ends: {last_words}" if last_words else "")
+        ) from problem
     finally:
         if host is not None:
             host.kill()
     judged = judge(test, raw, given, outputs, profile=meaning.profile, produced=meaning.produced)
     if judged.explanation is not Explanation.explained:
         raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")
-    return {name: str(output["digest"]) for name, output in judged.to_json()["outputs"].items() if output.get("digest")}
+    return {
+        name: str(output["digest"])
+        for name, output in judged.to_json()["outputs"].items()
+        if output.get("digest")
+    }

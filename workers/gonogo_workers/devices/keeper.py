@@ -1,4 +1,5 @@
-"""Keeps one device of a worker: whether it may take work, its canary, what a failure leads to, and its later re-tests."""
+"""Keeps one device of a worker: whether it may take work, its canary, what a failure leads to, and
+its later re-tests."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Canary:
 
 
 def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary | None:
-    """The canary of an executor on this device: the build that `[executors.NAME] canary` names, else ours; None: there is none."""
+    """The canary of an executor on this device: the build that `[executors.NAME] canary` names,
+    else ours; None: there is none."""
     build = builds.executors.get(spec.name, {}).get("canary", health.CANARY_BUILDS.get(spec.name))
     if not build:
         return None
@@ -56,9 +58,11 @@ def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary 
 
 
 class Keeper:
-    """The health of one device, as this worker knows it. `check` belongs to the thread that holds the device's lock.
+    """The health of one device, as this worker knows it. `check` belongs to the thread that holds
+    the device's lock.
 
-    `report` sends a change to the service; `changed` is called whenever `takes_work` may have changed.
+    `report` sends a change to the service; `changed` is called whenever `takes_work` may have
+    changed.
     """
 
     def __init__(
@@ -73,7 +77,12 @@ class Keeper:
     ) -> None:
         """Raises FieldError for a command of the settings that can't be read."""
         self.device, self.canary = device, canary
-        self._folder, self._settings, self._report, self._changed = lock_folder, settings, report, changed
+        self._folder, self._settings, self._report, self._changed = (
+            lock_folder,
+            settings,
+            report,
+            changed,
+        )
         self._ladder = recovery.rungs(settings, device)
         self._memory = locks.lock_path(lock_folder, device.name).with_suffix(".health")
         self.order = Order.work
@@ -99,10 +108,16 @@ class Keeper:
     @property
     def facts(self) -> dict[str, Any]:
         """What a heartbeat says of the device."""
-        return {**self.device.facts, "health": self.health.value, "reason": self.reason, "order": self.order.value}
+        return {
+            **self.device.facts,
+            "health": self.health.value,
+            "reason": self.reason,
+            "order": self.order.value,
+        }
 
     def begin(self) -> None:
-        """The worker runs: a device that an earlier worker of it left as bad is tested again now."""
+        """The worker runs: a device that an earlier worker of it left as bad is tested again
+        now."""
         if self.health is health.Health.bad:
             self._retest(0.0)
 
@@ -131,7 +146,9 @@ class Keeper:
             return self._doubt
         if every_s and time.monotonic() - self._sang_at >= every_s:
             return f"{every_s:g} s had passed"
-        return f"{self._chunks} chunks had run" if every_jobs and self._chunks >= every_jobs else None
+        return (
+            f"{self._chunks} chunks had run" if every_jobs and self._chunks >= every_jobs else None
+        )
 
     def doubt(self, why: str) -> None:
         """Something happened after which the next chunk waits for a canary."""
@@ -141,15 +158,20 @@ class Keeper:
         """A chunk was run."""
         self._chunks += 1
 
-    def check(self, held: locks.HeldDevice, why: str, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Run the canary; where it fails, climb the ladder. Raises DeviceSick when the device is bad then.
+    def check(
+        self, held: locks.HeldDevice, why: str, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Run the canary; where it fails, climb the ladder. Raises DeviceSick when the device is
+        bad then.
 
         Without a canary nothing can be said: the device stays as it is.
         """
         if self.canary is None:
             self._doubt = None
             return
-        done = recovery.climb(self._ladder, lambda: self._sing(held), tell=tell, stopping=self._stop.is_set)
+        done = recovery.climb(
+            self._ladder, lambda: self._sing(held), tell=tell, stopping=self._stop.is_set
+        )
         if done.good:
             first = done.steps[0].rung == done.steps[-1].rung
             reason = f"{done.reason}; it was tested because {why}"
@@ -173,7 +195,11 @@ class Keeper:
 
         try:
             digest = health.canary(
-                self.canary.meaning, self.canary.build, lock_fd=held.fd, deadline_s=self._settings.canary_deadline_s, started=started
+                self.canary.meaning,
+                self.canary.build,
+                lock_fd=held.fd,
+                deadline_s=self._settings.canary_deadline_s,
+                started=started,
             )
         except InfrastructureError as problem:
             return str(problem)
@@ -186,31 +212,44 @@ class Keeper:
     def _become(self, now: health.Health, reason: str, done: recovery.Recovery) -> None:
         before, self.health, self.reason = self.health, now, reason
         self._wanted = False
-        log.warning("device %s: %s -> %s: %s", self.device.identity, before.value, now.value, reason)
+        log.warning(
+            "device %s: %s -> %s: %s", self.device.identity, before.value, now.value, reason
+        )
         self._remember()
         self._tell(now, reason, done)
         if before is not now:
             self._changed()
 
-    def _tell(self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False) -> None:
+    def _tell(
+        self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False
+    ) -> None:
         evidence = {
             "steps": done.to_json(),
             "executor": self.device.executor,
             "canary": self.canary.build if self.canary else None,
             "digests": self._digests,
         }
-        told = {"device": self.device.identity, "health": now.value, "reason": reason, "evidence": evidence, "at": time.time()}
+        told = {
+            "device": self.device.identity,
+            "health": now.value,
+            "reason": reason,
+            "evidence": evidence,
+            "at": time.time(),
+        }
         self._report({**told, "routine": True} if routine else told)
 
     def _retest(self, after_s: float) -> None:
-        """Test again later, with backoff; one thread at a time, and a new wish shortens its wait."""
+        """Test again later, with backoff; one thread at a time, and a new wish shortens its
+        wait."""
         if self.canary is None:
             return
         with self._wake:
             self._retest_at = time.monotonic() + after_s
             self._wake.notify_all()
             if self._retester is None or not self._retester.is_alive():
-                self._retester = threading.Thread(target=self._retests, name=f"retest-{self.device.name}", daemon=True)
+                self._retester = threading.Thread(
+                    target=self._retests, name=f"retest-{self.device.name}", daemon=True
+                )
                 self._retester.start()
 
     def _retests(self) -> None:
@@ -230,12 +269,19 @@ class Keeper:
         if self.order is Order.maintenance:
             return False
         try:
-            held = locks.acquire(self._folder, self.device.name, lambda: not self._stop.is_set(), self._stop)
+            held = locks.acquire(
+                self._folder, self.device.name, lambda: not self._stop.is_set(), self._stop
+            )
         except InfrastructureError as problem:
             log.warning("device %s can't be tested: %s", self.device.identity, problem)
             return False
         try:
-            self.check(held, "it was bad before" if self.health is health.Health.bad else "the service asked for it")
+            self.check(
+                held,
+                "it was bad before"
+                if self.health is health.Health.bad
+                else "the service asked for it",
+            )
         except InfrastructureError:
             return False
         finally:
@@ -243,7 +289,8 @@ class Keeper:
         return True
 
     def _remembered(self) -> tuple[health.Health, str | None]:
-        """What an earlier worker knew of this device: a restart makes no bad device good. (Without a canary nobody could say so.)"""
+        """What an earlier worker knew of this device: a restart makes no bad device good. (Without
+        a canary nobody could say so.)"""
         if self.canary is None:
             return health.Health.good, None
         with suppress(OSError, ValueError, KeyError, TypeError):

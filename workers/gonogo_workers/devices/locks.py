@@ -1,8 +1,10 @@
-"""One user per chip: a lock file per device, shared with the child process that uses the chip, so that it outlives a killed worker.
+"""One user per chip: a lock file per device, shared with the child process that uses the chip, so
+that it outlives a killed worker.
 
-The lock is a flock on an open file description. The child gets a copy of the descriptor: as long as one of the two lives the chip is
-taken, whichever died. The file names the worker, the child's process group and its host run, so that the next worker can end what was
-left over; it says so when the last user ended properly.
+The lock is a flock on an open file description. The child gets a copy of the descriptor: as long as
+one of the two lives the chip is taken, whichever died. The file names the worker, the child's
+process group and its host run, so that the next worker can end what was left over; it says so when
+the last user ended properly.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = (0.005, 0.1)
-"""A waiting flock can't be cancelled, so the lock is asked for this often: soon at first (our own last child is just going), then less."""
+"""A waiting flock can't be cancelled, so the lock is asked for this often: soon at first (our own
+last child is just going), then less."""
 
 
 class LockedElsewhere(InfrastructureError):
@@ -34,13 +37,17 @@ class LockedElsewhere(InfrastructureError):
 
 
 class HeldDevice:
-    """A device that is ours until `close`. `left_over` says that its last user did not end properly: run the canary first."""
+    """A device that is ours until `close`. `left_over` says that its last user did not end
+    properly: run the canary first."""
 
     def __init__(self, fd: int, path: Path, left_over: bool) -> None:
         self.fd = fd
         self.path = path
         self.left_over = left_over
-        self._user: dict[str, Any] = {"worker": os.getpid(), "worker_start": start_time(os.getpid())}
+        self._user: dict[str, Any] = {
+            "worker": os.getpid(),
+            "worker_start": start_time(os.getpid()),
+        }
         self._write(self._user)
 
     def record(self, group: int, host_run: str) -> None:
@@ -49,22 +56,27 @@ class HeldDevice:
         self._write(self._user)
 
     def close(self) -> None:
-        """Say that all is well and let go; the chip is free once the child is gone too (no LOCK_UN: that would unlock its copy as well).
+        """Say that all is well and let go; the chip is free once the child is gone too (no LOCK_UN:
+        that would unlock its copy as well).
 
-        Who it was stays in the file: the child is just going, and if we die meanwhile the next worker must be able to end what it started.
+        Who it was stays in the file: the child is just going, and if we die meanwhile the next
+        worker must be able to end what it started.
         """
         with contextlib.suppress(InfrastructureError):
             self._write(self._user | {"ended": True})
         os.close(self.fd)
 
     def _write(self, content: dict[str, Any]) -> None:
-        # One pwrite before the cut: whoever reads meanwhile sees JSON, perhaps with old bytes behind it, never half of it
+        # One pwrite before the cut: whoever reads meanwhile sees JSON, perhaps with old bytes
+        # behind it, never half of it
         text = json.dumps(content).encode() + b"\n"
         try:
             os.pwrite(self.fd, text, 0)
             os.ftruncate(self.fd, len(text))
         except OSError as problem:
-            raise InfrastructureError(f"can't write the lock file {self.path}: {problem.strerror}") from problem
+            raise InfrastructureError(
+                f"can't write the lock file {self.path}: {problem.strerror}"
+            ) from problem
 
 
 def lock_path(folder: Path, device: str) -> Path:
@@ -72,27 +84,39 @@ def lock_path(folder: Path, device: str) -> Path:
     return folder / (device.replace("/", "_").replace(":", "-") + ".lock")
 
 
-def acquire(folder: Path, device: str, keep_waiting: Callable[[], bool], wait: threading.Event) -> HeldDevice:
-    """Take the device. What a dead worker left running on it is killed; a living worker is waited for while `keep_waiting()`.
+def acquire(
+    folder: Path, device: str, keep_waiting: Callable[[], bool], wait: threading.Event
+) -> HeldDevice:
+    """Take the device. What a dead worker left running on it is killed; a living worker is waited
+    for while `keep_waiting()`.
 
-    `wait` wakes the waiting up. Raises LockedElsewhere when told to stop waiting, InfrastructureError when the file can't be made.
+    `wait` wakes the waiting up. Raises LockedElsewhere when told to stop waiting,
+    InfrastructureError when the file can't be made.
     """
     path = lock_path(folder, device)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise InfrastructureError(f"can't make the lock file {path}: {problem.strerror}") from problem
+        raise InfrastructureError(
+            f"can't make the lock file {path}: {problem.strerror}"
+        ) from problem
     killed, pause = False, LOOK_AGAIN_S[0]
     try:
         while not _try_lock(fd):
             user = _read(fd)
             if user is not None and not _alive(user):
-                log.warning("device %s: its worker %s is dead, ending what it left running", device, user.get("worker"))
+                log.warning(
+                    "device %s: its worker %s is dead, ending what it left running",
+                    device,
+                    user.get("worker"),
+                )
                 _end(user)
                 killed = True
             if not keep_waiting():
-                raise LockedElsewhere(f"device {device} is in use by process {(user or {}).get('worker', 'unknown')}")
+                raise LockedElsewhere(
+                    f"device {device} is in use by process {(user or {}).get('worker', 'unknown')}"
+                )
             wait.wait(pause)
             pause = min(2 * pause, LOOK_AGAIN_S[1])
         user = _read(fd)
@@ -135,13 +159,23 @@ def _read(fd: int) -> dict[str, Any] | None:
 
 def _alive(user: dict[str, Any]) -> bool:
     worker = user.get("worker")
-    return isinstance(worker, int) and user.get("worker_start") is not None and start_time(worker) == user["worker_start"]
+    return (
+        isinstance(worker, int)
+        and user.get("worker_start") is not None
+        and start_time(worker) == user["worker_start"]
+    )
 
 
 def _end(user: dict[str, Any]) -> None:
-    """End the child of a dead worker: its group, if that is still the same process, and every process that bears its mark."""
+    """End the child of a dead worker: its group, if that is still the same process, and every
+    process that bears its mark."""
     group = user.get("group")
-    if isinstance(group, int) and group > 1 and user.get("group_start") is not None and start_time(group) == user["group_start"]:
+    if (
+        isinstance(group, int)
+        and group > 1
+        and user.get("group_start") is not None
+        and start_time(group) == user["group_start"]
+    ):
         kill_left_over(group, TERM_GRACE_S)
     if isinstance(user.get("host_run"), str):
         for pid in strays(HOST_RUN_VARIABLE, user["host_run"]):

@@ -1,4 +1,5 @@
-"""Hears what the service wants of this worker's devices: one look a second at a key per device, from a thread of its own."""
+"""Hears what the service wants of this worker's devices: one look a second at a key per device,
+from a thread of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ LOOK_EVERY_S = 1.0
 class Orders:
     """Tells the keepers. With the broker away nothing changes, and nobody can give orders."""
 
-    def __init__(self, broker_url: str, keepers: Sequence[Keeper], every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(
+        self, broker_url: str, keepers: Sequence[Keeper], every_s: float = LOOK_EVERY_S
+    ) -> None:
         self._client = queue.redis_client(broker_url)
         self._keepers = tuple(keepers)
         self._every_s = every_s
@@ -26,7 +29,8 @@ class Orders:
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
 
     def start(self) -> None:
-        """Look now, so that a worker of a drained device takes nothing at all, and then every second."""
+        """Look now, so that a worker of a drained device takes nothing at all, and then every
+        second."""
         self._look()
         self._thread.start()
 
@@ -43,7 +47,9 @@ class Orders:
 
     def _look(self) -> None:
         try:
-            found = self._client.mget([queue.device_key(keeper.device.identity) for keeper in self._keepers])
+            found = self._client.mget(
+                [queue.device_key(keeper.device.identity) for keeper in self._keepers]
+            )
         except Exception as problem:  # whatever the client raises: it connects again by itself
             log.debug("can't look for orders: %s", problem)
             return
@@ -52,7 +58,8 @@ class Orders:
 
 
 def read(text: bytes | str | None) -> tuple[Order, int]:
-    """The order in a key's content, and how often a test was asked for. What is unreadable is an order to work, as no key is."""
+    """The order in a key's content, and how often a test was asked for. What is unreadable is an
+    order to work, as no key is."""
     try:
         told = json.loads(text or b"{}")
         return Order(told.get("order", "work")), int(told.get("asked", 0))

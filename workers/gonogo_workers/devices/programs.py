@@ -1,4 +1,5 @@
-"""Runs a program of the host (a reset, tt-smi, tt-triage) within a deadline: nothing of it is left behind, its last words are kept."""
+"""Runs a program of the host (a reset, tt-smi, tt-triage) within a deadline: nothing of it is left
+behind, its last words are kept."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ from gonogo_workers.executors.reaping import kill_group, strays
 
 KEPT_BYTES = 64 * 1024
 MOST_OUTPUT_BYTES = 64 * 2**20
-"""A file size limit for the program: one that prints without end is ended by the system, and fills no disk."""
+"""A file size limit for the program: one that prints without end is ended by the system, and fills
+no disk."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended: its exit status (None: it could not be started, or was killed at its deadline), and what it printed."""
+    """How a program ended: its exit status (None: it could not be started, or was killed at its
+    deadline), and what it printed."""
 
     status: int | None
     output: str
@@ -35,11 +38,18 @@ class Done:
 
 
 def run(
-    words: Sequence[str], deadline_s: float, *, environment: Mapping[str, str] | None = None, whole: bool = False, folder: str | None = None
+    words: Sequence[str],
+    deadline_s: float,
+    *,
+    environment: Mapping[str, str] | None = None,
+    whole: bool = False,
+    folder: str | None = None,
 ) -> Done:
-    """Run a program and wait for its end. Never raises: what can't be started or doesn't end is told in `trouble`.
+    """Run a program and wait for its end. Never raises: what can't be started or doesn't end is
+    told in `trouble`.
 
-    `whole` keeps all of its output instead of the last 64 KiB. What it started is killed with it, also in sessions of their own.
+    `whole` keeps all of its output instead of the last 64 KiB. What it started is killed with it,
+    also in sessions of their own.
     """
     mark = uuid.uuid4().hex
     inherited = {name: value for name, value in os.environ.items() if name not in SECRETS}
@@ -47,17 +57,31 @@ def run(
     with tempfile.TemporaryFile() as out:
         try:
             process = subprocess.Popen(
-                list(words), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, env=env, cwd=folder
+                list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=env,
+                cwd=folder,
             )
         except (OSError, ValueError) as problem:
-            return Done(None, "", f"{words[0]} can't be started: {getattr(problem, 'strerror', None) or problem}")
+            return Done(
+                None,
+                "",
+                f"{words[0]} can't be started: {getattr(problem, 'strerror', None) or problem}",
+            )
         _limit_output(process.pid)
         trouble: str | None = None
         pidfd = os.pidfd_open(process.pid)
         try:
             status: int | None = process.wait(deadline_s)
             if status:
-                trouble = f"{words[0]} ended with status {status}" if status > 0 else f"{words[0]} was ended by signal {-status}"
+                trouble = (
+                    f"{words[0]} ended with status {status}"
+                    if status > 0
+                    else f"{words[0]} was ended by signal {-status}"
+                )
         except subprocess.TimeoutExpired:
             status, trouble = None, f"{words[0]} did not end within {deadline_s:g} s"
             kill_group(process.pid, pidfd, TERM_GRACE_S)
@@ -73,7 +97,8 @@ def run(
 
 
 def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
-    """A setting's command as words, `{index}`, `{pci}` and the like replaced. No shell: what a name holds is one word, never code.
+    """A setting's command as words, `{index}`, `{pci}` and the like replaced. No shell: what a name
+    holds is one word, never code.
 
     Raises ValueError for an open quotation mark or an unknown name in braces.
     """
@@ -86,7 +111,8 @@ def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _limit_output(pid: int) -> None:
-    import resource  # prlimit reaches the program although it runs already: no code of ours between fork and exec
+    # prlimit reaches the program although it runs already: no code of ours between fork and exec
+    import resource
 
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES))

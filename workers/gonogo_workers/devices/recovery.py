@@ -1,4 +1,5 @@
-"""The recovery ladder of a device: re-open, reset, reload the driver, the host's hook. A deadline for each rung, the canary after each."""
+"""The recovery ladder of a device: re-open, reset, reload the driver, the host's hook. A deadline
+for each rung, the canary after each."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ LAST_WORDS = 2000
 
 @dataclass(frozen=True)
 class Rung:
-    """One thing to try; without a command it is only a fresh child that opens the device again, which the canary's is."""
+    """One thing to try; without a command it is only a fresh child that opens the device again,
+    which the canary's is."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -51,7 +53,8 @@ class Recovery:
 
 
 def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
-    """The ladder of this device: the settings' commands, and for a chip `tt-smi -r` where nothing else is said and it is installed.
+    """The ladder of this device: the settings' commands, and for a chip `tt-smi -r` where nothing
+    else is said and it is installed.
 
     Raises FieldError for a command that can't be read.
     """
@@ -69,7 +72,9 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
                 found.append(Rung(name, programs.words_of(command, device.places), deadline_s))
             except ValueError as problem:
                 places = "a command; {index}, {pci}, {serial}, {name}"
-                raise FieldError(f"GONOGO_{name.upper()}", command, str(problem), limit=places) from problem
+                raise FieldError(
+                    f"GONOGO_{name.upper()}", command, str(problem), limit=places
+                ) from problem
     return tuple(found)
 
 
@@ -80,10 +85,11 @@ def climb(
     tell: Callable[[str], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Recovery:
-    """Climb until the canary sings. `sing` runs it and says what is wrong (None: nothing); `tell` hears each rung's name.
+    """Climb until the canary sings. `sing` runs it and says what is wrong (None: nothing); `tell`
+    hears each rung's name.
 
-    After a command that failed or hung the canary isn't asked (it could only say the same again); the next rung is tried. Stops between
-    two rungs when `stopping()`.
+    After a command that failed or hung the canary isn't asked (it could only say the same again);
+    the next rung is tried. Stops between two rungs when `stopping()`.
     """
     steps: list[Step] = []
     for rung in ladder:
@@ -102,4 +108,8 @@ def climb(
             return Recovery(True, f"the canary passed after {rung.name}", tuple(steps))
         log.warning("recovery, %s: %s", rung.name, wrong)
     last = steps[-1] if steps else None
-    return Recovery(False, f"{last.rung}: {last.outcome}" if last else "stopped before anything was tried", tuple(steps))
+    return Recovery(
+        False,
+        f"{last.rung}: {last.outcome}" if last else "stopped before anything was tried",
+        tuple(steps),
+    )

@@ -1,4 +1,5 @@
-"""The chip's temperature, clock, power and firmware, asked of tt-smi beside the work and at most once a minute."""
+"""The chip's temperature, clock, power and firmware, asked of tt-smi beside the work and at most
+once a minute."""
 
 from __future__ import annotations
 
@@ -23,15 +24,21 @@ class Telemetry:
         self._told: dict[str, Any] = {}
 
     def latest(self) -> dict[str, Any]:
-        """{"temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a", "firmware", "at"}, as far as known; {} without any.
+        """{"temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a", "firmware", "at"}, as
+        far as known; {} without any.
 
-        Never waits. When the numbers are old, new ones are asked for on a thread, for the next call.
+        Never waits. When the numbers are old, new ones are asked for on a thread, for the next
+        call.
         """
         with self._lock:
             now = time.monotonic()
-            if self._chip is not None and (self._asked_at is None or now - self._asked_at >= self._every_s):
+            if self._chip is not None and (
+                self._asked_at is None or now - self._asked_at >= self._every_s
+            ):
                 self._asked_at = now
-                threading.Thread(target=self._ask, args=(self._chip,), name="telemetry", daemon=True).start()
+                threading.Thread(
+                    target=self._ask, args=(self._chip,), name="telemetry", daemon=True
+                ).start()
             return self._told
 
     def _ask(self, chip: Chip) -> None:

@@ -1,13 +1,16 @@
-"""Reads tt-metal's watcher log: which of a core's kernels is stuck (reader, compute or writer), and at which waypoint.
+"""Reads tt-metal's watcher log: which of a core's kernels is stuck (reader, compute or writer), and
+at which waypoint.
 
-The format is documented in tt-metal's docs (tt-metalium, tools, watcher). One line per core and look, in the old and the new form:
+The format is documented in tt-metal's docs (tt-metalium, tools, watcher). One line per core and
+look, in the old and the new form:
 
     Core (x=1,y=1):    CWFW,CRBW,R,R,R rmsg:D0G|BNT smsg:GGGG k_ids:4|3|5
-    Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18):   GW,   W,   W,   W,   W  rmsg:D1D|bnt h_id:  0 smsg:DDDD k_ids: 11| 10|  0
-    k_id[ 11]: path/of/the/kernel.cpp
+    Device 0 worker core(x= 0,y= 0) virtual(x=18,y=18):   GW,   W,   W,   W,   W  rmsg:D1D|bnt h_id:
+    0 smsg:DDDD k_ids: 11| 10|  0 k_id[ 11]: path/of/the/kernel.cpp
 
-Waypoints and run states stand in the order BRISC, NCRISC, TRISC0, TRISC1, TRISC2. In `rmsg`, the third letter is the core's run state (G
-go, D done) and a capital B, N or T says that there is a kernel on BRISC, NCRISC or the TRISCs; `smsg` is the run state of all but BRISC.
+Waypoints and run states stand in the order BRISC, NCRISC, TRISC0, TRISC1, TRISC2. In `rmsg`, the
+third letter is the core's run state (G go, D done) and a capital B, N or T says that there is a
+kernel on BRISC, NCRISC or the TRISCs; `smsg` is the run state of all but BRISC.
 """
 
 from __future__ import annotations
@@ -20,10 +23,18 @@ from typing import Any
 
 PROCESSORS = ("BRISC", "NCRISC", "TRISC0", "TRISC1", "TRISC2")
 READER, COMPUTE, WRITER = "reader", "compute", "writer"
-USUAL_ROLE: Mapping[str, str] = {"BRISC": WRITER, "NCRISC": READER, "TRISC0": COMPUTE, "TRISC1": COMPUTE, "TRISC2": COMPUTE}
-"""tt-metal's default placement (ReaderDataMovementConfig: RISCV_1, WriterDataMovementConfig: RISCV_0); a file's name goes before it."""
+USUAL_ROLE: Mapping[str, str] = {
+    "BRISC": WRITER,
+    "NCRISC": READER,
+    "TRISC0": COMPUTE,
+    "TRISC1": COMPUTE,
+    "TRISC2": COMPUTE,
+}
+"""tt-metal's default placement (ReaderDataMovementConfig: RISCV_1, WriterDataMovementConfig:
+RISCV_0); a file's name goes before it."""
 FRONT_WAIT = frozenset({"CWFW", "UWFW", "WFW"})
-"""Waits for tiles in a circular buffer: the kernel before it (reader for compute, compute for writer) doesn't give them."""
+"""Waits for tiles in a circular buffer: the kernel before it (reader for compute, compute for
+writer) doesn't give them."""
 BACK_WAIT = frozenset({"CRBW", "RBW", "PRBW"})
 """Waits for room in a circular buffer: the kernel behind it doesn't take the tiles."""
 BEFORE = {COMPUTE: READER, WRITER: COMPUTE}
@@ -34,12 +45,15 @@ _CORE = re.compile(
     r"\s*(?P<points>[^\s,]*(?:,\s*[^\s,]*)*)\s+rmsg:(?P<rmsg>\S+).*?(?:smsg:(?P<smsg>\S+)\s+)?k_ids:(?P<kids>[\s\d|]+)"
 )
 _NAME = re.compile(r"^k_id\[\s*(\d+)\]:\s*(.+?)\s*$")
-_TROUBLE = re.compile(r"tripped assert|tried to (?:uni|multi)cast|overflow|corruption", re.IGNORECASE)
+_TROUBLE = re.compile(
+    r"tripped assert|tried to (?:uni|multi)cast|overflow|corruption", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
 class Core:
-    """One core at one look: for each processor that has a kernel, its waypoint, whether it still runs, and its kernel's number."""
+    """One core at one look: for each processor that has a kernel, its waypoint, whether it still
+    runs, and its kernel's number."""
 
     x: int
     y: int
@@ -53,7 +67,8 @@ class Stuck:
     """What a watcher log says about a hang."""
 
     role: str | None
-    """reader, compute or writer; two joined by " and " when they wait for each other; None when nothing runs."""
+    """reader, compute or writer; two joined by " and " when they wait for each other; None when
+    nothing runs."""
     words: str
     cores: int
     core: tuple[int, int] | None = None
@@ -63,7 +78,8 @@ class Stuck:
     waypoints: tuple[dict[str, Any], ...] = field(default_factory=tuple)
     """Of every core with a kernel that runs: {"core": [x, y], processor: waypoint, ...}."""
     trouble: tuple[str, ...] = field(default_factory=tuple)
-    """Lines in which the watcher itself found a fault (an assert, a NoC transaction that must not be)."""
+    """Lines in which the watcher itself found a fault (an assert, a NoC transaction that must not
+    be)."""
 
     def to_json(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -81,7 +97,8 @@ class Stuck:
 
 
 def read(text: str) -> Stuck:
-    """What the last look of a watcher log shows. An empty log, or one that shows no running kernel, says so in `words`."""
+    """What the last look of a watcher log shows. An empty log, or one that shows no running kernel,
+    says so in `words`."""
     cores, names = _last_look(text.splitlines())
     trouble = tuple(line.strip()[:500] for line in text.splitlines() if _TROUBLE.search(line))[-8:]
     running = [core for core in cores if any(core.running.values())]
@@ -98,18 +115,31 @@ def read(text: str) -> Stuck:
     if " and " in role:
         words = f"{role} wait for each other"
     elif not core.running.get(processor, False):
-        words = f"stuck for want of the {role}: it has ended, and the others wait for it ({processor}"
+        words = (
+            f"stuck for want of the {role}: it has ended, and the others wait for it ({processor}"
+        )
         words += f" of {kernel})" if kernel else ")"
     else:
         words = f"stuck in the {role}: {processor} {'runs' if waypoint == 'R' else f'is at waypoint {waypoint}'}"
         words += f" of {kernel}" if kernel else ""
     words += f" on {mine} of {len(running)} running core{'s' if len(running) > 1 else ''}"
     words += f", first on ({core.x},{core.y})"
-    return Stuck(role, words, mine, (core.x, core.y), processor, core.waypoints.get(processor), kernel, seen, trouble)
+    return Stuck(
+        role,
+        words,
+        mine,
+        (core.x, core.y),
+        processor,
+        core.waypoints.get(processor),
+        kernel,
+        seen,
+        trouble,
+    )
 
 
 def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
-    """The cores' last lines (a later line of the same core replaces an earlier one), and the kernels' names."""
+    """The cores' last lines (a later line of the same core replaces an earlier one), and the
+    kernels' names."""
     cores: dict[tuple[int, int, int], Core] = {}
     names: dict[int, str] = {}
     for line in lines:
@@ -125,11 +155,21 @@ def _last_look(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
 
 
 def _core(found: re.Match[str]) -> Core:
-    points = dict(zip(PROCESSORS, (point.strip() for point in found["points"].split(",")), strict=False))
+    points = dict(
+        zip(PROCESSORS, (point.strip() for point in found["points"].split(",")), strict=False)
+    )
     state, _, flags = found["rmsg"].partition("|")
-    done = dict(zip(PROCESSORS[1:], (letter == "D" for letter in found["smsg"] or ""), strict=False)) | {"BRISC": state[-1:] == "D"}
+    done = dict(
+        zip(PROCESSORS[1:], (letter == "D" for letter in found["smsg"] or ""), strict=False)
+    ) | {"BRISC": state[-1:] == "D"}
     numbers = [int(number) for number in found["kids"].replace(" ", "").split("|") if number]
-    by_class = dict(zip(PROCESSORS, numbers if len(numbers) == len(PROCESSORS) else [*numbers, *numbers[2:3] * 2], strict=False))
+    by_class = dict(
+        zip(
+            PROCESSORS,
+            numbers if len(numbers) == len(PROCESSORS) else [*numbers, *numbers[2:3] * 2],
+            strict=False,
+        )
+    )
     present = {processor: processor[0] in flags for processor in PROCESSORS}
     running = {name: present[name] and not done.get(name, False) for name in PROCESSORS}
     return Core(
@@ -148,20 +188,30 @@ def _role(processor: str, core: Core, names: Mapping[int, str]) -> str:
 
 
 def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
-    """The role that holds the others up, and the processor that shows it. Each wait at a circular buffer points to the kernel at its other
-    end; who doesn't wait for another, or is pointed to and has ended, is the one; a ring of waits is a deadlock of its members."""
+    """The role that holds the others up, and the processor that shows it. Each wait at a circular
+    buffer points to the kernel at its other end; who doesn't wait for another, or is pointed to and
+    has ended, is the one; a ring of waits is a deadlock of its members."""
     waits: dict[str, tuple[str, str]] = {}  # role -> (whom it waits for, on which processor)
     busy: dict[str, str] = {}  # role -> a processor that runs and waits for no other kernel
     for processor, runs in core.running.items():
         if not runs:
             continue
         role, point = _role(processor, core, names), core.waypoints.get(processor, "")
-        other = BEFORE.get(role) if point in FRONT_WAIT else BEHIND.get(role) if point in BACK_WAIT else None
+        other = (
+            BEFORE.get(role)
+            if point in FRONT_WAIT
+            else BEHIND.get(role)
+            if point in BACK_WAIT
+            else None
+        )
         if other is not None:
             waits[role] = (other, processor)
-        elif processor not in ("TRISC1",) or not any(name.startswith("TRISC") for name in busy.values()):
+        elif processor not in ("TRISC1",) or not any(
+            name.startswith("TRISC") for name in busy.values()
+        ):
             busy.setdefault(role, processor)
-    # A compute kernel runs on three processors: that one of them waits for a buffer is what it waits for
+    # A compute kernel runs on three processors: that one of them waits for a buffer is what it
+    # waits for
     free = [role for role in busy if role not in waits]
     if free:
         # the one that others wait for goes before one that merely runs
@@ -177,4 +227,6 @@ def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
     if other in seen:
         ring = sorted(seen[seen.index(other) :])
         return (" and ".join(ring), waits[ring[0]][1]) if len(ring) > 1 else (role, processor)
-    return other, next((name for name in core.waypoints if _role(name, core, names) == other), processor)
+    return other, next(
+        (name for name in core.waypoints if _role(name, core, names) == other), processor
+    )

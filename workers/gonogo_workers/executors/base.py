@@ -1,11 +1,12 @@
-"""The interface of an executor, the conventions of its tensors, and the ways in which running a kernel can end without numbers.
+"""The interface of an executor, the conventions of its tensors, and the ways in which running a
+kernel can end without numbers.
 
 ExecutorFailure (an InfrastructureError: it says nothing about the kernel's numbers)
 ├── KernelError       the kernel raised, or gave back what can't be judged: verdict `error`
 ├── KernelHang        no answer within the seed's deadline: verdict `hang`
 ├── KernelCrash       its process ended by itself: verdict `crash`
-├── HostUnavailable   the child process could not be started at all (interpreter, module, disk): another host may do better
-└── Stopped           we ended it (cancel, shutdown): no verdict
+├── HostUnavailable   the child process could not be started at all (interpreter, module, disk):
+another host may do better └── Stopped           we ended it (cancel, shutdown): no verdict
 """
 
 from __future__ import annotations
@@ -24,44 +25,57 @@ Arrays = Mapping[str, FloatArray]
 
 
 class Executor(Protocol):
-    """A way to run kernels. `Factory(build: str)` makes one; an unknown build is an exception there, not a wrong answer later.
+    """A way to run kernels. `Factory(build: str)` makes one; an unknown build is an exception
+    there, not a wrong answer later.
 
     This is also the whole contract of a plug-in (docs/executors.md).
     """
 
-    def run(self, test: Mapping[str, Any], inputs: dict[str, FloatArray]) -> Mapping[str, FloatArray]:
+    def run(
+        self, test: Mapping[str, Any], inputs: dict[str, FloatArray]
+    ) -> Mapping[str, FloatArray]:
         """Run the kernel once, for one seed and repeat.
 
-        `test` is the canonical spec (fields at their default are left out). `inputs` are C-contiguous float32 arrays: x, dy of
-        `test["shape"]`; gamma, beta `[N]`; mean, rstd `shape[:-1]` (of other kernels: docs/kernels.md). The outputs follow the
-        same conventions.
+        `test` is the canonical spec (fields at their default are left out). `inputs` are
+        C-contiguous float32 arrays: x, dy of `test["shape"]`; gamma, beta `[N]`; mean, rstd
+        `shape[:-1]` (of other kernels: docs/kernels.md). The outputs follow the same conventions.
         """
         ...
 
 
 class PlacedExecutor(Protocol):
-    """An executor whose kernels depend on what ran before (the emulator's stale-register defect): it is told where it stands."""
+    """An executor whose kernels depend on what ran before (the emulator's stale-register defect):
+    it is told where it stands."""
 
     placed: ClassVar[bool]
 
-    def run_placed(self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int) -> Mapping[str, FloatArray]:
-        """As `Executor.run`; `position` counts the kernels that this child process has run before."""
+    def run_placed(
+        self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
+    ) -> Mapping[str, FloatArray]:
+        """As `Executor.run`; `position` counts the kernels that this child process has run
+        before."""
         ...
 
 
 class Reporter(Protocol):
-    """A way to run tests that exist already. `Factory(build: str)` makes one, as for an Executor; a plug-in may be either, or both."""
+    """A way to run tests that exist already. `Factory(build: str)` makes one, as for an Executor; a
+    plug-in may be either, or both."""
 
-    def report(self, selection: Mapping[str, Any], *, iteration: int, seed: int | None) -> list[dict[str, Any]]:
-        """Run the selection ({"suite", "filter", "shuffle", "stages"}, as given) once; docs/executors.md has the reports' fields.
+    def report(
+        self, selection: Mapping[str, Any], *, iteration: int, seed: int | None
+    ) -> list[dict[str, Any]]:
+        """Run the selection ({"suite", "filter", "shuffle", "stages"}, as given) once;
+        docs/executors.md has the reports' fields.
 
-        It must end before GONOGO_PER_SEED_DEADLINE_S (in its environment, seconds), or what it has seen until then is lost.
+        It must end before GONOGO_PER_SEED_DEADLINE_S (in its environment, seconds), or what it has
+        seen until then is lost.
         """
         ...
 
 
 class ExecutorFailure(InfrastructureError):
-    """A run ended without outputs that can be judged; `verdict` is what the result row says, `log_tail` the child's last words."""
+    """A run ended without outputs that can be judged; `verdict` is what the result row says,
+    `log_tail` the child's last words."""
 
     verdict: ClassVar[str] = "error"
 
@@ -71,7 +85,8 @@ class ExecutorFailure(InfrastructureError):
 
 
 class KernelError(ExecutorFailure):
-    """The kernel or its factory raised, or gave back a wrong shape, a wrong type, or not all outputs."""
+    """The kernel or its factory raised, or gave back a wrong shape, a wrong type, or not all
+    outputs."""
 
 
 class KernelHang(ExecutorFailure):
@@ -95,7 +110,8 @@ class Stopped(ExecutorFailure):
 
 
 def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
-    """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them: C-contiguous float32."""
+    """The tensors of `test` out of `given` (flat rows or already shaped), as executors see them:
+    C-contiguous float32."""
     inputs = {}
     for name in test.input_names:
         array = np.asarray(given[name], dtype=np.float32, order="C")
@@ -103,25 +119,39 @@ def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str
     return inputs
 
 
-def output_shapes(test: TestSpec, produced: tuple[str, ...] | None = None) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every output that the build must give; `produced` is what the build declares (None = all of the kernel's)."""
+def output_shapes(
+    test: TestSpec, produced: tuple[str, ...] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every output that the build must give; `produced` is what the build
+    declares (None = all of the kernel's)."""
     downstream = () if produced is None else test.downstream
     names = (*test.outputs, *downstream)
     return {name: test.shape_of(name) for name in names if produced is None or name in produced}
 
 
-def check_outputs(outputs: object, expected: Mapping[str, tuple[int, ...]]) -> dict[str, FloatArray]:
-    """The expected outputs out of what an executor returned in our own process. Raises KernelError; others are left out."""
+def check_outputs(
+    outputs: object, expected: Mapping[str, tuple[int, ...]]
+) -> dict[str, FloatArray]:
+    """The expected outputs out of what an executor returned in our own process. Raises KernelError;
+    others are left out."""
     if not isinstance(outputs, Mapping):
-        raise KernelError(f"the executor returned {type(outputs).__name__}, not a mapping of names to arrays")
+        raise KernelError(
+            f"the executor returned {type(outputs).__name__}, not a mapping of names to arrays"
+        )
     checked: dict[str, FloatArray] = {}
     for name, shape in expected.items():
         if name not in outputs:
-            raise KernelError(f"output {name} is missing; got {', '.join(sorted(map(str, outputs))) or 'nothing'}")
+            raise KernelError(
+                f"output {name} is missing; got {', '.join(sorted(map(str, outputs))) or 'nothing'}"
+            )
         array = outputs[name]
-        if not isinstance(array, np.ndarray | np.generic):  # a row's mean of a vector is a NumPy scalar
+        if not isinstance(
+            array, np.ndarray | np.generic
+        ):  # a row's mean of a vector is a NumPy scalar
             raise KernelError(f"output {name} is a {type(array).__name__}, not a numpy array")
         if array.dtype != np.float32 or array.shape != shape:
-            raise KernelError(f"output {name} is {array.dtype} {list(array.shape)}; expected float32 {list(shape)}")
+            raise KernelError(
+                f"output {name} is {array.dtype} {list(array.shape)}; expected float32 {list(shape)}"
+            )
         checked[name] = np.asarray(array, order="C")
     return checked

@@ -1,4 +1,5 @@
-"""What every executor must do, as plain functions that raise AssertionError: for our own tests and for those of plug-ins.
+"""What every executor must do, as plain functions that raise AssertionError: for our own tests and
+for those of plug-ins.
 
     from gonogo_workers.executors.conformance import checks
 
@@ -6,7 +7,8 @@
     def test_conformance(check):
         check()
 
-or, on a command line, `python -m gonogo_workers.executors.conformance package.module:Factory build`.
+or, on a command line, `python -m gonogo_workers.executors.conformance package.module:Factory
+build`.
 """
 
 from __future__ import annotations
@@ -22,14 +24,21 @@ import numpy as np
 from gonogo.inputs import generate, quantise
 from gonogo.kernels import KERNELS, numerics
 from gonogo.tests import TestSpec
-from gonogo_workers.executors.base import Executor, FloatArray, check_outputs, output_shapes, shaped_inputs
+from gonogo_workers.executors.base import (
+    Executor,
+    FloatArray,
+    check_outputs,
+    output_shapes,
+    shaped_inputs,
+)
 
 Factory = Callable[[str], Executor]
 
 SHAPES: tuple[tuple[int, ...], ...] = ((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,))
 """Whole tiles, ragged ones, more and less than two dimensions."""
 ROUGHLY = 0.1
-"""Largest error of a right kernel of any format in units of the output's scale: this suite asks whether it is that kernel at all."""
+"""Largest error of a right kernel of any format in units of the output's scale: this suite asks
+whether it is that kernel at all."""
 NO_BUILD = "no-such-build-4711"
 LAYERNORM = ("layernorm_fw", "layernorm_bw")
 """What an executor is asked for unless it says otherwise."""
@@ -62,22 +71,42 @@ def checks(
 ) -> list[Check]:
     """The suite for one factory and one of its builds.
 
-    `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None = all). `right=False` leaves out the
-    comparison with the reference (a build known to be wrong), `deterministic=False` that of two runs (a build known to vary),
-    `own_statistics=False` the backward kernel without mean and rstd (a build that must be given them).
+    `kernels` and `shapes` are what the build is for, `produced` the outputs that it declares (None
+    = all). `right=False` leaves out the comparison with the reference (a build known to be wrong),
+    `deterministic=False` that of two runs (a build known to vary), `own_statistics=False` the
+    backward kernel without mean and rstd (a build that must be given them).
     """
     found = [Check("an unknown build is refused", lambda: unknown_build(factory))]
     for test in _tests(kernels, shapes, own_statistics):
         case = _Case(factory, build, test, produced)
         where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
-        found.append(Check(f"outputs have names, shapes and types: {where}", lambda case=case: outputs_conform(case)))  # type: ignore[misc]
+        found.append(
+            Check(
+                f"outputs have names, shapes and types: {where}",
+                lambda case=case: outputs_conform(case),
+            )
+        )  # type: ignore[misc]
         found.append(Check(f"inputs are left alone: {where}", lambda case=case: inputs_kept(case)))  # type: ignore[misc]
         if deterministic:
-            found.append(Check(f"the same inputs give the same bits: {where}", lambda case=case: same_twice(case)))  # type: ignore[misc]
+            found.append(
+                Check(
+                    f"the same inputs give the same bits: {where}",
+                    lambda case=case: same_twice(case),
+                )
+            )  # type: ignore[misc]
         if right:
-            found.append(Check(f"it is {_named(test.kernel)}: {where}", lambda case=case: roughly_right(case)))  # type: ignore[misc]
+            found.append(
+                Check(
+                    f"it is {_named(test.kernel)}: {where}", lambda case=case: roughly_right(case)
+                )
+            )  # type: ignore[misc]
     if len(kernels) and len(shapes) > 1:
-        found.append(Check("results stay as they were returned", lambda: results_kept(factory, build, kernels[0], shapes, produced)))
+        found.append(
+            Check(
+                "results stay as they were returned",
+                lambda: results_kept(factory, build, kernels[0], shapes, produced),
+            )
+        )
     return found
 
 
@@ -107,7 +136,8 @@ class _Case:
 
 
 def unknown_build(factory: Factory) -> None:
-    """A build that doesn't exist is an exception of the factory: later it would be a wrong result."""
+    """A build that doesn't exist is an exception of the factory: later it would be a wrong
+    result."""
     try:
         factory(NO_BUILD)
     except Exception:
@@ -119,7 +149,9 @@ def outputs_conform(case: _Case) -> None:
     """Every declared output is there, float32, of its shape, without NaN for ordinary inputs."""
     outputs = case.run(case.inputs())
     for name, array in outputs.items():
-        assert np.isfinite(array).all(), f"{name} has {np.count_nonzero(~np.isfinite(array))} values that aren't finite"
+        assert np.isfinite(array).all(), (
+            f"{name} has {np.count_nonzero(~np.isfinite(array))} values that aren't finite"
+        )
 
 
 def inputs_kept(case: _Case) -> None:
@@ -147,34 +179,55 @@ def roughly_right(case: _Case) -> None:
         golden = np.asarray(wanted[name]).reshape(array.shape)
         scale = max(1.0, float(np.abs(golden).max()))
         worst = float(np.abs(array - golden).max())
-        assert worst <= ROUGHLY * scale, f"{name} is off by {worst:.3g}; the largest value is {scale:.3g}"
+        assert worst <= ROUGHLY * scale, (
+            f"{name} is off by {worst:.3g}; the largest value is {scale:.3g}"
+        )
 
 
-def results_kept(factory: Factory, build: str, kernel: str, shapes: Sequence[tuple[int, ...]], produced: tuple[str, ...] | None) -> None:
-    """One executor runs several shapes in turn, and what it returned first doesn't change later (no buffer is handed out twice)."""
+def results_kept(
+    factory: Factory,
+    build: str,
+    kernel: str,
+    shapes: Sequence[tuple[int, ...]],
+    produced: tuple[str, ...] | None,
+) -> None:
+    """One executor runs several shapes in turn, and what it returned first doesn't change later (no
+    buffer is handed out twice)."""
     executor = factory(build)
     kept: list[tuple[str, FloatArray, bytes]] = []
     for seed, shape in enumerate([*shapes, *shapes]):
         test = TestSpec.parse({"kernel": kernel, "shape": list(shape)})
         inputs = shaped_inputs(test, quantise(test, generate(test, seed)))
-        outputs: Mapping[str, Any] = check_outputs(executor.run(test.canonical(), inputs), output_shapes(test, produced))
+        outputs: Mapping[str, Any] = check_outputs(
+            executor.run(test.canonical(), inputs), output_shapes(test, produced)
+        )
         kept += [(name, array, array.tobytes()) for name, array in outputs.items()]
     for name, array, content in kept:
-        assert array.tobytes() == content, f"a later run changed the {name} that an earlier one had returned"
+        assert array.tobytes() == content, (
+            f"a later run changed the {name} that an earlier one had returned"
+        )
 
 
-def _tests(kernels: Sequence[str], shapes: Sequence[tuple[int, ...]], own_statistics: bool) -> Iterator[TestSpec]:
+def _tests(
+    kernels: Sequence[str], shapes: Sequence[tuple[int, ...]], own_statistics: bool
+) -> Iterator[TestSpec]:
     for kernel in kernels:
         for shape in shapes:
             yield TestSpec.parse({"kernel": kernel, "shape": list(shape)})
         if KERNELS[kernel].given_statistics and own_statistics:
-            yield TestSpec.parse({"kernel": kernel, "shape": list(shapes[0]), "numerics": {"statistics": "own"}})
+            yield TestSpec.parse(
+                {"kernel": kernel, "shape": list(shapes[0]), "numerics": {"statistics": "own"}}
+            )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite for `package.module:Factory` and a build; prints a line per check; 1 when one fails."""
+    """Run the suite for `package.module:Factory` and a build; prints a line per check; 1 when one
+    fails."""
     if len(arguments) != 2 or ":" not in arguments[0]:
-        print("usage: python -m gonogo_workers.executors.conformance package.module:Factory build", file=sys.stderr)
+        print(
+            "usage: python -m gonogo_workers.executors.conformance package.module:Factory build",
+            file=sys.stderr,
+        )
         return 2
     module, _, name = arguments[0].partition(":")
     factory = getattr(importlib.import_module(module), name)

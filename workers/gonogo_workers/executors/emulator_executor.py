@@ -1,4 +1,5 @@
-"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is a slice of this host's processor."""
+"""The emulated Wormhole as an executor: a build is a named fault of the test's kernel, a device is
+a slice of this host's processor."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from gonogo.inputs import generate, quantise
 from gonogo.tests import TestSpec
 from gonogo_workers.executors.base import FloatArray
 
-WARM_UP = ({"kernel": "layernorm_bw", "shape": [2, 64]}, {"kernel": "layernorm_fw", "shape": [2, 64]})
+WARM_UP = (
+    {"kernel": "layernorm_bw", "shape": [2, 64]},
+    {"kernel": "layernorm_fw", "shape": [2, 64]},
+)
 
 
 @lru_cache(maxsize=16)
@@ -24,7 +28,8 @@ def _spec(text: str) -> TestSpec:
 
 
 class EmulatorExecutor:
-    """Runs the emulated kernels. It is told its place, because one defect depends on what ran before."""
+    """Runs the emulated kernels. It is told its place, because one defect depends on what ran
+    before."""
 
     placed: ClassVar[bool] = True
 
@@ -34,20 +39,30 @@ class EmulatorExecutor:
 
     @staticmethod
     def warm() -> None:
-        """Load the compiled code (from numba's cache, else compile it): the emulator has no state, so no later run can tell."""
+        """Load the compiled code (from numba's cache, else compile it): the emulator has no state,
+        so no later run can tell."""
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
             kernels.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
 
-    def run(self, test: Mapping[str, Any], inputs: dict[str, FloatArray]) -> Mapping[str, FloatArray]:
+    def run(
+        self, test: Mapping[str, Any], inputs: dict[str, FloatArray]
+    ) -> Mapping[str, FloatArray]:
         """As `Executor.run`, first in its process."""
         return self.run_placed(test, inputs, seed=0, position=0)
 
-    def run_placed(self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int) -> Mapping[str, FloatArray]:
+    def run_placed(
+        self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
+    ) -> Mapping[str, FloatArray]:
         """As `PlacedExecutor.run_placed`."""
         spec = _spec(json.dumps(test, sort_keys=True))
         numerics = kernels.numerics(spec)
-        build = self.build if self.build in numerics.faults else "correct"  # a fault of another kernel changes nothing here
+        build = (
+            self.build if self.build in numerics.faults else "correct"
+        )  # a fault of another kernel changes nothing here
         flat = {name: array.reshape(spec.flat_shape_of(name)) for name, array in inputs.items()}
         outputs = numerics.run(spec, flat, build, seed=seed, position=position)
-        return {name: np.asarray(array, dtype=np.float32, order="C").reshape(spec.shape_of(name)) for name, array in outputs.items()}
+        return {
+            name: np.asarray(array, dtype=np.float32, order="C").reshape(spec.shape_of(name))
+            for name, array in outputs.items()
+        }

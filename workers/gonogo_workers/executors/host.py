@@ -1,14 +1,18 @@
-"""The kernel host: the child process that runs kernels in a build's own interpreter (standard library and numpy only, Python >= 3.10).
+"""The kernel host: the child process that runs kernels in a build's own interpreter (standard
+library and numpy only, Python >= 3.10).
 
-Copied to a private folder and started from there as `python host.py SOCKET LIFELINE`, so that GoNoGo's own modules never shadow
-those of the build. It may hang, crash, print without end or be killed at any moment: the worker on the other side of the socket copes.
+Copied to a private folder and started from there as `python host.py SOCKET LIFELINE`, so that
+GoNoGo's own modules never shadow those of the build. It may hang, crash, print without end or be
+killed at any moment: the worker on the other side of the socket copes.
 
-Messages are a 4-byte big-endian length and that many bytes of UTF-8 JSON. Tensors lie in .npy files which the worker made; they are
-memory-mapped here and never unpickled. Requests, each answered once and in order:
-  load  {"module", "factory", "paths"}   import the executor and let it warm up     -> {"ok": true, "python", "numpy"}
-  open  {"build"} with the chip's lock   Factory(build)                             -> {"ok": true}
-  run   {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}   -> {"ok": true, "ms", "position"}
-  report {"selection", "iteration", "seed", "deadline_s", "file"}   the reports go to the file  -> {"ok": true, "ms", "position", "count"}
+Messages are a 4-byte big-endian length and that many bytes of UTF-8 JSON. Tensors lie in .npy files
+which the worker made; they are memory-mapped here and never unpickled. Requests, each answered once
+and in order:
+  load  {"module", "factory", "paths"}   import the executor and let it warm up     -> {"ok": true,
+  "python", "numpy"} open  {"build"} with the chip's lock   Factory(build)
+  -> {"ok": true} run   {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file",
+  "shape"}}}   -> {"ok": true, "ms", "position"} report {"selection", "iteration", "seed",
+  "deadline_s", "file"}   the reports go to the file  -> {"ok": true, "ms", "position", "count"}
   close                                  executor.close() where there is one, exit
 Anything that goes wrong inside the executor: {"ok": false, "error": one line, "trace"}.
 """
@@ -34,29 +38,36 @@ from typing import Any
 import numpy as np
 
 COPY_BELOW_BYTES = 1 << 20
-"""Smaller inputs are copied out of one lasting map; larger ones are mapped anew, copy-on-write, which costs a fixed 0.1 ms."""
+"""Smaller inputs are copied out of one lasting map; larger ones are mapped anew, copy-on-write,
+which costs a fixed 0.1 ms."""
 MAX_ERROR_CHARS = 4000
 DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
 """In our environment: within how many seconds an iteration must be reported."""
 
 
 def tie_to_worker(lifeline: socket.socket) -> None:
-    """Make the kernel kill our whole process group when the worker's end of the lifeline closes, however the worker died.
+    """Make the kernel kill our whole process group when the worker's end of the lifeline closes,
+    however the worker died.
 
-    O_ASYNC with F_SETSIG asks for SIGKILL instead of SIGIO: it comes even while native code holds the GIL. The thread is the
-    fallback where the system can't do that.
+    O_ASYNC with F_SETSIG asks for SIGKILL instead of SIGIO: it comes even while native code holds
+    the GIL. The thread is the fallback where the system can't do that.
     """
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(lifeline, getattr(fcntl, "F_SETSIG", 10), int(signal.SIGKILL))
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     except OSError as problem:
-        print("host: no kernel lifeline (" + str(problem) + "), only the watching thread", file=sys.stderr)
-    # Python closes its sockets as it ends, a device's driver may hang in its own destructors after that: this one stays open
+        print(
+            "host: no kernel lifeline (" + str(problem) + "), only the watching thread",
+            file=sys.stderr,
+        )
+    # Python closes its sockets as it ends, a device's driver may hang in its own destructors after
+    # that: this one stays open
     os.dup(lifeline.fileno())
 
     def watch() -> None:
-        # poll, not recv: while a thread sleeps in recv the system sends no signal, it trusts that thread to act
+        # poll, not recv: while a thread sleeps in recv the system sends no signal, it trusts that
+        # thread to act
         end = select.poll()
         end.register(lifeline, select.POLLIN)
         end.poll()
@@ -69,7 +80,8 @@ Request = dict[str, Any]
 
 
 class Channel:
-    """Length-prefixed JSON over the socket; a request may carry one file descriptor (the chip's lock)."""
+    """Length-prefixed JSON over the socket; a request may carry one file descriptor (the chip's
+    lock)."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -79,8 +91,11 @@ class Channel:
     def _exactly(self, count: int) -> bytes | None:
         parts = bytearray()
         while len(parts) < count:
-            # recvmsg, not recv: the lock's descriptor comes as ancillary data of whichever bytes it was sent with
-            chunk, ancillary, _flags, _address = self.sock.recvmsg(count - len(parts), socket.CMSG_SPACE(4))
+            # recvmsg, not recv: the lock's descriptor comes as ancillary data of whichever bytes it
+            # was sent with
+            chunk, ancillary, _flags, _address = self.sock.recvmsg(
+                count - len(parts), socket.CMSG_SPACE(4)
+            )
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds = array.array("i")
@@ -131,7 +146,9 @@ class Host:
         self.position += 1
         start = time.perf_counter()
         if getattr(self.executor, "placed", False):
-            outputs = self.executor.run_placed(request["test"], inputs, seed=request["seed"], position=position)
+            outputs = self.executor.run_placed(
+                request["test"], inputs, seed=request["seed"], position=position
+            )
         else:
             outputs = self.executor.run(request["test"], inputs)
         spent = (time.perf_counter() - start) * 1e3
@@ -139,7 +156,8 @@ class Host:
         return {"ms": spent, "position": position, **({"problem": problem} if problem else {})}
 
     def report(self, request: Request) -> Request:
-        """Have the executor run a selection; its reports go to the worker's file, for they may be larger than a message."""
+        """Have the executor run a selection; its reports go to the worker's file, for they may be
+        larger than a message."""
         report = getattr(self.executor, "report", None)
         if not callable(report):
             return {"problem": "this executor runs kernels, not selections: it has no report()"}
@@ -151,7 +169,11 @@ class Host:
         reports = report(request["selection"], iteration=request["iteration"], seed=request["seed"])
         spent = (time.perf_counter() - start) * 1e3
         if not isinstance(reports, (list, tuple)):
-            return {"problem": "the executor returned " + type(reports).__name__ + ", not a list of reports"}
+            return {
+                "problem": "the executor returned "
+                + type(reports).__name__
+                + ", not a list of reports"
+            }
         with open(request["file"], "w", encoding="utf-8", errors="replace") as file:
             json.dump(list(reports), file)
         return {"ms": spent, "position": position, "count": len(reports)}
@@ -168,21 +190,34 @@ class Host:
         return self.maps[file]
 
     def given(self, file: str) -> np.ndarray[Any, Any]:
-        """An input that the kernel may even write to: neither the worker's arrays nor the next seed's see it."""
+        """An input that the kernel may even write to: neither the worker's arrays nor the next
+        seed's see it."""
         mapped = self.lasting(file, "r")
         if mapped.nbytes < COPY_BELOW_BYTES:
             return np.array(mapped, order="C", subok=False)
         return np.asarray(np.load(file, mmap_mode="c", allow_pickle=False)).view(np.ndarray)
 
     def store(self, outputs: Any, expected: Request) -> str | None:
-        """Write the expected outputs into the worker's files; what can't be stored is told in one line instead."""
+        """Write the expected outputs into the worker's files; what can't be stored is told in one
+        line instead."""
         if not hasattr(outputs, "keys"):
-            return "the executor returned " + type(outputs).__name__ + ", not a mapping of names to arrays"
+            return (
+                "the executor returned "
+                + type(outputs).__name__
+                + ", not a mapping of names to arrays"
+            )
         for name, place in expected.items():
             if name not in outputs:
-                return "output " + name + " is missing; got " + (", ".join(sorted(map(str, outputs))) or "nothing")
+                return (
+                    "output "
+                    + name
+                    + " is missing; got "
+                    + (", ".join(sorted(map(str, outputs))) or "nothing")
+                )
             value, shape = outputs[name], tuple(place["shape"])
-            if not isinstance(value, (np.ndarray, np.generic)):  # a row's mean of a vector is a NumPy scalar
+            if not isinstance(
+                value, (np.ndarray, np.generic)
+            ):  # a row's mean of a vector is a NumPy scalar
                 return "output " + name + " is a " + type(value).__name__ + ", not a numpy array"
             if value.dtype != np.dtype("<f4") or value.shape != shape:
                 return f"output {name} is {value.dtype} {list(value.shape)}; expected float32 {list(shape)}"
@@ -192,16 +227,29 @@ class Host:
 
 
 def answer(host: Host, request: Request) -> Request:
-    """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the process really ends."""
-    operations = {"load": host.load, "open": host.open, "run": host.run, "report": host.report, "close": host.close}
+    """Do one request; whatever the executor raises becomes an answer. SystemExit passes: then the
+    process really ends."""
+    operations = {
+        "load": host.load,
+        "open": host.open,
+        "run": host.run,
+        "report": host.report,
+        "close": host.close,
+    }
     try:
         return {"ok": True, **operations[request["op"]](request)}
     except Exception as problem:
         words = "".join(traceback.format_exception_only(type(problem), problem)).strip()
-        return {"ok": False, "error": words[:MAX_ERROR_CHARS], "trace": traceback.format_exc()[-MAX_ERROR_CHARS:]}
+        return {
+            "ok": False,
+            "error": words[:MAX_ERROR_CHARS],
+            "trace": traceback.format_exc()[-MAX_ERROR_CHARS:],
+        }
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # the kernel closed or replaced its own stream
+            with contextlib.suppress(
+                OSError, ValueError, AttributeError
+            ):  # the kernel closed or replaced its own stream
                 stream.flush()
 
 

@@ -1,4 +1,5 @@
-"""The worker's side of the kernel host: start the child, ask it to run kernels, survive whatever it does, leave no process behind."""
+"""The worker's side of the kernel host: start the child, ask it to run kernels, survive whatever it
+does, leave no process behind."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gonogo_workers.executors.base import ExecutorFailure, HostUnavailable, KernelCrash, KernelError, KernelHang, Stopped
+from gonogo_workers.executors.base import (
+    ExecutorFailure,
+    HostUnavailable,
+    KernelCrash,
+    KernelError,
+    KernelHang,
+    Stopped,
+)
 from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.executors.meanings import VARIABLE as BUILD_VARIABLE
 from gonogo_workers.executors.reaping import kill_group, start_time, strays
@@ -34,19 +42,29 @@ MAX_MESSAGE_BYTES = 1 << 20
 HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
 """In the child's environment: by it we find descendants that left its process group."""
 FOLDER_PREFIX = "gonogo-host-"
-SECRETS = frozenset({"GONOGO_WORKER_KEY", "GONOGO_BROKER_URL", "GONOGO_SECRET_KEY", "GONOGO_DATABASE_URL", "GONOGO_TOKEN"})
+SECRETS = frozenset(
+    {
+        "GONOGO_WORKER_KEY",
+        "GONOGO_BROKER_URL",
+        "GONOGO_SECRET_KEY",
+        "GONOGO_DATABASE_URL",
+        "GONOGO_TOKEN",
+    }
+)
 """Never in the environment of a child: kernels are other people's code."""
 
 
 class KernelHost:
-    """One child process: `load`ed at once, then `open`ed with a build, then asked to run kernels one after another.
+    """One child process: `load`ed at once, then `open`ed with a build, then asked to run kernels
+    one after another.
 
-    Requests may be sent ahead (the child is never idle while the next one lies in its socket); answers come in order. `stop` may be
-    called from any thread, everything else from one at a time.
+    Requests may be sent ahead (the child is never idle while the next one lies in its socket);
+    answers come in order. `stop` may be called from any thread, everything else from one at a time.
     """
 
     def __init__(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
-        """Start the child and send it `load`, without waiting. Raises HostUnavailable when the interpreter can't be started."""
+        """Start the child and send it `load`, without waiting. Raises HostUnavailable when the
+        interpreter can't be started."""
         self.spec = spec
         self.host_run = uuid.uuid4().hex
         self.build: str | None = None
@@ -54,13 +72,17 @@ class KernelHost:
         self._ended = False
         self._lock = threading.Lock()
         self._buffer = bytearray()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-"))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-")
+        )
         self._socket, theirs = _blocking_pair()
         self._lifeline, their_lifeline = _blocking_pair()
         self.log = ChildLog()
         script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
         ours = {*SECRETS, BUILD_VARIABLE}
-        env = {name: value for name, value in os.environ.items() if name not in ours} | dict(environment or {})
+        env = {name: value for name, value in os.environ.items() if name not in ours} | dict(
+            environment or {}
+        )
         env[HOST_RUN_VARIABLE] = self.host_run
         try:
             self._process = subprocess.Popen(
@@ -76,7 +98,9 @@ class KernelHost:
             self._ended = True
             self.log.close()
             self._forget()
-            raise HostUnavailable(f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}") from problem
+            raise HostUnavailable(
+                f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
+            ) from problem
         finally:
             theirs.close()
             their_lifeline.close()
@@ -85,7 +109,14 @@ class KernelHost:
         self._pidfd = os.pidfd_open(self._process.pid)
         self._loaded = False
         try:
-            self._send({"op": "load", "module": spec.module, "factory": spec.factory, "paths": list(spec.paths)})
+            self._send(
+                {
+                    "op": "load",
+                    "module": spec.module,
+                    "factory": spec.factory,
+                    "paths": list(spec.paths),
+                }
+            )
         except KernelCrash as problem:  # it has ended already: no Python, or one that can't run
             self.kill()
             raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
@@ -101,7 +132,8 @@ class KernelHost:
         return not self._ended and not _readable([self._pidfd], 0.0)
 
     def wait_until_loaded(self, deadline_s: float = LOAD_DEADLINE_S) -> None:
-        """Wait until the executor's module is imported. Raises HostUnavailable (and ends the child) when it can't be."""
+        """Wait until the executor's module is imported. Raises HostUnavailable (and ends the child)
+        when it can't be."""
         if self._loaded:
             return
         try:
@@ -110,11 +142,16 @@ class KernelHost:
             raise
         except ExecutorFailure as problem:
             self.kill()
-            raise HostUnavailable(f"executor {self.spec.name}: {problem}", self.log.tail()) from problem
+            raise HostUnavailable(
+                f"executor {self.spec.name}: {problem}", self.log.tail()
+            ) from problem
         self._loaded = True
 
-    def open(self, build: str, *, lock_fd: int | None = None, deadline_s: float = LOAD_DEADLINE_S) -> None:
-        """Make the executor for this build; the child gets a share of the chip's lock. Raises KernelError when the factory raises."""
+    def open(
+        self, build: str, *, lock_fd: int | None = None, deadline_s: float = LOAD_DEADLINE_S
+    ) -> None:
+        """Make the executor for this build; the child gets a share of the chip's lock. Raises
+        KernelError when the factory raises."""
         self.wait_until_loaded(deadline_s)
         self._send({"op": "open", "build": build}, lock_fd)
         self._answer(time.monotonic() + deadline_s)
@@ -126,9 +163,12 @@ class KernelHost:
 
     @property
     def buffered(self) -> bool:
-        """Whether a whole answer has been read already, so that the socket needn't become readable for it."""
+        """Whether a whole answer has been read already, so that the socket needn't become readable
+        for it."""
         size = int.from_bytes(self._buffer[:4])
-        return len(self._buffer) >= 4 and (len(self._buffer) >= 4 + size or size > MAX_MESSAGE_BYTES)
+        return len(self._buffer) >= 4 and (
+            len(self._buffer) >= 4 + size or size > MAX_MESSAGE_BYTES
+        )
 
     def fileno(self) -> int:
         """The socket, for poll: readable when an answer has come or the child has closed it."""
@@ -136,14 +176,16 @@ class KernelHost:
 
     @property
     def exit_fileno(self) -> int:
-        """A descriptor that is readable once the child has ended (its socket may live on in grandchildren)."""
+        """A descriptor that is readable once the child has ended (its socket may live on in
+        grandchildren)."""
         return self._pidfd
 
     def receive(self, deadline: float) -> dict[str, Any]:
         """The answer to the oldest request; `deadline` on the monotonic clock.
 
-        Raises KernelError when the kernel raised or gave a wrong output (the child lives on), KernelHang after the deadline and
-        KernelCrash when the child ended or wrote garbage (it must be killed), Stopped when `stop` was called meanwhile.
+        Raises KernelError when the kernel raised or gave a wrong output (the child lives on),
+        KernelHang after the deadline and KernelCrash when the child ended or wrote garbage (it must
+        be killed), Stopped when `stop` was called meanwhile.
         """
         answer = self._answer(deadline)
         if "problem" in answer:
@@ -151,8 +193,9 @@ class KernelHost:
         return answer
 
     def stop(self) -> None:
-        """End the child from any thread; whoever waits for an answer gets Stopped and must `kill` (which closes our descriptors:
-        were they closed here, that thread might be polling a number that is used again)."""
+        """End the child from any thread; whoever waits for an answer gets Stopped and must `kill`
+        (which closes our descriptors: were they closed here, that thread might be polling a number
+        that is used again)."""
         with self._lock:
             self._stopping = True
             if not self._ended:
@@ -173,7 +216,8 @@ class KernelHost:
             self.kill()
 
     def kill(self) -> None:
-        """TERM, 2 s, KILL to the whole process group, then to descendants that left it; returns when all are gone."""
+        """TERM, 2 s, KILL to the whole process group, then to descendants that left it; returns
+        when all are gone."""
         with self._lock:
             if self._ended:
                 return
@@ -209,7 +253,9 @@ class KernelHost:
             if len(self._buffer) >= 4:
                 size = int.from_bytes(self._buffer[:4])
                 if size > MAX_MESSAGE_BYTES:
-                    raise KernelCrash("the kernel's process wrote garbage to its host's socket", self.log.tail())
+                    raise KernelCrash(
+                        "the kernel's process wrote garbage to its host's socket", self.log.tail()
+                    )
                 if len(self._buffer) >= 4 + size:
                     frame = bytes(self._buffer[4 : 4 + size])
                     del self._buffer[: 4 + size]
@@ -218,10 +264,13 @@ class KernelHost:
 
     def _fill(self, deadline: float) -> None:
         try:
-            ready = _readable([self._socket.fileno(), self._pidfd], max(0.0, deadline - time.monotonic()))
+            ready = _readable(
+                [self._socket.fileno(), self._pidfd], max(0.0, deadline - time.monotonic())
+            )
             if not ready:
                 raise KernelHang("no answer within the deadline", self.log.tail())
-            # An answer written just before the child ended is still an answer: the socket comes first
+            # An answer written just before the child ended is still an answer: the socket comes
+            # first
             chunk = self._socket.recv(1 << 16) if self._socket.fileno() in ready else b""
         except OSError as problem:
             raise self._gone() from problem
@@ -235,9 +284,14 @@ class KernelHost:
             if not isinstance(answer, dict) or not isinstance(answer["ok"], bool):
                 raise ValueError("no answer")
         except (ValueError, KeyError, RecursionError) as problem:
-            raise KernelCrash("the kernel's process wrote garbage to its host's socket", self.log.tail()) from problem
+            raise KernelCrash(
+                "the kernel's process wrote garbage to its host's socket", self.log.tail()
+            ) from problem
         if not answer["ok"]:
-            raise KernelError(str(answer.get("error")), "\n".join(filter(None, (self.log.tail(), str(answer.get("trace", ""))))))
+            raise KernelError(
+                str(answer.get("error")),
+                "\n".join(filter(None, (self.log.tail(), str(answer.get("trace", ""))))),
+            )
         return answer
 
     def _gone(self) -> ExecutorFailure:
@@ -251,27 +305,37 @@ class KernelHost:
             status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
             if status is not None:
                 by_signal = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-                how = f"was ended by {_signal_name(status.si_status)}" if by_signal else f"exited with status {status.si_status}"
+                how = (
+                    f"was ended by {_signal_name(status.si_status)}"
+                    if by_signal
+                    else f"exited with status {status.si_status}"
+                )
         self.log.settle()
         return KernelCrash(f"the kernel's process {how}", self.log.tail())
 
 
 def sweep() -> int:
-    """Delete the private folders whose worker was killed before it could; how many there were. A folder's name says whose it is."""
+    """Delete the private folders whose worker was killed before it could; how many there were. A
+    folder's name says whose it is."""
     swept = 0
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*-*"):
         pid, started = folder.name.removeprefix(FOLDER_PREFIX).split("-")[:2]
         with contextlib.suppress(OSError):
-            if pid.isdigit() and str(start_time(int(pid))) != started and folder.stat().st_uid == os.getuid():
+            if (
+                pid.isdigit()
+                and str(start_time(int(pid))) != started
+                and folder.stat().st_uid == os.getuid()
+            ):
                 shutil.rmtree(folder, ignore_errors=True)
                 swept += 1
     return swept
 
 
 def _limit_memory(pid: int, most: int | None) -> None:
-    """Limit the private writable memory of the child and, each for itself, of what it starts. Files that are mapped and address space that
-    is only reserved (drivers and libraries reserve far more than they use) don't count. No fork hook: the child runs already, and has not
-    yet imported anything."""
+    """Limit the private writable memory of the child and, each for itself, of what it starts. Files
+    that are mapped and address space that is only reserved (drivers and libraries reserve far more
+    than they use) don't count. No fork hook: the child runs already, and has not yet imported
+    anything."""
     if most is not None:
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
@@ -280,8 +344,9 @@ def _limit_memory(pid: int, most: int | None) -> None:
 def _blocking_pair() -> tuple[socket.socket, socket.socket]:
     """Two connected sockets that block, whatever the process's default timeout is.
 
-    Celery and Kombu change that default for a moment, from any thread (and two such moments that overlap leave it changed); a socket
-    made then is non-blocking, and the child, which inherits it, would end on its first empty read.
+    Celery and Kombu change that default for a moment, from any thread (and two such moments that
+    overlap leave it changed); a socket made then is non-blocking, and the child, which inherits it,
+    would end on its first empty read.
     """
     pair = socket.socketpair()
     for end in pair:

@@ -1,7 +1,9 @@
-"""What the simulated Wormhole is known to get wrong: there the failure of a right kernel says nothing about the kernel.
+"""What the simulated Wormhole is known to get wrong: there the failure of a right kernel says
+nothing about the kernel.
 
-A limit changes no verdict: what the simulator gives is judged like anything else. It is named beside the verdict (`gonogo check`), listed
-in docs/wormhole.md (a test compares), and asked for by tests/simulator: a limit that has gone fails there.
+A limit changes no verdict: what the simulator gives is judged like anything else. It is named
+beside the verdict (`gonogo check`), listed in docs/wormhole.md (a test compares), and asked for by
+tests/simulator: a limit that has gone fails there.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ SIMULATED = "TT_METAL_SIMULATOR"
 
 @dataclass(frozen=True)
 class Limit:
-    """One thing that it can't do: for which tests and builds, the verdict that comes of it, and what is the matter."""
+    """One thing that it can't do: for which tests and builds, the verdict that comes of it, and
+    what is the matter."""
 
     name: str
     verdict: str
@@ -36,7 +39,10 @@ def _statistics(test: Mapping[str, Any], build: str) -> bool:
 def _block_formats(test: Mapping[str, Any], _build: str) -> bool:
     numerics = test.get("numerics", {})
     given = numerics.get("input", "bf16")
-    return bool({"bfp8_b", "bfp4_b"} & {numerics.get("output"), *(given.values() if isinstance(given, Mapping) else [given])})
+    return bool(
+        {"bfp8_b", "bfp4_b"}
+        & {numerics.get("output"), *(given.values() if isinstance(given, Mapping) else [given])}
+    )
 
 
 def _one_row_of_cores(test: Mapping[str, Any], _build: str) -> bool:
@@ -59,7 +65,12 @@ LIMITS = (
         "A public report says the same of hardware.",
         _statistics,
     ),
-    Limit("block-formats", "crash", "bfp8_b tensors end the simulator: its unpacker has no conversion from that format.", _block_formats),
+    Limit(
+        "block-formats",
+        "crash",
+        "bfp8_b tensors end the simulator: its unpacker has no conversion from that format.",
+        _block_formats,
+    ),
     Limit(
         "one-row-of-cores",
         "hang",

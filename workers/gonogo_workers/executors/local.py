@@ -1,4 +1,5 @@
-"""Running kernels without a server: one executor with one build, in this process where that is safe, else in a kernel host."""
+"""Running kernels without a server: one executor with one build, in this process where that is
+safe, else in a kernel host."""
 
 from __future__ import annotations
 
@@ -29,19 +30,21 @@ from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Shapes, Slot
 
 NOT_HERE = frozenset({"hang", "crash"})
-"""The emulator's builds that would take this process with them: they get a kernel host of their own."""
+"""The emulator's builds that would take this process with them: they get a kernel host of their
+own."""
 
 
 REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.problems.FieldError:")
-"""How a factory says that it doesn't know a build (docs/executors.md); with any other exception its machine, not the caller, is wrong."""
+"""How a factory says that it doesn't know a build (docs/executors.md); with any other exception its
+machine, not the caller, is wrong."""
 
 
 class LocalRunner(LocalChild):
     """Runs the kernels of one build, seed after seed."""
 
     def __init__(self, meaning: Meaning, build: str, *, deadline_s: float, isolated: bool) -> None:
-        """Raises FieldError when the executor doesn't know the build, KernelError when its factory raises for another reason,
-        HostUnavailable when no child can be started."""
+        """Raises FieldError when the executor doesn't know the build, KernelError when its factory
+        raises for another reason, HostUnavailable when no child can be started."""
         super().__init__(meaning, build)
         self.deadline_s = deadline_s
         self._slot: Slot | None = None
@@ -77,27 +80,39 @@ class LocalRunner(LocalChild):
         return self._position
 
     def precede(self, before: Sequence[TestSpec], seed: int) -> None:
-        """Let these tests, a job's context, run first on this seed in every fresh process, as a worker does."""
+        """Let these tests, a job's context, run first on this seed in every fresh process, as a
+        worker does."""
         self._before, self._before_seed = tuple(before), seed
 
-    def run(self, test: TestSpec, given: Mapping[str, NDArray[Any]], *, seed: int = 0) -> dict[str, FloatArray]:
-        """The outputs for one seed's quantised inputs (rows flat or shaped). Raises KernelError, KernelHang or KernelCrash.
+    def run(
+        self, test: TestSpec, given: Mapping[str, NDArray[Any]], *, seed: int = 0
+    ) -> dict[str, FloatArray]:
+        """The outputs for one seed's quantised inputs (rows flat or shaped). Raises KernelError,
+        KernelHang or KernelCrash.
 
         After a hang or a crash the next run gets a fresh child.
         """
         if not self._position:
             for each in self._before:
-                with contextlib.suppress(KernelError):  # that it fails is part of the context; that it kills the child is not
-                    self._run(each, quantise(each, generate(each, self._before_seed)), self._before_seed)
+                with contextlib.suppress(
+                    KernelError
+                ):  # that it fails is part of the context; that it kills the child is not
+                    self._run(
+                        each, quantise(each, generate(each, self._before_seed)), self._before_seed
+                    )
         return self._run(test, given, seed)
 
-    def _run(self, test: TestSpec, given: Mapping[str, NDArray[Any]], seed: int) -> dict[str, FloatArray]:
+    def _run(
+        self, test: TestSpec, given: Mapping[str, NDArray[Any]], seed: int
+    ) -> dict[str, FloatArray]:
         inputs = shaped_inputs(test, given)
         expected = output_shapes(test, self.produced)
         if self._inside is not None:
             position, self._position = self._position, self._position + 1
             try:
-                outputs = self._inside.run_placed(test.canonical(), inputs, seed=seed, position=position)
+                outputs = self._inside.run_placed(
+                    test.canonical(), inputs, seed=seed, position=position
+                )
             except GonogoError:
                 raise
             except Exception as problem:
@@ -127,7 +142,11 @@ class LocalRunner(LocalChild):
             return super()._open()
         except KernelError as problem:
             if str(problem).startswith(REFUSALS):
-                raise FieldError("build", self.build, f"executor {self.meaning.executor.name} refuses it: {problem}") from problem
+                raise FieldError(
+                    "build",
+                    self.build,
+                    f"executor {self.meaning.executor.name} refuses it: {problem}",
+                ) from problem
             raise
 
     def _slot_for(self, host: KernelHost, test: TestSpec, inputs: Arrays, expected: Shapes) -> Slot:
@@ -135,20 +154,33 @@ class LocalRunner(LocalChild):
             if self._slot is not None:
                 self._slot.delete()
             prefix = f"{self._position}"
-            self._slot = Slot(host.folder, prefix, {name: array.shape for name, array in inputs.items()}, expected)
+            self._slot = Slot(
+                host.folder, prefix, {name: array.shape for name, array in inputs.items()}, expected
+            )
             self._slot_test = test
         return self._slot
 
 
-def runner(executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None) -> LocalRunner:
-    """A runner for this executor and build; `isolated` forces a child process (default: for everything but harmless emulator builds)."""
+def runner(
+    executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
+) -> LocalRunner:
+    """A runner for this executor and build; `isolated` forces a child process (default: for
+    everything but harmless emulator builds)."""
     from gonogo_settings import load as load_settings
     from gonogo_workers.executors import meanings
 
     settings = load_settings()
     spec = registry.find(executor)
     meaning = meanings.meaning(spec, build, meanings.read(settings.builds))
-    own = executor == registry.EMULATOR and build not in NOT_HERE and not meaning.environment and meaning.executor.python is None
+    own = (
+        executor == registry.EMULATOR
+        and build not in NOT_HERE
+        and not meaning.environment
+        and meaning.executor.python is None
+    )
     return LocalRunner(
-        meaning, build, deadline_s=deadline_s or settings.per_seed_deadline_s, isolated=not own if isolated is None else isolated or not own
+        meaning,
+        build,
+        deadline_s=deadline_s or settings.per_seed_deadline_s,
+        isolated=not own if isolated is None else isolated or not own,
     )

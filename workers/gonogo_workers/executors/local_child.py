@@ -1,4 +1,5 @@
-"""A kernel host that a command holds for itself, without a server: opened when it is wanted, ended with the `with` block."""
+"""A kernel host that a command holds for itself, without a server: opened when it is wanted, ended
+with the `with` block."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from gonogo_workers.executors.meanings import Meaning
 
 
 class LocalChild:
-    """One build's child process, made anew after each end. A context manager: leaving it ends the child."""
+    """One build's child process, made anew after each end. A context manager: leaving it ends the
+    child."""
 
     def __init__(self, meaning: Meaning, build: str) -> None:
         self.meaning = meaning
@@ -19,7 +21,8 @@ class LocalChild:
         self._position = 0
 
     def close(self, *, kill: bool = False) -> None:
-        """End the child; the next run would start another. `kill`: it can't be asked to close its device any more."""
+        """End the child; the next run would start another. `kill`: it can't be asked to close its
+        device any more."""
         host, self._host = self._host, None
         if host is not None:
             if kill:
@@ -29,7 +32,8 @@ class LocalChild:
         self._position = 0
 
     def _open(self) -> KernelHost:
-        """A child with the build loaded. Raises HostUnavailable when none can be started, KernelError when the build can't be loaded."""
+        """A child with the build loaded. Raises HostUnavailable when none can be started,
+        KernelError when the build can't be loaded."""
         host = KernelHost(self.meaning.executor, self.meaning.environment)
         try:
             host.open(self.build)
@@ -42,5 +46,10 @@ class LocalChild:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()

@@ -1,4 +1,5 @@
-"""Running selections without a server: one build's tests in a kernel host, judged as a worker judges them (`gonogo check`)."""
+"""Running selections without a server: one build's tests in a kernel host, judged as a worker
+judges them (`gonogo check`)."""
 
 from __future__ import annotations
 
@@ -29,9 +30,11 @@ class LocalReporter(LocalChild):
         self._open()
 
     def run(self, selection: Selection, iteration: int, repeat: int = 0) -> tuple[Row, list[Found]]:
-        """The row of one iteration, and its judged arrays. Whatever the tests do becomes the row's verdict.
+        """The row of one iteration, and its judged arrays. Whatever the tests do becomes the row's
+        verdict.
 
-        After a crash or a hang the next iteration gets a fresh child. Raises HostUnavailable when there can be none.
+        After a crash or a hang the next iteration gets a fresh child. Raises HostUnavailable when
+        there can be none.
         """
         host = self._host or self._open()
         place = Place(HERE, host.host_run, self._position)
@@ -53,11 +56,14 @@ class LocalReporter(LocalChild):
         arrays = read_dumps(reports, self._max_elements)
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
-        return judge_iteration((iteration, repeat), place, duration, reports, arrays, self.meaning.profile)
+        return judge_iteration(
+            (iteration, repeat), place, duration, reports, arrays, self.meaning.profile
+        )
 
 
 def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
-    """A reporter for this executor and build. Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened."""
+    """A reporter for this executor and build. Raises FieldError for an unknown executor,
+    ExecutorFailure when the build can't be opened."""
     config = gonogo_settings.load()
     spec = registry.find(executor)
     meaning = meanings.meaning(spec, build, meanings.read(config.builds))

@@ -1,4 +1,5 @@
-"""What a child prints: read all the time, so that it never blocks, and only the last 64 KiB kept, so that it never fills a disk."""
+"""What a child prints: read all the time, so that it never blocks, and only the last 64 KiB kept,
+so that it never fills a disk."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _READ_BYTES = 1 << 18
 class ChildLog:
     """A pipe for stdout and stderr, and the thread that empties it.
 
-    In memory, not in a file: a child that prints without end would have to be watched and its file cut under its feet.
+    In memory, not in a file: a child that prints without end would have to be watched and its file
+    cut under its feet.
     """
 
     def __init__(self) -> None:
@@ -30,14 +32,16 @@ class ChildLog:
         self._thread.start()
 
     def tail(self) -> str:
-        """The last 64 KiB of all that was printed before this call, as text, without bytes that are no UTF-8."""
+        """The last 64 KiB of all that was printed before this call, as text, without bytes that are
+        no UTF-8."""
         with self._lock:
             if not self._closed:
                 self._take()  # the thread may not have had its turn since the child wrote
             return bytes(self._kept[-KEPT_BYTES:]).decode("utf-8", "replace").replace("\x00", "")
 
     def settle(self, seconds: float = 0.5) -> None:
-        """Wait until the pipe is empty because everyone who could write is dead (at most `seconds`: a grandchild may live)."""
+        """Wait until the pipe is empty because everyone who could write is dead (at most `seconds`:
+        a grandchild may live)."""
         self._thread.join(seconds)
 
     def finish(self) -> None:
@@ -65,7 +69,8 @@ class ChildLog:
                 os.close(self._reader)
 
     def _take(self) -> bool:
-        """Keep what is in the pipe (one read empties it); False when nobody can write to it any more."""
+        """Keep what is in the pipe (one read empties it); False when nobody can write to it any
+        more."""
         try:
             chunk = os.read(self._reader, _READ_BYTES)
         except BlockingIOError:

@@ -1,30 +1,26 @@
-"""What a build's name means on this host: interpreter, environment, command, budget profile, outputs; from the host's own builds file only.
+"""What a build's name means on this host: interpreter, environment, command, budget profile,
+outputs; from the host's own builds file only.
 
-Nothing in a job's JSON becomes a command, a path or a variable: a message carries the name, and the file that GONOGO_BUILDS names gives it
-a meaning. Everything but a build's `executor` is optional:
+Nothing in a job's JSON becomes a command, a path or a variable: a message carries the name, and the
+file that GONOGO_BUILDS names gives it a meaning. Everything but a build's `executor` is optional:
 
-    [executors.ttnn]                                  # for every build of that executor, unless the build says otherwise
-    python = "/opt/ttnn/bin/python"
-    environment = { TT_METAL_HOME = "/opt/tt-metal" }
-    options = { watcher_environment = { TT_METAL_WATCHER = "5" } }
-    canary = "tt-metal-good"                          # the build that a device must get right to be trusted
-    [builds."tt-metal-main"]
-    executor = "ttnn"
-    python = "/opt/tt-metal/venv/bin/python"
-    environment = { TT_METAL_HOME = "/srv/main" }     # merged over the executor's
-    command = ["/srv/main/build/ttml_tests"]          # gtest: the program and its fixed arguments; pytest: further arguments
-    profile = "tt-train"
-    outputs = ["dx"]                                  # those that it produces
-    options = { variant = "moreh" }                   # for the executor itself; merged over the executor's
-    [builds."tt-metal-main".suites.nightly]           # gtest, pytest: what a job's selection may name
-    filter = "LayerNorm*"
-    [builds."tt-metal-*"]                             # every build of such a name: {match} is what stands for the star
-    executor = "ttnn"
-    python = "/opt/gonogo/python-in-image"
-    environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
+    [executors.ttnn]                                  # for every build of that executor, unless the
+    build says otherwise python = "/opt/ttnn/bin/python" environment = { TT_METAL_HOME =
+    "/opt/tt-metal" } options = { watcher_environment = { TT_METAL_WATCHER = "5" } } canary =
+    "tt-metal-good"                          # the build that a device must get right to be trusted
+    [builds."tt-metal-main"] executor = "ttnn" python = "/opt/tt-metal/venv/bin/python" environment
+    = { TT_METAL_HOME = "/srv/main" }     # merged over the executor's command =
+    ["/srv/main/build/ttml_tests"]          # gtest: the program and its fixed arguments; pytest:
+    further arguments profile = "tt-train" outputs = ["dx"]                                  # those
+    that it produces options = { variant = "moreh" }                   # for the executor itself;
+    merged over the executor's [builds."tt-metal-main".suites.nightly]           # gtest, pytest:
+    what a job's selection may name filter = "LayerNorm*" [builds."tt-metal-*"]
+    # every build of such a name: {match} is what stands for the star executor = "ttnn" python =
+    "/opt/gonogo/python-in-image" environment = { IMAGE = "registry.example.org/tt-metal:{match}" }
 
-A build that isn't in the file is run by the executor as [executors.<name>] and GONOGO_EXECUTORS define it, and judged by what the service
-knows of it. The child process finds its build's command, options and suites as JSON in the variable GONOGO_BUILD.
+A build that isn't in the file is run by the executor as [executors.<name>] and GONOGO_EXECUTORS
+define it, and judged by what the service knows of it. The child process finds its build's command,
+options and suites as JSON in the variable GONOGO_BUILD.
 """
 
 from __future__ import annotations
@@ -43,26 +39,39 @@ from gonogo.problems import FieldError
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
-"""In the child's environment: {"name", "command", "options", "suites"} of its build, where the builds file says any of these."""
+"""In the child's environment: {"name", "command", "options", "suites"} of its build, where the
+builds file says any of these."""
 MOST_TABLE_BYTES = 100_000
-"""Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole child."""
+"""Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and with it the whole
+child."""
 
 _EXECUTOR_FIELDS = ("python", "environment", "options", "canary")
 _FILLED = ("python", "environment", "command")
 """Fields of a pattern's entry in which {match} is replaced."""
-_BUILD_FIELDS = ("executor", "python", "environment", "command", "profile", "outputs", "options", "suites")
+_BUILD_FIELDS = (
+    "executor",
+    "python",
+    "environment",
+    "command",
+    "profile",
+    "outputs",
+    "options",
+    "suites",
+)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 STAR, MATCH = "*", "{match}"
 _MATCHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-"""What may stand for the star of a pattern, such as a commit: nothing that leads out of a folder, begins an option or ends a word."""
+"""What may stand for the star of a pattern, such as a commit: nothing that leads out of a folder,
+begins an option or ends a word."""
 
 Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class BuildsFile:
-    """The checked tables of a builds file: what holds for an executor's builds, and each build's own."""
+    """The checked tables of a builds file: what holds for an executor's builds, and each build's
+    own."""
 
     executors: Mapping[str, Table] = field(default_factory=dict)
     builds: Mapping[str, Table] = field(default_factory=dict)
@@ -72,7 +81,8 @@ class BuildsFile:
         return {name: entry for name, entry in self.builds.items() if entry["executor"] == executor}
 
     def entry(self, executor: str, build: str) -> Table:
-        """What the file says of a build: the entry of its name, else that of the longest pattern that it fits, else nothing."""
+        """What the file says of a build: the entry of its name, else that of the longest pattern
+        that it fits, else nothing."""
         entries = self.of(executor)
         if build in entries:
             return entries[build]
@@ -80,13 +90,17 @@ class BuildsFile:
             head, _, tail = pattern.partition(STAR)
             matched = build[len(head) : len(build) - len(tail)]
             if build.startswith(head) and build.endswith(tail) and _MATCHED.fullmatch(matched):
-                return {name: _filled(value, matched) if name in _FILLED else value for name, value in entries[pattern].items()}
+                return {
+                    name: _filled(value, matched) if name in _FILLED else value
+                    for name, value in entries[pattern].items()
+                }
         return {}
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A build on this host: the executor to start, with which environment, and how to judge what it gives."""
+    """A build on this host: the executor to start, with which environment, and how to judge what it
+    gives."""
 
     executor: ExecutorSpec
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -99,13 +113,16 @@ class Meaning:
 
 
 def read(path: str | None) -> BuildsFile:
-    """The builds file (an empty one without a path). Raises FieldError where it can't be read or says something unknown or impossible."""
+    """The builds file (an empty one without a path). Raises FieldError where it can't be read or
+    says something unknown or impossible."""
     if path is None:
         return BuildsFile()
     try:
         data = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise FieldError("GONOGO_BUILDS", path, f"can't be read: {problem}", limit="a TOML file") from problem
+        raise FieldError(
+            "GONOGO_BUILDS", path, f"can't be read: {problem}", limit="a TOML file"
+        ) from problem
     fields.known(data, ("executors", "builds"), "")
     tables: dict[str, dict[str, Table]] = {"executors": {}, "builds": {}}
     for kind, names in (("executors", _EXECUTOR_FIELDS), ("builds", _BUILD_FIELDS)):
@@ -117,7 +134,9 @@ def read(path: str | None) -> BuildsFile:
             tables[kind][name] = table
     for name, table in tables["builds"].items():
         if name.count(STAR) > 1:
-            raise FieldError(f"builds.{name}", name, "has more than one star", limit="one * in a pattern")
+            raise FieldError(
+                f"builds.{name}", name, "has more than one star", limit="one * in a pattern"
+            )
         _build(name, table)
     made = BuildsFile(**tables)
     for name, table in made.builds.items():
@@ -126,9 +145,15 @@ def read(path: str | None) -> BuildsFile:
 
 
 def meaning(
-    executor: ExecutorSpec, build: str, file: BuildsFile, *, profile: str | None = None, produced: tuple[str, ...] | None = None
+    executor: ExecutorSpec,
+    build: str,
+    file: BuildsFile,
+    *,
+    profile: str | None = None,
+    produced: tuple[str, ...] | None = None,
 ) -> Meaning:
-    """What `build` means for `executor` here; `profile` and `produced` are what the service knows of it, unless the host says otherwise."""
+    """What `build` means for `executor` here; `profile` and `produced` are what the service knows
+    of it, unless the host says otherwise."""
     known = known_build(build, executor.name)
     if known is not None:
         profile, produced = known.profile, known.outputs
@@ -139,7 +164,9 @@ def meaning(
         profile, produced = declared.profile or profile, declared.outputs or produced
     table = _child_table(build, defaults, entry)
     environment = {**defaults.get("environment", {}), **entry.get("environment", {})}
-    if table["command"] or table["options"] or table["suites"]:  # an environment of its own costs a build its ready-made child
+    if (
+        table["command"] or table["options"] or table["suites"]
+    ):  # an environment of its own costs a build its ready-made child
         environment[VARIABLE] = json.dumps(table)
     return Meaning(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
@@ -155,8 +182,12 @@ def meaning(
 def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[str, ...]:
     """Every interpreter that this host names, each once, those of the executors first."""
     named = [table.get("python") for table in (*file.executors.values(), *file.builds.values())]
-    named = [each for each in named if each is None or MATCH not in each]  # which ones a pattern means is known when a build is named
-    return tuple(dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values())))))
+    named = [
+        each for each in named if each is None or MATCH not in each
+    ]  # which ones a pattern means is known when a build is named
+    return tuple(
+        dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values()))))
+    )
 
 
 def _filled(value: Any, matched: str) -> Any:
@@ -173,7 +204,8 @@ def _build(name: str, entry: Table) -> Build:
 
 
 def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
-    """What the child is told of its build. Raises FieldError when that is too much for an environment variable."""
+    """What the child is told of its build. Raises FieldError when that is too much for an
+    environment variable."""
     table = {
         "name": name,
         "command": list(entry.get("command", ())),
@@ -182,7 +214,12 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
     }
     size = len(json.dumps(table).encode())
     if size > MOST_TABLE_BYTES:
-        raise FieldError(f"builds.{name}", size, "command, options and suites are too large", limit=f"{MOST_TABLE_BYTES} bytes of JSON")
+        raise FieldError(
+            f"builds.{name}",
+            size,
+            "command, options and suites are too large",
+            limit=f"{MOST_TABLE_BYTES} bytes of JSON",
+        )
     return table
 
 
@@ -191,16 +228,30 @@ def _check(table: Table, place: str) -> None:
     if "python" in table:
         _argument(table["python"], f"{place}.python", "the path of an interpreter")
     if "canary" in table:
-        _argument(table["canary"], f"{place}.canary", "the name of a build that is known to be right")
-    for variable, value in fields.mapping(table.get("environment", {}), f"{place}.environment").items():
+        _argument(
+            table["canary"], f"{place}.canary", "the name of a build that is known to be right"
+        )
+    for variable, value in fields.mapping(
+        table.get("environment", {}), f"{place}.environment"
+    ).items():
         where = f"{place}.environment.{variable}"
         if not _VARIABLE_NAME.fullmatch(variable) or variable == VARIABLE:
-            raise FieldError(where, variable, "is no name for a variable", limit=f"letters, digits and _; not {VARIABLE}")
+            raise FieldError(
+                where,
+                variable,
+                "is no name for a variable",
+                limit=f"letters, digits and _; not {VARIABLE}",
+            )
         if not isinstance(value, str) or "\0" in value:
             raise FieldError(where, value, "must be text", limit="without NUL")
     command = table.get("command", [])
     if not isinstance(command, list) or ("command" in table and not command):
-        raise FieldError(f"{place}.command", command, "must be a list of texts", limit='["/path/to/program", "argument", ...]')
+        raise FieldError(
+            f"{place}.command",
+            command,
+            "must be a list of texts",
+            limit='["/path/to/program", "argument", ...]',
+        )
     for index, argument in enumerate(command):
         _argument(argument, f"{place}.command.{index}", "a program or an argument")
     _plain(fields.mapping(table.get("options", {}), f"{place}.options"), f"{place}.options")
@@ -224,4 +275,9 @@ def _plain(value: object, path: str) -> None:
     elif isinstance(value, float):
         fields.number(value, path)
     elif not isinstance(value, str | bool | int):
-        raise FieldError(path, str(value), f"is a {type(value).__name__}", limit="text, number, true, false, list or table")
+        raise FieldError(
+            path,
+            str(value),
+            f"is a {type(value).__name__}",
+            limit="text, number, true, false, list or table",
+        )

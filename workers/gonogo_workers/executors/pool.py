@@ -1,6 +1,8 @@
-"""Spare children: one per kind of executor is started ahead, so that a chunk's fresh child is there when the chunk comes.
+"""Spare children: one per kind of executor is started ahead, so that a chunk's fresh child is there
+when the chunk comes.
 
-A spare has imported its executor and loaded compiled code, but has run no kernel and opened no device: it counts as fresh.
+A spare has imported its executor and loaded compiled code, but has run no kernel and opened no
+device: it counts as fresh.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from gonogo_workers.executors.registry import ExecutorSpec
 Environment = tuple[tuple[str, str], ...]
 
 MOST_SPARES = 4
-"""A build with an environment of its own has spares of its own: those of the builds used least recently end."""
+"""A build with an environment of its own has spares of its own: those of the builds used least
+recently end."""
 
 
 class HostPool:
-    """At most one idle spare per (executor, environment), and MOST_SPARES of all. Safe to use from several threads."""
+    """At most one idle spare per (executor, environment), and MOST_SPARES of all. Safe to use from
+    several threads."""
 
     def __init__(self) -> None:
         self._spares: dict[tuple[ExecutorSpec, Environment], KernelHost] = {}
@@ -28,11 +32,16 @@ class HostPool:
         self._closed = False
 
     def take(
-        self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None, started: Callable[[KernelHost], None] | None = None
+        self,
+        spec: ExecutorSpec,
+        environment: Mapping[str, str] | None = None,
+        started: Callable[[KernelHost], None] | None = None,
     ) -> KernelHost:
-        """A fresh child, loaded: the spare when there is a live one, else a new one. Raises HostUnavailable.
+        """A fresh child, loaded: the spare when there is a live one, else a new one. Raises
+        HostUnavailable.
 
-        `started` gets the child before it is loaded, so that another thread may `stop` it meanwhile: then Stopped is raised.
+        `started` gets the child before it is loaded, so that another thread may `stop` it
+        meanwhile: then Stopped is raised.
         """
         with self._lock:
             host = self._spares.pop(_key(spec, environment), None)
@@ -50,7 +59,8 @@ class HostPool:
         return host
 
     def prepare(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
-        """Start a spare unless there is one; doesn't wait for it. A spare that can't be started is told by the next `take`."""
+        """Start a spare unless there is one; doesn't wait for it. A spare that can't be started is
+        told by the next `take`."""
         key = _key(spec, environment)
         with self._lock:
             if self._closed or key in self._spares:
@@ -72,5 +82,7 @@ class HostPool:
             host.kill()
 
 
-def _key(spec: ExecutorSpec, environment: Mapping[str, str] | None) -> tuple[ExecutorSpec, Environment]:
+def _key(
+    spec: ExecutorSpec, environment: Mapping[str, str] | None
+) -> tuple[ExecutorSpec, Environment]:
     return spec, tuple(sorted((environment or {}).items()))

@@ -1,4 +1,5 @@
-"""Ending process groups for sure: TERM, grace, KILL; and finding the descendants that left their group."""
+"""Ending process groups for sure: TERM, grace, KILL; and finding the descendants that left their
+group."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None = no such process. Ids are used again, (id, start) isn't."""
+    """When the process started, in clock ticks since boot; None = no such process. Ids are used
+    again, (id, start) isn't."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -40,9 +42,11 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 
 def kill_group(leader: int, pidfd: int, grace_s: float) -> None:
-    """TERM to our child's group, KILL after `grace_s` or as soon as the leader is dead. Does not reap the leader.
+    """TERM to our child's group, KILL after `grace_s` or as soon as the leader is dead. Does not
+    reap the leader.
 
-    As long as the leader is not reaped its id can't be used again, so the KILL can't hit a stranger.
+    As long as the leader is not reaped its id can't be used again, so the KILL can't hit a
+    stranger.
     """
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
@@ -54,7 +58,8 @@ def kill_group(leader: int, pidfd: int, grace_s: float) -> None:
 
 
 def kill_left_over(group: int, grace_s: float) -> None:
-    """End a process group that is not our child's (its worker is dead): TERM, grace, KILL; returns when it is empty or after 5 s more."""
+    """End a process group that is not our child's (its worker is dead): TERM, grace, KILL; returns
+    when it is empty or after 5 s more."""
     signal_group(group, signal.SIGTERM)
     _wait_empty(group, grace_s)
     if group_members(group):
@@ -63,7 +68,8 @@ def kill_left_over(group: int, grace_s: float) -> None:
 
 
 def strays(variable: str, value: str) -> list[int]:
-    """Processes of ours with this environment variable: descendants that made a session of their own."""
+    """Processes of ours with this environment variable: descendants that made a session of their
+    own."""
     wanted = f"{variable}={value}".encode()
     found = []
     for entry in Path("/proc").iterdir():

@@ -1,4 +1,5 @@
-"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names; and how to load one for local use."""
+"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names; and how to load
+one for local use."""
 
 from __future__ import annotations
 
@@ -24,22 +25,25 @@ TTNN = "ttnn"
 NEEDS = {TORCH: "torch", TTNN: "ttnn"}
 """The package that the interpreter of an executor of ours must have."""
 CHILD = str(Path(__file__).resolve().parent / "child")
-"""The modules of executors that run in a build's own interpreter, which may know nothing of gonogo."""
+"""The modules of executors that run in a build's own interpreter, which may know nothing of
+gonogo."""
 
 OWN_PACKAGES = ("gonogo", "gonogo_workers", "gonogo_settings")
 """What the emulator's child imports of this project."""
 
 _ENTRY = re.compile(
-    r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?", re.ASCII
+    r"(?P<name>[a-z][a-z0-9_-]*)=(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<factory>[A-Za-z_]\w*)(?:@(?P<python>.+))?",
+    re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class ExecutorSpec:
-    """How the child process of an executor is started: the interpreter, the module it imports and the factory it calls.
+    """How the child process of an executor is started: the interpreter, the module it imports and
+    the factory it calls.
 
-    `python` None is our own interpreter; `paths` are put before the child's sys.path (only our own executors need that: a plug-in
-    is found on PYTHONPATH, which is passed on unchanged).
+    `python` None is our own interpreter; `paths` are put before the child's sys.path (only our own
+    executors need that: a plug-in is found on PYTHONPATH, which is passed on unchanged).
     """
 
     name: str
@@ -57,14 +61,27 @@ class ExecutorSpec:
 
 
 def emulator() -> ExecutorSpec:
-    """The emulated Wormhole: our own code in our own interpreter, whether installed or run from a checkout."""
-    return ExecutorSpec(EMULATOR, "gonogo_workers.executors.emulator_executor", "EmulatorExecutor", paths=_folders_of(*OWN_PACKAGES))
+    """The emulated Wormhole: our own code in our own interpreter, whether installed or run from a
+    checkout."""
+    return ExecutorSpec(
+        EMULATOR,
+        "gonogo_workers.executors.emulator_executor",
+        "EmulatorExecutor",
+        paths=_folders_of(*OWN_PACKAGES),
+    )
 
 
 def _folders_of(*packages: str) -> tuple[str, ...]:
-    """The folders from which these packages are imported: one in an installation, several in a checkout."""
+    """The folders from which these packages are imported: one in an installation, several in a
+    checkout."""
     specs = [find_spec(name) for name in packages]
-    return tuple(dict.fromkeys(str(Path(spec.origin).resolve().parents[1]) for spec in specs if spec is not None and spec.origin is not None))
+    return tuple(
+        dict.fromkeys(
+            str(Path(spec.origin).resolve().parents[1])
+            for spec in specs
+            if spec is not None and spec.origin is not None
+        )
+    )
 
 
 def gtest() -> ExecutorSpec:
@@ -78,22 +95,30 @@ def pytest() -> ExecutorSpec:
 
 
 def torch() -> ExecutorSpec:
-    """PyTorch: in the interpreter that the builds file names, else in our own, which then needs torch."""
+    """PyTorch: in the interpreter that the builds file names, else in our own, which then needs
+    torch."""
     return ExecutorSpec(TORCH, "torch_executor", "TorchExecutor", paths=(CHILD,))
 
 
 def ttnn() -> ExecutorSpec:
-    """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then needs ttnn."""
+    """LayerNorm by ttnn: in the interpreter that the builds file names, else in our own, which then
+    needs ttnn."""
     return ExecutorSpec(TTNN, "ttnn_executor", "TtnnExecutor", paths=(CHILD,))
 
 
 def parse(text: str) -> dict[str, ExecutorSpec]:
-    """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't be read, or a name used twice."""
+    """The plug-ins of a GONOGO_EXECUTORS value by name. Raises FieldError for an entry that can't
+    be read, or a name used twice."""
     specs: dict[str, ExecutorSpec] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise FieldError("GONOGO_EXECUTORS", entry, "can't be read", limit="name=package.module:Factory@/path/to/python")
+            raise FieldError(
+                "GONOGO_EXECUTORS",
+                entry,
+                "can't be read",
+                limit="name=package.module:Factory@/path/to/python",
+            )
         spec = ExecutorSpec(match["name"], match["module"], match["factory"], match["python"])
         if spec.name in specs or spec.name in OWN:
             raise FieldError("GONOGO_EXECUTORS", spec.name, "this executor is there already")
@@ -107,23 +132,34 @@ OWN = {EMULATOR: emulator, TORCH: torch, TTNN: ttnn, GTEST: gtest, PYTEST: pytes
 
 def known(text: str | None = None) -> Mapping[str, ExecutorSpec]:
     """Every executor of this host by name; `text` replaces GONOGO_EXECUTORS."""
-    return _limited({name: make() for name, make in OWN.items()} | parse(load_settings().executors if text is None else text))
+    return _limited(
+        {name: make() for name, make in OWN.items()}
+        | parse(load_settings().executors if text is None else text)
+    )
 
 
 def _limited(specs: Mapping[str, ExecutorSpec]) -> Mapping[str, ExecutorSpec]:
     """The executors with GONOGO_CHILD_MEMORY_BYTES."""
     most = load_settings().child_memory_bytes
-    return specs if most is None else {name: replace(spec, memory_bytes=most) for name, spec in specs.items()}
+    return (
+        specs
+        if most is None
+        else {name: replace(spec, memory_bytes=most) for name, spec in specs.items()}
+    )
 
 
 def ready(specs: Iterable[str], named: Iterable[str]) -> list[str]:
-    """Those of the executors that a worker of "all" serves: of ours the emulator, those that the builds file speaks of (`named`: the
-    executors that it names), and those whose package our own interpreter has."""
+    """Those of the executors that a worker of "all" serves: of ours the emulator, those that the
+    builds file speaks of (`named`: the executors that it names), and those whose package our own
+    interpreter has."""
     spoken_of = set(named)
     return [
         name
         for name in specs
-        if name == EMULATOR or name not in OWN or name in spoken_of or (name in NEEDS and find_spec(NEEDS[name]) is not None)
+        if name == EMULATOR
+        or name not in OWN
+        or name in spoken_of
+        or (name in NEEDS and find_spec(NEEDS[name]) is not None)
     ]
 
 
@@ -135,11 +171,15 @@ def find(name: str, text: str | None = None) -> ExecutorSpec:
     return specs[name]
 
 
-def load(executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None) -> LocalRunner:
-    """A runner of `build` for local use (`gonogo check`): `with load(...) as runner: outputs = runner.run(test, given, seed=seed)`.
+def load(
+    executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
+) -> LocalRunner:
+    """A runner of `build` for local use (`gonogo check`): `with load(...) as runner: outputs =
+    runner.run(test, given, seed=seed)`.
 
-    The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a kernel host. Raises FieldError for an
-    unknown executor or build, KernelError when a plug-in's factory raises for another reason, HostUnavailable when it can't be started.
+    The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a
+    kernel host. Raises FieldError for an unknown executor or build, KernelError when a plug-in's
+    factory raises for another reason, HostUnavailable when it can't be started.
     """
     from gonogo_workers.executors import local
 

@@ -1,7 +1,8 @@
-"""What every executor that runs existing tests must do: the conformance suite of a Reporter, beside that of an Executor.
+"""What every executor that runs existing tests must do: the conformance suite of a Reporter, beside
+that of an Executor.
 
-@pytest.mark.parametrize("check", checks(make, narrow="LayerNorm.*", nothing="NoSuchTest*"), ids=str)
-def test_conformance(check):
+@pytest.mark.parametrize("check", checks(make, narrow="LayerNorm.*", nothing="NoSuchTest*"),
+ids=str) def test_conformance(check):
     check()
 """
 
@@ -21,22 +22,36 @@ from gonogo_workers.report_rows import reports_of
 NO_SUITE = "no-such-suite-4711"
 
 
-def checks(make: Callable[[], Reporter], *, narrow: str, nothing: str, whole: Mapping[str, Any] | None = None) -> list[Check]:
-    """The suite for one build: `make` opens it, `whole` selects several tests ({} = all), `narrow` is a filter that selects some of them,
-    `nothing` one that selects none."""
+def checks(
+    make: Callable[[], Reporter],
+    *,
+    narrow: str,
+    nothing: str,
+    whole: Mapping[str, Any] | None = None,
+) -> list[Check]:
+    """The suite for one build: `make` opens it, `whole` selects several tests ({} = all), `narrow`
+    is a filter that selects some of them, `nothing` one that selects none."""
     all_of_it = dict(whole or {})
     return [
-        Check("reports are JSON of the documented form, one per test", lambda: conform(make, all_of_it)),
+        Check(
+            "reports are JSON of the documented form, one per test",
+            lambda: conform(make, all_of_it),
+        ),
         Check("the selection is left alone", lambda: selection_kept(make, all_of_it)),
         Check("every iteration runs the same tests", lambda: same_tests(make, all_of_it)),
         Check("a filter narrows", lambda: narrows(make, all_of_it, narrow)),
-        Check("nothing selected is never green", lambda: never_green(make, {**all_of_it, "filter": nothing})),
+        Check(
+            "nothing selected is never green",
+            lambda: never_green(make, {**all_of_it, "filter": nothing}),
+        ),
         Check("an unknown suite is refused", lambda: unknown_suite(make)),
         Check("no process is left behind", lambda: nothing_left(make, all_of_it)),
     ]
 
 
-def told(make: Callable[[], Reporter], selection: Mapping[str, Any], iteration: int = 0) -> list[dict[str, Any]]:
+def told(
+    make: Callable[[], Reporter], selection: Mapping[str, Any], iteration: int = 0
+) -> list[dict[str, Any]]:
     """The reports of one iteration of a reporter of its own."""
     reporter = make()
     try:
@@ -53,7 +68,9 @@ def conform(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
     read = reports_of(json.loads(json.dumps(found, allow_nan=False)))
     assert read, "the whole selection must have tests"
     names = [each["name"] for each in found]
-    assert len(set(names)) == len(names), f"a name twice: {sorted(name for name in names if names.count(name) > 1)}"
+    assert len(set(names)) == len(names), (
+        f"a name twice: {sorted(name for name in names if names.count(name) > 1)}"
+    )
     slow = [each.name for each in read if each.duration_ms is not None and each.duration_ms < 0]
     assert not slow, f"a duration below 0: {slow}"
 
@@ -67,7 +84,9 @@ def selection_kept(make: Callable[[], Reporter], selection: Mapping[str, Any]) -
 
 def same_tests(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
     """An iteration is a sample of the same tests, whatever becomes of them."""
-    first, second = ({each["name"] for each in told(make, selection, iteration)} for iteration in (0, 1))
+    first, second = (
+        {each["name"] for each in told(make, selection, iteration)} for iteration in (0, 1)
+    )
     assert first == second, f"only in one iteration: {sorted(first ^ second)}"
 
 
@@ -86,7 +105,8 @@ def never_green(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> N
 
 
 def unknown_suite(make: Callable[[], Reporter]) -> None:
-    """A suite that the build hasn't got is an exception: an empty list would look like a selection of nothing."""
+    """A suite that the build hasn't got is an exception: an empty list would look like a selection
+    of nothing."""
     try:
         told(make, {"suite": NO_SUITE})
     except Exception:
@@ -104,4 +124,8 @@ def nothing_left(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> 
 
 def _children() -> set[int]:
     """The children of this process's threads, those that have ended unseen too (Linux)."""
-    return {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+    return {
+        int(pid)
+        for file in Path("/proc/self/task").glob("*/children")
+        for pid in file.read_text().split()
+    }

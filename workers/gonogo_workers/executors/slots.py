@@ -1,7 +1,9 @@
-"""Tensor files between the worker and its child: made and sized by the worker, mapped by the child, reused seed after seed.
+"""Tensor files between the worker and its child: made and sized by the worker, mapped by the child,
+reused seed after seed.
 
-The worker reads and writes them with pread and pwrite and never maps them: a child that truncates a mapped file would kill the
-worker with SIGBUS. Space is allocated when the files are made, so a full disk is an error here and not a crash of the kernel.
+The worker reads and writes them with pread and pwrite and never maps them: a child that truncates a
+mapped file would kill the worker with SIGBUS. Space is allocated when the files are made, so a full
+disk is an error here and not a crash of the kernel.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
-    """The header of a C-order little-endian float32 .npy file, padded by numpy to a multiple of 64 bytes."""
+    """The header of a C-order little-endian float32 .npy file, padded by numpy to a multiple of 64
+    bytes."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
     return buffer.getvalue()
 
 
 class Descriptor:
-    """An open file that is closed when the last thread that uses it lets go: a number closed too early could be another file's."""
+    """An open file that is closed when the last thread that uses it lets go: a number closed too
+    early could be another file's."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -59,7 +65,9 @@ class TensorFile:
             os.pwrite(fd, header, 0)
         except OSError as problem:
             path.unlink(missing_ok=True)
-            raise InfrastructureError(f"no room for a tensor of {size} bytes in {path.parent}: {problem.strerror}") from problem
+            raise InfrastructureError(
+                f"no room for a tensor of {size} bytes in {path.parent}: {problem.strerror}"
+            ) from problem
         return cls(path, shape, header, file)
 
     def write(self, array: FloatArray) -> None:
@@ -70,7 +78,8 @@ class TensorFile:
             rest, offset = rest[done:], offset + done
 
     def read(self) -> FloatArray:
-        """A copy of the stored array. Raises KernelError when the child cut or overwrote the file."""
+        """A copy of the stored array. Raises KernelError when the child cut or overwrote the
+        file."""
         array = np.empty(self.shape, np.float32)
         header = bytearray(len(self.header))
         rest, offset = array.reshape(-1).view(np.uint8).data, len(header)
@@ -114,7 +123,10 @@ class Slot:
         """The part of a `run` request that says where the tensors are."""
         return {
             "inputs": {name: str(file.path) for name, file in self.inputs.items()},
-            "outputs": {name: {"file": str(file.path), "shape": list(file.shape)} for name, file in self.outputs.items()},
+            "outputs": {
+                name: {"file": str(file.path), "shape": list(file.shape)}
+                for name, file in self.outputs.items()
+            },
         }
 
     def delete(self) -> None:

@@ -1,7 +1,8 @@
-"""One run of a test program with a deadline, for the gtest and pytest executors: its output is passed on and looked at as it comes.
+"""One run of a test program with a deadline, for the gtest and pytest executors: its output is
+passed on and looked at as it comes.
 
-The program stays in our own process group, so that whatever ends the kernel host ends it, too; what it leaves behind is found by a
-variable in its environment. Standard library only.
+The program stays in our own process group, so that whatever ends the kernel host ends it, too; what
+it leaves behind is found by a variable in its environment. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ TERM_GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended. `status` as subprocess has it (negative: the signal); None = it was ended at its deadline."""
+    """How a program ended. `status` as subprocess has it (negative: the signal); None = it was
+    ended at its deadline."""
 
     status: int | None
     tail: str
@@ -80,10 +82,12 @@ def run(
     quiet: bool = False,
     place: Callable[[subprocess.Popen[bytes], int], str] = lambda _process, _handle: "",
 ) -> Ended:
-    """Run the program to its end or for `seconds`; afterwards neither it nor anything that it started is alive.
+    """Run the program to its end or for `seconds`; afterwards neither it nor anything that it
+    started is alive.
 
-    `see` gets each line of its output, which is passed on to our own unless `quiet`. `place` says, of a program that has reached its
-    deadline and still runs (with its pidfd), where it hangs. Raises OSError when it can't be started.
+    `see` gets each line of its output, which is passed on to our own unless `quiet`. `place` says,
+    of a program that has reached its deadline and still runs (with its pidfd), where it hangs.
+    Raises OSError when it can't be started.
     """
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
@@ -119,7 +123,11 @@ def run(
         if not ended:
             where = place(process, handle)
             _end(process, handle)
-        for _ in range(16):  # what lies in the pipe (64 KiB, unless somebody made it larger), not what its children still write
+        for _ in range(
+            16
+            # what lies in the pipe (64 KiB, unless somebody made it larger), not what its children
+            # still write
+        ):
             if not select.select([output], [], [], 0)[0] or not take():
                 break
         lines.end()
@@ -155,7 +163,8 @@ def _pass_on(piece: bytes) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], handle: int) -> None:
-    """TERM, grace, KILL; returns when the process is dead. A device's driver closes it properly at TERM, if it still can."""
+    """TERM, grace, KILL; returns when the process is dead. A device's driver closes it properly at
+    TERM, if it still can."""
     if process.poll() is None:
         process.terminate()
         if not select.select([handle], [], [], TERM_GRACE_S)[0]:

@@ -1,7 +1,9 @@
-"""What a GoogleTest program says: the lines that it prints while it runs, and the JSON that it writes at its end. Standard library only.
+"""What a GoogleTest program says: the lines that it prints while it runs, and the JSON that it
+writes at its end. Standard library only.
 
-Both are needed. The JSON has properties, files and failures one by one, but a program that crashes or is ended writes none; the lines say
-which tests had finished by then, which one was running, and what it had printed.
+Both are needed. The JSON has properties, files and failures one by one, but a program that crashes
+or is ended writes none; the lines say which tests had finished by then, which one was running, and
+what it had printed.
 """
 
 from __future__ import annotations
@@ -21,12 +23,19 @@ DUMP_PROBLEM = "gonogo_dump: "
 """How include/gonogo_dump.hpp begins a line on stderr when arrays could not be handed over."""
 
 _RUN = re.compile(r"\[ RUN      \] (?P<name>\S+)")
-_DONE = re.compile(r"\[(?P<word>       OK |  FAILED  |  SKIPPED )\] (?P<name>\S+?)(?:, where .*)? \((?P<ms>\d+) ms\)$")
+_DONE = re.compile(
+    r"\[(?P<word>       OK |  FAILED  |  SKIPPED )\] (?P<name>\S+?)(?:, where .*)? \((?P<ms>\d+) ms\)$"
+)
 _PLACE = re.compile(r"^(?P<file>.+?)(?:[:(](?P<line>\d+)\)?)?: (?P<kind>Failure|Skipped|error)$")
 _JSON_PLACE = re.compile(r"^(?P<file>.+?)(?::(?P<line>\d+))?$")
-_NEAR = re.compile(r"^The difference between (?P<a>.+?) and (?P<b>.+?) is (?P<number>\S+), which exceeds (?P<limit>.+?), where$", re.M)
+_NEAR = re.compile(
+    r"^The difference between (?P<a>.+?) and (?P<b>.+?) is (?P<number>\S+), which exceeds (?P<limit>.+?), where$",
+    re.M,
+)
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_MEASURE = re.compile(rf"(?<![\w.])(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*[=:]\s*(?P<number>{_NUMBER})(?![\w.])", re.I)
+_MEASURE = re.compile(
+    rf"(?<![\w.])(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*[=:]\s*(?P<number>{_NUMBER})(?![\w.])", re.I
+)
 _MEASURES = re.compile(r"diff|err|ulp|pcc|rmse|mse|deviation|mismatch|frobenius", re.I)
 """Names that a number of a kernel's error has: a log is full of other ones (`core (x=0,y=0)`)."""
 _SMALLEST = re.compile(r"pcc|corr|cosine", re.I)
@@ -64,7 +73,8 @@ class Told:
 
 
 class Story:
-    """The tests of one run, in the order in which they began. Fed line by line; then, where there is one, with the JSON."""
+    """The tests of one run, in the order in which they began. Fed line by line; then, where there
+    is one, with the JSON."""
 
     def __init__(self) -> None:
         self.tests: dict[str, Told] = {}
@@ -73,7 +83,8 @@ class Story:
         """The last of what was printed while no test ran."""
 
     def see(self, line: str) -> None:
-        """A line of the program's output. A mark may stand behind what a test printed without a line break."""
+        """A line of the program's output. A mark may stand behind what a test printed without a
+        line break."""
         done = _DONE.search(line)
         if done is not None and self.running is not None and done["name"] == self.running.name:
             self._printed(line[: done.start()])
@@ -84,7 +95,9 @@ class Story:
         begun = _RUN.search(line)
         if begun is not None and self.running is None:
             self._printed(line[: begun.start()])
-            self.running = self.tests.setdefault(begun["name"], Told(begun["name"], len(self.tests)))
+            self.running = self.tests.setdefault(
+                begun["name"], Told(begun["name"], len(self.tests))
+            )
             return
         self._printed(line)
 
@@ -101,7 +114,8 @@ class Story:
                 self.running.problems.append(line.removeprefix(DUMP_PROBLEM)[:MOST_TEXT])
 
     def read(self, text: str) -> bool:
-        """Add what the JSON says; False for a text that is no such JSON (cut off, where the disk was full)."""
+        """Add what the JSON says; False for a text that is no such JSON (cut off, where the disk
+        was full)."""
         try:
             suites = json.loads(text)["testsuites"]
             entries = [(suite["name"], test) for suite in suites for test in suite["testsuite"]]
@@ -125,19 +139,30 @@ class Story:
             told.duration_ms = 1e3 * float(str(test.get("time", "")).removesuffix("s"))
         told.file = test["file"] if isinstance(test.get("file"), str) else None
         told.line = test["line"] if isinstance(test.get("line"), int) else None
-        told.properties = {key: str(value) for key, value in test.items() if key not in _NO_PROPERTIES}
+        told.properties = {
+            key: str(value) for key, value in test.items() if key not in _NO_PROPERTIES
+        }
 
 
 def failures(told: Told) -> list[dict[str, Any]]:
-    """The failures of a test, counted: three of one expression at one place are one entry with the count 3.
+    """The failures of a test, counted: three of one expression at one place are one entry with the
+    count 3.
 
-    [{"expression", "count", "message" (the first one's), "file", "line"}], in the order in which they came.
+    [{"expression", "count", "message" (the first one's), "file", "line"}], in the order in which
+    they came.
     """
     found: dict[tuple[str, str | None, int | None], dict[str, Any]] = {}
     for file, line, message in _blocks(told, "Failure"):
         words = expression(message)
         entry = found.setdefault(
-            (words, file, line), {"expression": words, "count": 0, "message": message[:MOST_TEXT], "file": file, "line": line}
+            (words, file, line),
+            {
+                "expression": words,
+                "count": 0,
+                "message": message[:MOST_TEXT],
+                "file": file,
+                "line": line,
+            },
         )
         entry["count"] += 1
         measure(told.measurements, message)
@@ -154,7 +179,8 @@ def reason_of_skip(told: Told) -> str:
 
 
 def expression(message: str) -> str:
-    """What was asserted, in a line: `xt::allclose(a, b)`, `a == b`, `(a) < (b)`, `|a - b| <= tolerance`, or the first line."""
+    """What was asserted, in a line: `xt::allclose(a, b)`, `a == b`, `(a) < (b)`, `|a - b| <=
+    tolerance`, or the first line."""
     lines = message.strip().split("\n")
     first = lines[0]
     near = _NEAR.match(message)
@@ -163,7 +189,11 @@ def expression(message: str) -> str:
     if first.startswith("Value of: "):
         return first.removeprefix("Value of: ")[:MOST_TEXT]
     if first == "Expected equality of these values:":
-        sides = [line.strip() for line in lines[1:] if line.startswith("  ") and not line.startswith("    ")]
+        sides = [
+            line.strip()
+            for line in lines[1:]
+            if line.startswith("  ") and not line.startswith("    ")
+        ]
         return " == ".join(sides[:2])[:MOST_TEXT]
     if first.startswith("Expected: "):
         return first.removeprefix("Expected: ").partition(", actual: ")[0][:MOST_TEXT]
@@ -173,7 +203,8 @@ def expression(message: str) -> str:
 
 
 def measure(found: dict[str, float], line: str) -> None:
-    """Numbers of an error in a line, such as max_diff=0.75: of several with one name the worst is kept."""
+    """Numbers of an error in a line, such as max_diff=0.75: of several with one name the worst is
+    kept."""
     for match in _MEASURE.finditer(line):
         if _MEASURES.search(match["name"]):
             _keep(found, match["name"], match["number"])
@@ -202,7 +233,9 @@ def _blocks(told: Told, kind: str) -> Iterator[tuple[str | None, int | None, str
     yield from _printed_blocks(told.lines, kind)
 
 
-def _printed_blocks(lines: Iterable[str], kind: str) -> Iterator[tuple[str | None, int | None, str]]:
+def _printed_blocks(
+    lines: Iterable[str], kind: str
+) -> Iterator[tuple[str | None, int | None, str]]:
     place: re.Match[str] | None = None
     message: list[str] = []
     for line in lines:

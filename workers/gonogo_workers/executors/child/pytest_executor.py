@@ -1,7 +1,9 @@
-"""pytest as an executor: runs the tests of a build's suite in a process of their own and reports each of them (docs/pytest.md).
+"""pytest as an executor: runs the tests of a build's suite in a process of their own and reports
+each of them (docs/pytest.md).
 
-Runs in the build's interpreter, like everything in this folder: standard library only, and pytest for the tests' own process. What may
-be run stands in the builds file (GONOGO_BUILD); a job names a suite, stages and a filter, which never become paths or options.
+Runs in the build's interpreter, like everything in this folder: standard library only, and pytest
+for the tests' own process. What may be run stands in the builds file (GONOGO_BUILD); a job names a
+suite, stages and a filter, which never become paths or options.
 """
 
 from __future__ import annotations
@@ -23,8 +25,13 @@ from pytest_process import run
 from pytest_suites import Stage, Suite, suites
 
 SESSION = Path(__file__).with_name("pytest_session.py")
-PLUGIN_FOLDER = next(folder for folder in Path(__file__).resolve().parents if (folder / "gonogo_pytest" / "plugin.py").is_file())
-"""The folder of the packages `gonogo_pytest` and `gonogo` that belong to this worker: the checkout, or site-packages."""
+PLUGIN_FOLDER = next(
+    folder
+    for folder in Path(__file__).resolve().parents
+    if (folder / "gonogo_pytest" / "plugin.py").is_file()
+)
+"""The folder of the packages `gonogo_pytest` and `gonogo` that belong to this worker: the checkout,
+or site-packages."""
 PLUGIN_FILES = (
     "gonogo/__init__.py",
     "gonogo/closeness.py",
@@ -55,10 +62,13 @@ class PytestExecutor:
     """Runs a build's pytest suites; one `report` is one iteration."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError for a build that this host's builds file doesn't describe, RuntimeError without pytest."""
+        """Raises ValueError for a build that this host's builds file doesn't describe, RuntimeError
+        without pytest."""
         table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
         if table.get("name") != build:
-            raise ValueError(f"the builds file of this host says nothing of the pytest build {build!r}")
+            raise ValueError(
+                f"the builds file of this host says nothing of the pytest build {build!r}"
+            )
         self.command = [str(each) for each in table.get("command", ())]
         self.options = table.get("options", {})
         self.suites = suites(build, self.options, table.get("suites", {}))
@@ -71,11 +81,13 @@ class PytestExecutor:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(PLUGIN_FOLDER / file, copy)
 
-    def report(self, selection: Mapping[str, Any], *, iteration: int, seed: int | None = None) -> list[Report]:
+    def report(
+        self, selection: Mapping[str, Any], *, iteration: int, seed: int | None = None
+    ) -> list[Report]:
         """Run what the selection names: a report per test; an empty list when there is none.
 
-        With `seed` the order of a shuffle and the tests' GONOGO_SEED are controlled. Raises ValueError for a suite, a stage or a
-        filter that can't be.
+        With `seed` the order of a shuffle and the tests' GONOGO_SEED are controlled. Raises
+        ValueError for a suite, a stage or a filter that can't be.
         """
         selection = selection.get("selection", selection)
         suite = self._suite(selection.get("suite"))
@@ -90,13 +102,17 @@ class PytestExecutor:
         wanted, words = selection.get("stages"), selection.get("filter")
         if suite.stages:
             if words:
-                raise ValueError("a staged suite takes no filter: a stage with tests left out would look as if it had failed")
+                raise ValueError(
+                    "a staged suite takes no filter: a stage with tests left out would look as if it had failed"
+                )
             return this.staged(suite.asked(wanted))
         if wanted:
             raise ValueError(f"the suite {suite.name!r} has no stages")
         if words and not _closed(words):
             raise ValueError(f"the parentheses of the filter don't match: {words!r}")
-        return this.tests(suite.paths, [*suite.filters, *([words] if words else [])], suite.timeout_s)
+        return this.tests(
+            suite.paths, [*suite.filters, *([words] if words else [])], suite.timeout_s
+        )
 
     def close(self) -> None:
         """Delete what was written."""
@@ -112,29 +128,54 @@ class PytestExecutor:
 class _Run:
     """One iteration."""
 
-    def __init__(self, executor: PytestExecutor, suite: Suite, iteration: int, seed: int | None, order: int | None) -> None:
+    def __init__(
+        self,
+        executor: PytestExecutor,
+        suite: Suite,
+        iteration: int,
+        seed: int | None,
+        order: int | None,
+    ) -> None:
         self.executor, self.suite, self.order = executor, suite, order
         self.deadline = time.monotonic() + SHARE * _deadline()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{iteration}-", dir=executor.folder))
-        self.environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        self.environment = {
+            name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"
+        }
         self.environment["GONOGO_ITERATION"] = str(iteration)
         self.environment.pop("GONOGO_SEED", None)
         if seed is not None:
             self.environment["GONOGO_SEED"] = str(seed)
         self.names: set[str] = set()
 
-    def tests(self, paths: tuple[str, ...], filters: list[str], timeout_s: float | None, part: str = "all") -> list[Report]:
+    def tests(
+        self, paths: tuple[str, ...], filters: list[str], timeout_s: float | None, part: str = "all"
+    ) -> list[Report]:
         """The reports of one process of pytest."""
         folder = self.folder / part
         (folder / "dumps").mkdir(parents=True)
         lines, traces = folder / "lines.jsonl", folder / "traces"
-        arguments = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--color=no", f"--rootdir={self.suite.root}"]
+        arguments = [
+            "-p",
+            "no:cacheprovider",
+            "--continue-on-collection-errors",
+            "--color=no",
+            f"--rootdir={self.suite.root}",
+        ]
         arguments += [f"--gonogo-report={lines}", *_chosen(filters, folder)]
         if self.order is not None:
             arguments.append(f"--gonogo-shuffle={self.order}")
         seconds = max(LEAST_S, min(self.deadline - time.monotonic(), timeout_s or self.deadline))
         ended = run(
-            [sys.executable, str(SESSION), str(self.executor.folder / "copy"), str(traces), *arguments, *self.executor.command, *paths],
+            [
+                sys.executable,
+                str(SESSION),
+                str(self.executor.folder / "copy"),
+                str(traces),
+                *arguments,
+                *self.executor.command,
+                *paths,
+            ],
             cwd=self.suite.root,
             environment={**self.environment, "GONOGO_DUMP_DIR": str(folder / "dumps")},
             seconds=seconds,
@@ -143,14 +184,23 @@ class _Run:
         return reports(lines, folder / "dumps", ended, seconds)
 
     def staged(self, stages: tuple[Stage, ...]) -> list[Report]:
-        """The reports of the stages in order; what comes after one that blocks isn't run. gonogo.stages makes the table of them."""
+        """The reports of the stages in order; what comes after one that blocks isn't run.
+        gonogo.stages makes the table of them."""
         found: list[Report] = []
         blocker = ""
         for stage in stages:
             if not blocker and self.deadline - time.monotonic() < LEAST_S:
                 blocker = "the end of the iteration's time"
             if blocker:
-                of_stage = [_said(stage, "blocked", "skipped", f"not run: blocked by {blocker}", blocked_by=blocker)]
+                of_stage = [
+                    _said(
+                        stage,
+                        "blocked",
+                        "skipped",
+                        f"not run: blocked by {blocker}",
+                        blocked_by=blocker,
+                    )
+                ]
             else:
                 of_stage = self._stage(stage)
                 outcomes = {each["outcome"] for each in of_stage}
@@ -158,7 +208,9 @@ class _Run:
                     blocker = stage.name
             for each in of_stage:
                 each["stage"] = stage.name
-                if each["name"] in self.names or each["name"].startswith("("):  # a file of two stages; what isn't a test
+                if each["name"] in self.names or each["name"].startswith(
+                    "("
+                ):  # a file of two stages; what isn't a test
                     each["name"] = f"{stage.name}: {each['name']}"
                 self.names.add(each["name"])
             found += of_stage
@@ -166,30 +218,55 @@ class _Run:
 
     def _stage(self, stage: Stage) -> list[Report]:
         root = self.suite.root
-        there = tuple(str(root / file) for file in stage.files if (root / file.partition("::")[0]).exists())
-        found = self.tests(there, [], stage.timeout_s or self.suite.timeout_s, f"stage-{stage.number}") if there else []
+        there = tuple(
+            str(root / file) for file in stage.files if (root / file.partition("::")[0]).exists()
+        )
+        found = (
+            self.tests(there, [], stage.timeout_s or self.suite.timeout_s, f"stage-{stage.number}")
+            if there
+            else []
+        )
         if not found:
             found.append(_said(stage, "tests", "absent", "no test was found"))
         # after the tests, which may be what makes the artefacts
-        for file in dict.fromkeys((*(file.partition("::")[0] for file in stage.files), *stage.requires)):
+        for file in dict.fromkeys(
+            (*(file.partition("::")[0] for file in stage.files), *stage.requires)
+        ):
             if not (root / file).exists():
-                found.append(_said(stage, f"requires {file}", "absent", "a required file is missing", requires=file))
+                found.append(
+                    _said(
+                        stage,
+                        f"requires {file}",
+                        "absent",
+                        "a required file is missing",
+                        requires=file,
+                    )
+                )
         return found
 
 
 def _said(stage: Stage, what: str, outcome: str, message: str, **more: str) -> Report:
     """A report of a stage that is no test's."""
-    row: Report = {"name": f"{stage.name}: {what}", "outcome": outcome, "duration_ms": None, "message": message, "failures": []}
+    row: Report = {
+        "name": f"{stage.name}: {what}",
+        "outcome": outcome,
+        "duration_ms": None,
+        "message": message,
+        "failures": [],
+    }
     return {**row, "measurements": {}, "stage": stage.name, "dumps": [], **more}
 
 
 def _chosen(filters: list[str], folder: Path) -> list[str]:
-    """The options that choose among the tests: node ids (one per line) go through a file, everything else is an expression of -k."""
+    """The options that choose among the tests: node ids (one per line) go through a file,
+    everything else is an expression of -k."""
     words = [each for each in filters if not _names_tests(each)]
     options = [f"-k{' and '.join(f'({each})' for each in words)}"] if words else []
     for number, each in enumerate(each for each in filters if _names_tests(each)):
         file = folder / f"only-{number}.json"
-        file.write_text(json.dumps([line.strip() for line in each.splitlines() if line.strip()]), "utf-8")
+        file.write_text(
+            json.dumps([line.strip() for line in each.splitlines() if line.strip()]), "utf-8"
+        )
         options.append(f"--gonogo-only={file}")
     return options
 
@@ -199,7 +276,8 @@ def _names_tests(words: str) -> bool:
 
 
 def _closed(words: str) -> bool:
-    """Whether every parenthesis is closed: else a job's expression could end the one of the suite, which it may only narrow."""
+    """Whether every parenthesis is closed: else a job's expression could end the one of the suite,
+    which it may only narrow."""
     depth = 0
     for letter in words:
         depth += (letter == "(") - (letter == ")")
@@ -209,7 +287,8 @@ def _closed(words: str) -> bool:
 
 
 def _host_folder() -> str | None:
-    """The kernel host's private folder, which is deleted with it however it ends; None where this isn't a kernel host."""
+    """The kernel host's private folder, which is deleted with it however it ends; None where this
+    isn't a kernel host."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(main)) if main else ""
     return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None

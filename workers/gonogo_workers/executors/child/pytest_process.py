@@ -1,4 +1,5 @@
-"""pytest as a program with a deadline: where it hung is read from its own stacks. Standard library only."""
+"""pytest as a program with a deadline: where it hung is read from its own stacks. Standard library
+only."""
 
 from __future__ import annotations
 
@@ -18,17 +19,33 @@ TRACE_WAIT_S = 5.0
 TRACE_QUIET_S = 0.2  # no event tells that the stacks are written; nothing more for this long does
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)')
-_OURS = ("/_pytest/", "/pluggy/", "/pytest_session.py", "/site-packages/pytest/", "/xdist/", "/execnet/")
+_OURS = (
+    "/_pytest/",
+    "/pluggy/",
+    "/pytest_session.py",
+    "/site-packages/pytest/",
+    "/xdist/",
+    "/execnet/",
+)
 
 
-def run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], seconds: float, traces: Path) -> child_program.Ended:
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    traces: Path,
+) -> child_program.Ended:
     """Run pytest to its end or for `seconds`; on SIGUSR1 it writes its stacks to the file `traces`.
 
-    Where a run hung is `file:line in function`: the innermost frame that isn't pytest's, and the one of the tests that led there. Raises
-    OSError when it can't be started.
+    Where a run hung is `file:line in function`: the innermost frame that isn't pytest's, and the
+    one of the tests that led there. Raises OSError when it can't be started.
     """
     place = partial(_place, traces=traces, root=cwd)
-    return child_program.run(command, environment=environment, seconds=seconds, folder=cwd, place=place)
+    return child_program.run(
+        command, environment=environment, seconds=seconds, folder=cwd, place=place
+    )
 
 
 def _place(process: subprocess.Popen[bytes], handle: int, *, traces: Path, root: Path) -> str:
@@ -41,7 +58,9 @@ def _place(process: subprocess.Popen[bytes], handle: int, *, traces: Path, root:
             before, text = text, traces.read_text("utf-8", "replace")
             quiet = quiet + 0.02 if "most recent call first" in text and text == before else 0.0
     main = text.rpartition("(most recent call first)")[2]  # the main thread's stack is the last one
-    frames = [frame for frame in _FRAME.finditer(main) if not any(part in frame["file"] for part in _OURS)]
+    frames = [
+        frame for frame in _FRAME.finditer(main) if not any(part in frame["file"] for part in _OURS)
+    ]
     inside = [frame for frame in frames if frame["file"].startswith(f"{root}/")]
     places = list(dict.fromkeys(_words(frame, root) for frame in (*frames[:1], *inside[:1])))
     return ", called from ".join(places)

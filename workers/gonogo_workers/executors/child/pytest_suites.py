@@ -13,7 +13,8 @@ STAGE_FIELDS = ("name", "files", "requires", "timeout_s")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its tests, and the files that must be there when they have run, relative to the suite's root."""
+    """One stage: its tests, and the files that must be there when they have run, relative to the
+    suite's root."""
 
     number: int
     name: str
@@ -34,22 +35,33 @@ class Suite:
     timeout_s: float | None
 
     def asked(self, names: Any) -> tuple[Stage, ...]:
-        """The stages up to the last of those named (all without names): a later stage runs the earlier ones again. Raises ValueError."""
+        """The stages up to the last of those named (all without names): a later stage runs the
+        earlier ones again. Raises ValueError."""
         known = [stage.name for stage in self.stages]
         for name in names or ():
             if name not in known:
-                raise ValueError(f"the suite {self.name!r} has no stage {name!r}; it has: {', '.join(known)}")
+                raise ValueError(
+                    f"the suite {self.name!r} has no stage {name!r}; it has: {', '.join(known)}"
+                )
         return self.stages[: 1 + max(map(known.index, names))] if names else self.stages
 
 
-def suites(build: str, options: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str | None, Suite]:
-    """The build's suites by name; None is the one for a job that names none: `options.paths`, else everything below the root.
+def suites(
+    build: str, options: Mapping[str, Any], tables: Mapping[str, Any]
+) -> dict[str | None, Suite]:
+    """The build's suites by name; None is the one for a job that names none: `options.paths`, else
+    everything below the root.
 
     Raises ValueError that names what is wrong in the builds file.
     """
-    found: dict[str | None, Suite] = {name: _suite(f"builds.{build}.suites.{name}", name, table, options) for name, table in tables.items()}
+    found: dict[str | None, Suite] = {
+        name: _suite(f"builds.{build}.suites.{name}", name, table, options)
+        for name, table in tables.items()
+    }
     if "root" in options:
-        found[None] = _suite(f"builds.{build}.options", "", {"paths": options.get("paths", ["."])}, options)
+        found[None] = _suite(
+            f"builds.{build}.options", "", {"paths": options.get("paths", ["."])}, options
+        )
     return found
 
 
@@ -57,19 +69,28 @@ def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str
     _known(place, table, SUITE_FIELDS)
     root = Path(table.get("root") or options.get("root") or "")
     if not root.is_absolute():
-        raise ValueError(f"{place}.root (or the build's options.root) must be the absolute path of the folder with the tests; got '{root}'")
+        raise ValueError(
+            f"{place}.root (or the build's options.root) must be the absolute path of the folder with the tests; got '{root}'"
+        )
     root = root.resolve()
     if not root.is_dir():
         raise ValueError(f"{place}.root: there is no folder {root}")
     filters = table.get("filter", [])
-    stages = tuple(_stage(f"{place}.stages.{number}", number, stage) for number, stage in enumerate(table.get("stages", []), 1))
+    stages = tuple(
+        _stage(f"{place}.stages.{number}", number, stage)
+        for number, stage in enumerate(table.get("stages", []), 1)
+    )
     if len({stage.name for stage in stages}) < len(stages):
         raise ValueError(f"{place}.stages: every stage needs a name of its own")
     paths = _texts(f"{place}.paths", table.get("paths", [] if stages else ["."]))
     if stages and (paths or filters):
-        raise ValueError(f"{place}: a staged suite has its files in the stages, and neither paths nor filter")
+        raise ValueError(
+            f"{place}: a staged suite has its files in the stages, and neither paths nor filter"
+        )
     absolute = tuple(str(root) if path == "." else str(root / path) for path in paths)
-    lines = "\n".join(_texts(f"{place}.filter", filters)) if isinstance(filters, list) else str(filters)
+    lines = (
+        "\n".join(_texts(f"{place}.filter", filters)) if isinstance(filters, list) else str(filters)
+    )
     return Suite(name, root, absolute, (lines,) if lines else (), stages, _seconds(place, table))
 
 
@@ -81,7 +102,13 @@ def _stage(place: str, number: int, table: Mapping[str, Any]) -> Stage:
     files = _texts(f"{place}.files", table.get("files", []))
     if not files:
         raise ValueError(f"{place}.files must name the stage's tests")
-    return Stage(number, name, files, _texts(f"{place}.requires", table.get("requires", [])), _seconds(place, table))
+    return Stage(
+        number,
+        name,
+        files,
+        _texts(f"{place}.requires", table.get("requires", [])),
+        _seconds(place, table),
+    )
 
 
 def _known(place: str, table: Mapping[str, Any], names: tuple[str, ...]) -> None:
@@ -98,6 +125,8 @@ def _texts(place: str, value: Any) -> tuple[str, ...]:
 
 def _seconds(place: str, table: Mapping[str, Any]) -> float | None:
     value = table.get("timeout_s")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0
+    ):
         raise ValueError(f"{place}.timeout_s must be a number of seconds above 0; got {value!r}")
     return value

@@ -1,7 +1,9 @@
-"""LayerNorm on a Wormhole by ttnn: a real card, or the simulated one (docs/wormhole.md). Runs in the build's own interpreter.
+"""LayerNorm on a Wormhole by ttnn: a real card, or the simulated one (docs/wormhole.md). Runs in
+the build's own interpreter.
 
-A build is one of VARIANTS by its name, or names one in its options (`options = { variant = "ttnn-moreh" }` in the builds file), so that
-many installed versions of ttnn can be builds of the same variant.
+A build is one of VARIANTS by its name, or names one in its options (`options = { variant =
+"ttnn-moreh" }` in the builds file), so that many installed versions of ttnn can be builds of the
+same variant.
 """
 
 from __future__ import annotations
@@ -24,16 +26,21 @@ VARIANTS: Mapping[str, Mapping[str, Run]] = {
     "ttnn-welford": {"layernorm_fw": partial(layer_norm, forced="welford")},
     "ttnn-moreh": {"layernorm_fw": moreh_forward, "layernorm_bw": moreh_backward},
     "ttnn-generic-bw": {"layernorm_bw": partial(backward, defines=())},
-    "ttnn-generic-bw-double-subtract": {"layernorm_bw": partial(backward, defines=("SUBTRACT_S1_TWICE",))},
+    "ttnn-generic-bw-double-subtract": {
+        "layernorm_bw": partial(backward, defines=("SUBTRACT_S1_TWICE",))
+    },
 }
-"""Variant -> kernel -> how it is run. gonogo.builds.TTNN_BUILDS has the same names (a test compares them)."""
+"""Variant -> kernel -> how it is run. gonogo.builds.TTNN_BUILDS has the same names (a test compares
+them)."""
 
 
 class TtnnExecutor:
-    """One build. The device is opened once in a process, whatever the number of executors, and kept."""
+    """One build. The device is opened once in a process, whatever the number of executors, and
+    kept."""
 
     def __init__(self, build: str) -> None:
-        """Raises ValueError naming the variants for a build that is none of them; whatever ttnn raises when the device can't be opened."""
+        """Raises ValueError naming the variants for a build that is none of them; whatever ttnn
+        raises when the device can't be opened."""
         known = json.loads(os.environ.get("GONOGO_BUILD") or "{}")
         options = known.get("options") or {} if known.get("name", build) == build else {}
         self.variant = str(options.get("variant", build))
@@ -43,7 +50,8 @@ class TtnnExecutor:
         Device.get()
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
-        """The kernel's outputs for one seed. Raises Unsupported for a combination that the build doesn't offer."""
+        """The kernel's outputs for one seed. Raises Unsupported for a combination that the build
+        doesn't offer."""
         kernels = VARIANTS[self.variant]
         kernel = str(test["kernel"])
         if kernel not in kernels:

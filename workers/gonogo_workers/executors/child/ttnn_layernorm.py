@@ -1,7 +1,7 @@
 """LayerNorm by ttnn's own operations: ttnn.layer_norm, and moreh's forward and backward.
 
-Every function takes the canonical test and its inputs and gives outputs in the shapes of the executor contract; what the operation
-doesn't offer is an Unsupported with the reason.
+Every function takes the canonical test and its inputs and gives outputs in the shapes of the
+executor contract; what the operation doesn't offer is an Unsupported with the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ttnn
-from ttnn_device import Array, Device, Unsupported, blank, compute_config, download, format_of, numerics, same_format, shape4, upload
+from ttnn_device import (
+    Array,
+    Device,
+    Unsupported,
+    blank,
+    compute_config,
+    download,
+    format_of,
+    numerics,
+    same_format,
+    shape4,
+    upload,
+)
 
 TILE = 32
 PROGRAMS = ("default", "legacy", "welford")
@@ -19,7 +31,8 @@ EPSILON = 1e-6
 
 
 def program_of(test: Mapping[str, Any], forced: str | None) -> str:
-    """The reduction to use: the build's where it names one, else the test's. Raises Unsupported when the two differ."""
+    """The reduction to use: the build's where it names one, else the test's. Raises Unsupported
+    when the two differ."""
     asked = str(test.get("program", "default"))
     if forced is None or asked in (forced, "default"):
         return forced or asked
@@ -27,11 +40,14 @@ def program_of(test: Mapping[str, Any], forced: str | None) -> str:
 
 
 def interleaved_only(test: Mapping[str, Any], operation: str) -> None:
-    """Raises Unsupported for a sharded test of an operation that only takes interleaved tensors, and for a program it doesn't have."""
+    """Raises Unsupported for a sharded test of an operation that only takes interleaved tensors,
+    and for a program it doesn't have."""
     if test.get("memory", "interleaved") != "interleaved":
         raise Unsupported(f"{operation} takes interleaved tensors only")
     if test.get("program", "default") != "default":
-        raise Unsupported(f"{operation} has one program only; the test asks for {test['program']!r}")
+        raise Unsupported(
+            f"{operation} has one program only; the test asks for {test['program']!r}"
+        )
 
 
 def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str) -> None:
@@ -43,7 +59,9 @@ def bf16_only(chosen: Mapping[str, Any], tensors: Sequence[str], operation: str)
         raise Unsupported(f"numerics.output = {chosen['output']!r}: {operation} gives bf16 only")
 
 
-def layer_norm(test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str | None) -> dict[str, Array]:
+def layer_norm(
+    test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str | None
+) -> dict[str, Array]:
     """y by ttnn.layer_norm."""
     chosen = numerics(test)
     same_format(chosen, "x")
@@ -54,7 +72,9 @@ def layer_norm(test: Mapping[str, Any], inputs: Mapping[str, Array], forced: str
     for name in ("gamma", "beta"):
         if format_of(chosen, name) == "bfp8_b":
             instead = 'bf16 and fp32, as with numerics.input = {"x": "bfp8_b"}'
-            raise Unsupported(f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes {instead}")
+            raise Unsupported(
+                f"{name} in bfp8_b can't be given to ttnn.layer_norm; it takes {instead}"
+            )
         weights[name] = upload(inputs[name].reshape(1, 1, 1, -1), format_of(chosen, name))
     y = ttnn.layer_norm(
         upload(inputs["x"].reshape(shape), format_of(chosen, "x"), memory),
@@ -75,7 +95,11 @@ def moreh_forward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict[
     chosen = numerics(test)
     bf16_only(chosen, tuple(inputs), operation)
     shape = shape4(test["shape"])
-    outputs = {"y": blank(shape, "bf16"), "mean": blank(shape[:-1], "bf16"), "rstd": blank(shape[:-1], "bf16")}
+    outputs = {
+        "y": blank(shape, "bf16"),
+        "mean": blank(shape[:-1], "bf16"),
+        "rstd": blank(shape[:-1], "bf16"),
+    }
     ttnn.operations.moreh.layer_norm(
         upload(inputs["x"].reshape(shape), "bf16"),
         1,
@@ -101,10 +125,16 @@ def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict
     interleaved_only(test, operation)
     chosen = numerics(test)
     if "mean" not in inputs:
-        raise Unsupported(f"{operation} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')")
+        raise Unsupported(
+            f"{operation} is given mean and rstd; it can't make its own (numerics.statistics must be 'given')"
+        )
     bf16_only(chosen, tuple(inputs), operation)
     shape = shape4(test["shape"])
-    outputs = {"dx": blank(shape, "bf16"), "dgamma": blank(shape[-1:], "bf16"), "dbeta": blank(shape[-1:], "bf16")}
+    outputs = {
+        "dx": blank(shape, "bf16"),
+        "dgamma": blank(shape[-1:], "bf16"),
+        "dbeta": blank(shape[-1:], "bf16"),
+    }
     ttnn.operations.moreh.layer_norm_backward(
         upload(inputs["dy"].reshape(shape), "bf16"),
         upload(inputs["x"].reshape(shape), "bf16"),
@@ -126,9 +156,12 @@ def moreh_backward(test: Mapping[str, Any], inputs: Mapping[str, Array]) -> dict
 
 
 def _placement(test: Mapping[str, Any], shape: tuple[int, ...], program: str) -> tuple[Any, Any]:
-    """The memory and program configuration of ttnn.layer_norm: interleaved, or block-sharded over a grid of cores."""
+    """The memory and program configuration of ttnn.layer_norm: interleaved, or block-sharded over a
+    grid of cores."""
     if program not in PROGRAMS:
-        raise Unsupported(f"ttnn.layer_norm has no program {program!r}; there are {', '.join(PROGRAMS)}")
+        raise Unsupported(
+            f"ttnn.layer_norm has no program {program!r}; there are {', '.join(PROGRAMS)}"
+        )
     reduction = {"legacy_reduction": program == "legacy", "use_welford": program == "welford"}
     memory = test.get("memory", "interleaved")
     if memory == "interleaved":
@@ -137,13 +170,18 @@ def _placement(test: Mapping[str, Any], shape: tuple[int, ...], program: str) ->
     height, width = shape[0] * shape[1] * -(-shape[2] // TILE), -(-shape[3] // TILE)
     grid = Device.get().compute_with_storage_grid_size()
     if rows > grid.y or columns > grid.x:
-        raise Unsupported(f"memory.sharded [{rows}, {columns}]: this chip has {grid.y} rows of {grid.x} cores")
+        raise Unsupported(
+            f"memory.sharded [{rows}, {columns}]: this chip has {grid.y} rows of {grid.x} cores"
+        )
     if height % rows or width % columns or shape[2] % TILE or shape[3] % TILE:
         raise Unsupported(
             f"memory.sharded [{rows}, {columns}]: {height} x {width} tiles of {list(test['shape'])} don't divide evenly into whole shards"
         )
     sharded = ttnn.create_sharded_memory_config(
-        shape, ttnn.CoreGrid(y=rows, x=columns), ttnn.ShardStrategy.BLOCK, ttnn.ShardOrientation.ROW_MAJOR
+        shape,
+        ttnn.CoreGrid(y=rows, x=columns),
+        ttnn.ShardStrategy.BLOCK,
+        ttnn.ShardOrientation.ROW_MAJOR,
     )
     config = ttnn.LayerNormShardedMultiCoreProgramConfig(
         compute_with_storage_grid_size=ttnn.CoreCoord(columns, rows),
