@@ -28,8 +28,9 @@ from benchmarks.simulated import KEY, SimulatedWorker, new_job, row
 from gonogo_cli import redis_server
 from gonogo_service import background
 from gonogo_settings import Settings
-from gonogo_storage import jobs, schema
-from gonogo_storage.engine import make_engine, reading, session
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
 from gonogo_workers import queue
 
 LATENCIES = 40

@@ -19,10 +19,13 @@ from sqlalchemy import insert, literal, select
 from sqlalchemy.orm import Session
 
 from gonogo.tests import TestSpec
-from gonogo_storage import closing, jobs, rollups, test_specs
-from gonogo_storage.ids import floor, new_id
-from gonogo_storage.jobs import NewJob
-from gonogo_storage.states import ChunkState, JobState
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.ids import floor, new_id
+from gonogo_storage.db.states import ChunkState, JobState
+from gonogo_storage.jobs import closing, jobs
+from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.rollups import rollups
+from gonogo_storage.rollups.tallies import Tally, total
 from gonogo_storage.tables import (
     ChunkRow,
     DayRollupRow,
@@ -34,7 +37,6 @@ from gonogo_storage.tables import (
     SeedGridRow,
     SeedResultRow,
 )
-from gonogo_storage.tallies import Tally, total
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
 DX = {

@@ -38,9 +38,11 @@ from gonogo_dashboards import urls
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import open_core
 from gonogo_settings import PREFIX, Settings
-from gonogo_storage import engine as engines
-from gonogo_storage import evidence, flags, jobs, schema
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import evidence, flags
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
 from gonogo_storage.tables import JobRow
 
 WARM_UP, START_S = 5, 60.0

@@ -28,9 +28,9 @@ from rich.table import Table
 from gonogo import inputs, tensix
 from gonogo.judging import judge
 from gonogo.tests import TestSpec
-from gonogo_storage import event_reads
-from gonogo_storage import events as stored_events
-from gonogo_storage.engine import make_engine, reading
+from gonogo_storage.db.engine import make_engine, reading
+from gonogo_storage.messages import event_positions
+from gonogo_storage.messages import events as stored_events
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY: Mapping[str, Any] = {
@@ -128,7 +128,7 @@ class Service:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with reading(self._engine) as session:
-                position = event_reads.positions(session, [job])[job]
+                position = event_positions.positions(session, [job])[job]
             if position.final:
                 break
             if time.monotonic() > deadline:

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from gonogo_storage.jobs import NewJob
+from gonogo_storage.jobs.job import NewJob
 from gonogo_workers import queue
 
 KEY = "k" * 32

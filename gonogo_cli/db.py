@@ -50,7 +50,7 @@ def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -
     SQLite files are copied first."""
     from gonogo_cli import show
     from gonogo_cli.place import engine
-    from gonogo_storage import schema
+    from gonogo_storage.ops import schema
 
     with engine() as database:
         before = schema.state(database)

@@ -102,7 +102,7 @@ def database() -> Finding:
     ):
         return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
     from gonogo_cli.place import engine
-    from gonogo_storage import schema
+    from gonogo_storage.ops import schema
 
     with engine() as made:
         state = schema.state(made)

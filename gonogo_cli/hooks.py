@@ -59,9 +59,9 @@ def catch_up(
     from gonogo_cli.place import engine
     from gonogo_service.github.problems import GitHubError, Refused
     from gonogo_service.hooks import fetching
-    from gonogo_storage import ci_rules
-    from gonogo_storage.encoding import utcnow
-    from gonogo_storage.engine import reading
+    from gonogo_storage.automation import ci_rules
+    from gonogo_storage.db.encoding import utcnow
+    from gonogo_storage.db.engine import reading
 
     try:
         github = fetching.client_of(

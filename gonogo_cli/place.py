@@ -44,8 +44,8 @@ def engine() -> Iterator[Engine]:
     reached."""
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
-    from gonogo_storage import schema
-    from gonogo_storage.engine import make_engine
+    from gonogo_storage.db.engine import make_engine
+    from gonogo_storage.ops import schema
 
     config = configure()
     assert config.database_url is not None

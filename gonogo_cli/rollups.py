@@ -11,7 +11,7 @@ import typer
 from gonogo.problems import JobError
 
 if TYPE_CHECKING:
-    from gonogo_storage.rollup_rebuild import Progress as Done
+    from gonogo_storage.rollups.rebuild import Progress as Done
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,8 +43,9 @@ def rebuild(
 
     from gonogo_cli import show
     from gonogo_cli.place import engine
-    from gonogo_storage import rollup_rebuild, test_specs
-    from gonogo_storage.engine import reading
+    from gonogo_storage.catalogue import test_specs
+    from gonogo_storage.db.engine import reading
+    from gonogo_storage.rollups import rebuild as rollup_rebuild
 
     start = told_at = time.monotonic()
     with engine() as database, show.progress(show.console(stderr=True)) as bars:

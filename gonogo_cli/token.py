@@ -45,7 +45,7 @@ def create(
     from gonogo_cli.place import engine
     from gonogo_service.auth import issue_token
     from gonogo_service.problems import Problem
-    from gonogo_storage.engine import session
+    from gonogo_storage.db.engine import session
 
     with engine() as database, session(database) as transaction:
         try:

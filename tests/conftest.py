@@ -16,8 +16,9 @@ from sqlalchemy import Engine, make_url
 
 import databases
 import gtest_programs as gtest_support
-from gonogo_storage import ids, schema
-from gonogo_storage.engine import make_engine
+from gonogo_storage.db import ids
+from gonogo_storage.db.engine import make_engine
+from gonogo_storage.ops import schema
 from servers import Missing, PostgresServer, RedisServer, running
 
 hypothesis_settings.register_profile(

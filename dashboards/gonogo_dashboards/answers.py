@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo_dashboards import urls, words
-from gonogo_storage import github_answers
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import AnswerState
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import AnswerState
+from gonogo_storage.messages import github_answers
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class AnswersView:
 def answers(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> AnswersView:
-    """A page of what GitHub was told. Raises gonogo_storage.paging.BadCursor."""
+    """A page of what GitHub was told. Raises gonogo_storage.db.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
     page = github_answers.list_(

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 
 from gonogo_dashboards import urls
-from gonogo_storage.encoding import decode
+from gonogo_storage.db.encoding import decode
 
 FOLDER = Path(__file__).parent / "static"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

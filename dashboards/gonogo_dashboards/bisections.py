@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo_dashboards import commands, urls, words
-from gonogo_storage import bisections as stored
-from gonogo_storage.bisections import Bisection
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import BisectionState
+from gonogo_storage.automation import bisections as stored
+from gonogo_storage.automation.bisections import Bisection
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import BisectionState
 
 FILTERS = ("test", "state")
 STATES: Mapping[str, str] = {

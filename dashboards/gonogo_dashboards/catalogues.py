@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from gonogo_dashboards import commands, urls, words
 from gonogo_dashboards.lines import shape_of, tolerance_of
-from gonogo_storage import catalogue
-from gonogo_storage.catalogue import GradeRecord, TestRecord
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.variants import Variant
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.catalogue.test_list import GradeRecord, TestRecord
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.rollups.variants import Variant
 
 FILTERS = ("kernel",)
 
@@ -77,9 +77,9 @@ class TestsView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> TestsView:
-    """A page of tests, the latest submitted first. Raises gonogo_storage.paging.BadCursor."""
+    """A page of tests, the latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = catalogue.list_(session, limit=limit, cursor=cursor or None, **given)
+    page = test_list.list_(session, limit=limit, cursor=cursor or None, **given)
     next_url = urls.catalogue(given, cursor=page.next) if page.next else None
     return TestsView(
         tuple(_test_line(each, now) for each in page.items),

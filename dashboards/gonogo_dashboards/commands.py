@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gonogo_storage.encoding import encode
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.jobs.job import Job
 
 START = "gonogo demo"
 

@@ -15,11 +15,11 @@ from gonogo.flakiness.classes import Class, Finding, Ran
 from gonogo.flakiness.gating import Gate
 from gonogo_dashboards import urls, words
 from gonogo_dashboards.lines import tolerance_of
-from gonogo_storage import comparing, matrices
-from gonogo_storage.comparing import Compared, Comparison
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.matrices import BuildRecord
-from gonogo_storage.sides import Told
+from gonogo_storage.comparison import comparing, matrices
+from gonogo_storage.comparison.comparing import Compared, Comparison
+from gonogo_storage.comparison.comparison_side import Told
+from gonogo_storage.comparison.matrices import BuildRecord
+from gonogo_storage.db.encoding import timestamp
 
 MOST_JOBS = 8
 MOST_CHOICES = 100
@@ -127,7 +127,7 @@ class ComparisonView:
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
     """The comparison, or the form alone while base or head is missing. Raises FieldError as
-    gonogo_storage.comparing.compare does."""
+    gonogo_storage.comparison.comparing.compare does."""
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda each: each.newest_job, reverse=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.verdicts import Explanation
-from gonogo_storage.job_seeds import SeedRecord
+from gonogo_storage.jobs.job_seeds import SeedRecord
 
 _WORST_FIRST = [each.value for each in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio")

@@ -11,7 +11,7 @@ from typing import Any
 from gonogo.verdicts import Verdict
 from gonogo_dashboards import words
 from gonogo_dashboards.charts import AXIS, Options
-from gonogo_storage.build_series import MOST_BUILDS
+from gonogo_storage.history.build_series import MOST_BUILDS
 
 _FLOOR = 1e-300
 
@@ -54,7 +54,7 @@ class Curve:
 
 
 def read(trend: Mapping[str, Any], output: str) -> Curve | None:
-    """The curve of an output from the JSON of gonogo_storage.trends; None where no point has a
+    """The curve of an output from the JSON of gonogo_storage.history.trends; None where no point has a
     number."""
     points = tuple(_point(point, output) for point in trend["points"])
     known = [point for point in points if point.mean is not None]

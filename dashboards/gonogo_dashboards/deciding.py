@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo_dashboards import words
-from gonogo_storage.jobs import Job
+from gonogo_storage.jobs.job import Job
 
 
 def notes(job: Job) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
 from gonogo_dashboards import words
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.periods import Hour
-from gonogo_storage.states import CanaryOutcome
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import CanaryOutcome
+from gonogo_storage.devices.periods import Hour
 
 HOUR_S = 3600.0
 METRICS = ("temperature_c", "clock_mhz", "power_w")

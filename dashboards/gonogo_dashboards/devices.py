@@ -13,13 +13,14 @@ from gonogo_dashboards import device_days, timelines, urls, words
 from gonogo_dashboards.device_days import DeviceDays
 from gonogo_dashboards.lines import JobLine, job_line
 from gonogo_dashboards.timelines import Timeline
-from gonogo_storage import device_reads, periods
-from gonogo_storage import devices as stored
-from gonogo_storage import jobs as stored_jobs
-from gonogo_storage.encoding import encode, timestamp
-from gonogo_storage.jobs import Job
-from gonogo_storage.periods import Load, Pulse
-from gonogo_storage.states import DeviceHealth, DeviceState
+from gonogo_storage.db.encoding import encode, timestamp
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.devices import devices as stored
+from gonogo_storage.devices import periods
+from gonogo_storage.devices.periods import Load, Pulse
+from gonogo_storage.jobs import device_history
+from gonogo_storage.jobs import jobs as stored_jobs
+from gonogo_storage.jobs.job import Job
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "told by"))
@@ -176,7 +177,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     since = (now - BACK).replace(
         minute=0, second=0, microsecond=0
     )  # an hour long the same: pictures and places of keys stay
-    changes, all_of_them = device_reads.changes(session, device_id, since=since)
+    changes, all_of_them = device_history.changes(session, device_id, since=since)
     silent = (
         datetime.fromisoformat(found["heard_at"]) if line.state == DeviceState.offline else None
     )
@@ -190,7 +191,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
         ),
         jobs=tuple(
             _ran(each, now)
-            for each in device_reads.recent_jobs(session, line.device, limit=RECENT_JOBS)
+            for each in device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
         ),
         climbs=tuple(_climb(each) for each in history if each.steps),
         history=history,
@@ -199,7 +200,7 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
     )
 
 
-def _ran(found: device_reads.RanJob, now: datetime) -> RanLine:
+def _ran(found: device_history.RanJob, now: datetime) -> RanLine:
     last_at = timestamp(found.last_at)
     return RanLine(job_line(found.job, now), found.attempts, last_at, words.since(last_at, now))
 

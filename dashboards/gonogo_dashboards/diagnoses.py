@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from gonogo_dashboards import stages, words
 from gonogo_dashboards.stages import StagesView
-from gonogo_storage import evidence
-from gonogo_storage.jobs import Job
+from gonogo_storage.flags import evidence
+from gonogo_storage.jobs.job import Job
 
 MAX_TERMS = 12
 DIRECTIONS = {

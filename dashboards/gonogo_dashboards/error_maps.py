@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo_dashboards import tile_patterns, urls, words
 from gonogo_dashboards.kept import Kept
 from gonogo_dashboards.lines import SeedChoice
-from gonogo_storage import artifacts
+from gonogo_storage.jobs import artifacts
 
 KIND = "error_map"
 MOST_TILES = 50

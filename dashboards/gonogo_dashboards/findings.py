@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from gonogo_dashboards import proofs, urls, words
 from gonogo_dashboards.lines import shape_of, source_url, tolerance_of
 from gonogo_dashboards.proofs import Proof
-from gonogo_storage import catalogue, flags
-from gonogo_storage.encoding import timestamp
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flags
 
 _SAID_APART = ("reason", "check")
 
@@ -83,7 +84,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     flag = flags.look(session, flag_id)
     if flag is None:
         return None
-    test = catalogue.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
+    test = test_list.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
     shown = line(flag, test, now)
     facts = [
         ("build", flag["build"]),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from gonogo_dashboards import words
 from gonogo_dashboards.devices import DeviceLine
-from gonogo_storage.states import DeviceHealth, DeviceState
+from gonogo_storage.db.states import DeviceHealth, DeviceState
 
 GONE = timedelta(days=7)
 """A device that was silent for longer is taken for put away: nobody is asked to look after it."""

@@ -15,7 +15,8 @@ from gonogo.kernels import KERNELS
 from gonogo.selections import OWN_EXECUTORS, REPORTERS
 from gonogo_dashboards import prefill, urls
 from gonogo_dashboards.routes import Site
-from gonogo_storage import builds, queue_reads, test_specs
+from gonogo_storage.catalogue import builds, test_specs
+from gonogo_storage.jobs import queue_estimate
 
 MOST_BUILDS = 200
 MOST_CHARS = 2_000
@@ -92,7 +93,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         name: query.get(name, begun.get(name, default))[:MOST_CHARS]
         for name, default in BEGINNING.items()
     }
-    built, served = queue_reads.executors(session)
+    built, served = queue_estimate.executors(session)
     registered = [
         (str(each["name"]), f"{each['executor']}, {each['line']}")
         for each in builds.list_(session, limit=MOST_BUILDS).items

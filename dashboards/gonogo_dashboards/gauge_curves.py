@@ -20,7 +20,7 @@ from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import with_numbers
 from gonogo.tolerances import Tolerance, for_output
 from gonogo_dashboards import urls, words
-from gonogo_storage import gauge_rows
+from gonogo_storage.gauges import gauge_rows
 
 CHOICES = ("comparator", "of")
 ALL = "all outputs"

@@ -14,9 +14,9 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo_dashboards import commands, gauge_curves, gauge_findings, urls, words
 from gonogo_dashboards.gauge_curves import Picture
 from gonogo_dashboards.gauge_findings import Findings
-from gonogo_storage import gauges as stored
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import JobState
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges import gauges as stored
 
 FILTERS = ("test", "state", "sharpness")
 SENTENCES: Mapping[str, str] = {
@@ -83,7 +83,7 @@ def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> GaugesView:
     """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
     following = urls.gauges(given, cursor=page.next) if page.next else None

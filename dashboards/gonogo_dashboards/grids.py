@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.verdicts import WORST_FIRST
 from gonogo_dashboards import words
-from gonogo_storage import seed_grids
-from gonogo_storage.jobs import Job
-from gonogo_storage.seed_order import SeedOrder
+from gonogo_storage.jobs import seed_grids
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds.seed_order import SeedOrder
 
 MOST_CELLS = 5_000
 MOST_ROWS = 50

@@ -22,10 +22,12 @@ from gonogo_dashboards.proofs import percent, rate_words
 from gonogo_dashboards.strips import Strip
 from gonogo_dashboards.suppressions import OverrideLine
 from gonogo_dashboards.tails import TailView
-from gonogo_storage import flags, standing, test_specs, trends
-from gonogo_storage.build_series import METRICS
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.variants import Variant, jobs_of
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flags
+from gonogo_storage.history import trends, variant_status
+from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.rollups.variants import Variant, jobs_of
 
 CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
 MOST_FLAGS = 20
@@ -170,7 +172,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
     if test is None:
         return None
     wanted = {name: value for name in CHOICES if (value := query.get(name, ""))}
-    variants = standing.variants(session, key)
+    variants = variant_status.variants(session, key)
     variant = next(
         (each for each in variants if _named(each).items() >= _of_variant(wanted).items()),
         variants[0] if variants else None,
@@ -204,7 +206,7 @@ def _judged(
 ) -> dict[str, Any]:
     """Everything of a page that needs runs."""
     jobs, here = jobs_of(session, variant), _named(variant)
-    found = standing.read(session, variant, build=wanted.get("build"), jobs=jobs)
+    found = variant_status.read(session, variant, build=wanted.get("build"), jobs=jobs)
     metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
     over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
     trend = trends.read(session, variant, over=over, metric=str(metric))
@@ -262,7 +264,7 @@ def _judged(
                 each["build"] == found.build,
                 now,
             )
-            for each in standing.builds(jobs, MOST_BUILDS)
+            for each in variant_status.builds(jobs, MOST_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),
         "cause": words.CAUSES[cause["cause"]],

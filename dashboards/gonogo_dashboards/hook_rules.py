@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo_dashboards import urls, words
-from gonogo_storage import ci_rules
-from gonogo_storage.encoding import timestamp
+from gonogo_storage.automation import ci_rules
+from gonogo_storage.db.encoding import timestamp
 
 
 @dataclass(frozen=True)

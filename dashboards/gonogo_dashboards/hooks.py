@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards import urls, words
-from gonogo_storage import ci_subjects, inbound
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.encoding import decode, timestamp
-from gonogo_storage.states import HookSource, InboundState
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import decode, timestamp
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming
 
 FILTERS = ("source", "state", "event", "repository")
 MOST_TEXT = 64_000
@@ -126,14 +127,14 @@ class HookView:
 def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> HooksView:
-    """A page of deliveries. Raises gonogo_storage.paging.BadCursor."""
+    """A page of deliveries. Raises gonogo_storage.db.paging.BadCursor."""
     known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(InboundState)}
     given = {
         name: filters[name]
         for name in FILTERS
         if filters.get(name) and filters[name] in known.get(name, (filters[name],))
     }
-    page = inbound.list_(session, **given, limit=limit, cursor=cursor or None)
+    page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
     next_url = urls.hooks(given, cursor=page.next) if page.next else None
     return HooksView(
         tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now)
@@ -143,7 +144,7 @@ def hooks(
 def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> HookView | None:
     """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
     one."""
-    found = inbound.look(session, inbound_id)
+    found = incoming.look(session, inbound_id)
     if found is None:
         return None
     told, body = found
@@ -270,7 +271,7 @@ def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
     if not whole:
         return None, "Payloads may tell of private repositories: they are shown to the scope admin."
     if body is None:
-        return None, f"It is forgotten: payloads are kept for {inbound.KEEP_BODIES.days} days."
+        return None, f"It is forgotten: payloads are kept for {incoming.KEEP_BODIES.days} days."
     if len(body) > MOST_READ:
         return None, f"Its {len(body):,} bytes are too many for a page; the API gives them."
     try:

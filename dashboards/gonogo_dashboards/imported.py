@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo_dashboards import words
-from gonogo_storage.jobs import Job
+from gonogo_storage.jobs.job import Job
 
 NAMES = {
     "junit": "JUnit XML",

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_dashboards import urls, words
 from gonogo_dashboards.lines import SeedChoice
-from gonogo_storage import artifacts, job_attempts
+from gonogo_storage.jobs import artifacts, job_attempts
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from gonogo.gauge.advice import spelt
 from gonogo.verdicts import Verdict
 from gonogo_dashboards import gauge_findings, urls, words
-from gonogo_storage import gauges
-from gonogo_storage.variants import Variant
+from gonogo_storage.gauges import gauges
+from gonogo_storage.rollups.variants import Variant
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from gonogo.selections import Selection, is_selection
 from gonogo_dashboards import commands, imported, urls, words
 from gonogo_dashboards.imported import ImportedView
 from gonogo_dashboards.outcomes import OutcomeCount, outcomes
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.jobs import Job
-from gonogo_storage.needs import FlagRecord
-from gonogo_storage.states import FlagKind, JobState
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import FlagKind, JobState
+from gonogo_storage.flags.attention import FlagRecord
+from gonogo_storage.jobs.job import Job
 
 
 @dataclass(frozen=True)

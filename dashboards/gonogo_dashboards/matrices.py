@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from gonogo.verdicts import WORST_FIRST, Verdict
 from gonogo_dashboards import urls, words
 from gonogo_dashboards.lines import Count, counts, shape_of, tolerance_of
-from gonogo_storage import matrices as reads
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.matrices import GRADES, BuildRecord, CellPlace, RowRecord
-from gonogo_storage.paging import Page
+from gonogo_storage.comparison import matrices as reads
+from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.paging import Page
 
 FILTERS = ("line", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MOST_BUILDS = 20, 60
@@ -109,7 +109,7 @@ def read(
     now: datetime,
 ) -> MatrixView:
     """The matrix of one line of builds: of `line`, else of the line that a job was submitted to
-    last. Raises gonogo_storage.paging.BadCursor."""
+    last. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     asked = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)

@@ -13,11 +13,14 @@ from gonogo_dashboards import commands, days, devices, fleet, urls, words
 from gonogo_dashboards.days import Days
 from gonogo_dashboards.fleet import Fleet
 from gonogo_dashboards.lines import FlagLine, JobLine, flag_line, job_line
-from gonogo_storage import day_totals, needs, periods, queue_reads
-from gonogo_storage import overview as reads
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.needs import Night
-from gonogo_storage.states import FlagState
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import FlagState
+from gonogo_storage.devices import periods
+from gonogo_storage.flags import attention as needs
+from gonogo_storage.flags.attention import Night
+from gonogo_storage.jobs import latest as reads
+from gonogo_storage.jobs import queue_estimate
+from gonogo_storage.rollups import day_totals
 
 EACH_KIND = 3
 """Flags of a kind that are shown; the others are a link away."""
@@ -149,7 +152,8 @@ def overview(
     flags = tuple(_kind(found, now) for found in unseen)
     night = _night(needs.night(session, now=now))
     queues = tuple(
-        _queue(found, now) for found in queue_reads.standing(session, timeout_s=timeout_s, now=now)
+        _queue(found, now)
+        for found in queue_estimate.standing(session, timeout_s=timeout_s, now=now)
     )
     pulse = periods.pulse(session, now=now)
     strip = fleet.fleet(devices.lines(session, pulse, now, timeout_s), now)
@@ -210,7 +214,7 @@ def _night(found: Night) -> NightView:
     )
 
 
-def _queue(found: queue_reads.Standing, now: datetime) -> QueueLine:
+def _queue(found: queue_estimate.Standing, now: datetime) -> QueueLine:
     age_s = None if found.oldest_at is None else max(0.0, (now - found.oldest_at).total_seconds())
     return QueueLine(
         **{

@@ -49,8 +49,8 @@ from gonogo_dashboards import (
     words,
 )
 from gonogo_settings import Settings
-from gonogo_storage import day_totals
-from gonogo_storage.encoding import encode, utcnow
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.rollups import day_totals
 
 PACK_FROM = 2_000
 """Bytes; shorter answers fit into two packets as they are."""

@@ -20,17 +20,17 @@ from sqlalchemy.orm import Session
 from gonogo import verdicts
 from gonogo_dashboards import spreads, words
 from gonogo_dashboards.spreads import Spread
-from gonogo_storage import job_seeds as reads
-from gonogo_storage.job_seeds import MarkRecord, OutputRecord, Told
-from gonogo_storage.jobs import Job
-from gonogo_storage.seed_order import SeedOrder
+from gonogo_storage.jobs import job_seeds as reads
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, Told
+from gonogo_storage.seeds.seed_order import SeedOrder
 
 MAX_MARKS = 5_000
 """More marks than this are never sent to a browser: above it, the spread of all and the worst
 points."""
 
 WORST_MARKS = 400
-"""Of more than gonogo_storage.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of
+"""Of more than gonogo_storage.jobs.job_seeds.MOST_WHOLE seeds so many are marks, beside the spread of
 all: more would be a smear, and take as long."""
 
 TOLERANCE_RATIO = "tolerance_ratio"

@@ -9,10 +9,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.selections import FIELD, is_selection
-from gonogo_storage import jobs, standing, test_specs
-from gonogo_storage.encoding import encode
-from gonogo_storage.jobs import Job
-from gonogo_storage.variants import jobs_of
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.history import variant_status
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.rollups.variants import jobs_of
 
 _CLOSE = frozenset({"rtol", "atol"})
 
@@ -49,7 +51,7 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
         return None
     last = [
         job
-        for variant in standing.variants(session, key)[:1]
+        for variant in variant_status.variants(session, key)[:1]
         for job in jobs_of(session, variant, limit=1)
     ]
     place = {

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.selections import KERNEL, Selection
 from gonogo_dashboards.outcomes import OutcomeCount, outcomes
-from gonogo_storage import report_reads
-from gonogo_storage.jobs import Job
+from gonogo_storage.jobs import selection_tests
+from gonogo_storage.jobs.job import Job
 
 MOST_TESTS = 500
 MOST_NUMBERS = 6
@@ -60,8 +60,8 @@ def read(session: Session, job: Job) -> TestsView | None:
     """The tests of a job; None for a kernel's."""
     if not is_selection(job):
         return None
-    lines = tuple(_line(record) for record in report_reads.tests(session, job.id, MOST_TESTS))
-    total = len(lines) if len(lines) < MOST_TESTS else report_reads.count(session, job.id)
+    lines = tuple(_line(record) for record in selection_tests.tests(session, job.id, MOST_TESTS))
+    total = len(lines) if len(lines) < MOST_TESTS else selection_tests.count(session, job.id)
     return TestsView(lines, total, outcomes(job.outcomes or {}), any(line.stage for line in lines))
 
 
@@ -86,7 +86,7 @@ def facts(job: Job) -> tuple[tuple[str, str], ...]:
     return tuple(found or [("tests", "all of the build")])
 
 
-def _line(record: report_reads.TestRecord) -> TestLine:
+def _line(record: selection_tests.TestRecord) -> TestLine:
     said = record.sample
     first, _, more = str(said.get("message") or "").strip().partition("\n")
     measured = said.get("measurements") or {}

@@ -14,14 +14,14 @@ from sqlalchemy.orm import Session
 
 from gonogo.problems import FieldError
 from gonogo_dashboards import urls
-from gonogo_storage.paging import BadCursor
+from gonogo_storage.db.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]
 """From a reading session, what was asked and the time now to a view; None: there is no such
 thing."""
 ReadList = Callable[[Session, Mapping[str, str], str | None, int, datetime], Any]
 """From a reading session, the filters, the cursor, how long the list is and the time now to a view.
-Raises gonogo_storage.paging.BadCursor."""
+Raises gonogo_storage.db.paging.BadCursor."""
 
 
 def number(text: str | None, default: int, most: int) -> int:

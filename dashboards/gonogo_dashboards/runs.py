@@ -17,10 +17,10 @@ from gonogo.verdicts import Verdict
 from gonogo_dashboards import commands, urls, words
 from gonogo_dashboards.hooks import OriginLine, origins
 from gonogo_dashboards.lines import Count, counts
-from gonogo_storage import runs as stored_runs
-from gonogo_storage import schedules as stored_schedules
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.runs import Member, Run
+from gonogo_storage.automation import runs as stored_runs
+from gonogo_storage.automation import schedules as stored_schedules
+from gonogo_storage.automation.runs import Member, Run
+from gonogo_storage.db.encoding import timestamp
 
 FILTERS = ("suite", "state", "schedule")
 SCHEDULES = 100
@@ -156,7 +156,7 @@ def runs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> RunsView:
     """A page of runs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     wanted = {
         "name": given.get("suite"),
@@ -194,7 +194,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
 
 
 def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesView:
-    """The schedules in use. Raises gonogo_storage.paging.BadCursor."""
+    """The schedules in use. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
     lines = tuple(_schedule(session, schedule) for schedule in page.items)
     return SchedulesView(

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from gonogo import verdicts
 from gonogo_dashboards import imported, urls, words
-from gonogo_storage import results
-from gonogo_storage.evidence import check_line
-from gonogo_storage.jobs import Job
-from gonogo_storage.seed_order import SeedOrder
+from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds import results
+from gonogo_storage.seeds.seed_order import SeedOrder
 
 STATISTICS = (
     ("tolerance_ratio", "of the tolerance", "1 = where green turns red"),

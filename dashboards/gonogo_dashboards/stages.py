@@ -46,7 +46,7 @@ class StagesView:
 
 
 def view(content: Any) -> StagesView | None:
-    """From gonogo_storage.stages.of_job's JSON; None without any, or when it is from a version that
+    """From gonogo_storage.seeds.stages.of_job's JSON; None without any, or when it is from a version that
     this one can't read."""
     if not isinstance(content, Mapping):
         return None

@@ -30,9 +30,9 @@ from gonogo_dashboards import spreads, urls, words
 from gonogo_dashboards.lines import Count, counts
 from gonogo_dashboards.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo_dashboards.spreads import Spread, finite
-from gonogo_storage import strips as reads
-from gonogo_storage.strips import StripSeed, Sums
-from gonogo_storage.variants import JobFacts
+from gonogo_storage.rollups.variants import JobFacts
+from gonogo_storage.seeds import strips as reads
+from gonogo_storage.seeds.strips import StripSeed, Sums
 
 MOST_COLUMNS = 32
 """A month of nights."""

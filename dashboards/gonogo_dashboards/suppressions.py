@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import RED_OR_HOLLOW
 from gonogo_dashboards import urls, words
-from gonogo_storage import overrides
+from gonogo_storage.comparison import overrides
 
 ADD = "gonogo override add --test {key} --days 14 --reason 'why'"
 

@@ -16,9 +16,9 @@ from gonogo_dashboards import words
 from gonogo_dashboards.charts import AXIS, LABEL, Options
 from gonogo_dashboards.plots import TOLERANCE_RATIO
 from gonogo_dashboards.proofs import rate_words
-from gonogo_storage import strips as reads
-from gonogo_storage.tallies import WHOLE
-from gonogo_storage.variants import JobFacts
+from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.rollups.variants import JobFacts
+from gonogo_storage.seeds import strips as reads
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gonogo_dashboards import words
-from gonogo_storage.device_reads import Change
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import DeviceHealth, DeviceState
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.jobs.device_history import Change
 
 WIDTH, HEIGHT = 1000.0, 36.0
 LEAST = 2.5

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 
 from gonogo_dashboards import findings, urls, words
 from gonogo_dashboards.findings import FindingLine
-from gonogo_storage import catalogue, triage
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.flag_changes import Outcome
-from gonogo_storage.states import FlagKind
-from gonogo_storage.triage import STATES, Wanted
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import triage
+from gonogo_storage.flags.flag_changes import Outcome
+from gonogo_storage.flags.triage import STATES, Wanted
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
 SENTENCES: Mapping[str, str] = {
@@ -128,11 +129,11 @@ def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime, *, told: Told | None = None,
     kept: Kept | None = None,
 ) -> FlagsView:  # fmt: skip
-    """A page of findings that match the filters. Raises gonogo_storage.paging.BadCursor."""
+    """A page of findings that match the filters. Raises gonogo_storage.db.paging.BadCursor."""
     given = known(filters)
     wanted = Wanted(**given)
     page = triage.listed(session, wanted, limit=limit, cursor=cursor or None)
-    tests = catalogue.specs(session, {flag["test_key"] for flag in page.items})
+    tests = test_list.specs(session, {flag["test_key"] for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
         items=tuple(
@@ -159,7 +160,7 @@ def told(session: Session, deed: str, outcomes: Sequence[Outcome]) -> Told:
     said = f"{words.count(len(changed), 'flag')} {DEEDS[deed]}"
     said += f", {words.count(same, 'was', 'were')} so already" if same else ""
     refused = [each for each in outcomes if each.outcome in ("refused", "missing")]
-    tests = catalogue.specs(session, _keys(refused))
+    tests = test_list.specs(session, _keys(refused))
     return Told(
         said,
         tuple(_refusal(each, tests) for each in refused),

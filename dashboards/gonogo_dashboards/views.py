@@ -39,12 +39,14 @@ from gonogo_dashboards.plots import SeedPlot
 from gonogo_dashboards.reports import TestsView
 from gonogo_dashboards.seed_details import SeedDetails
 from gonogo_dashboards.worst_seeds import SeedLine
-from gonogo_storage import artifacts as stored_artifacts
-from gonogo_storage import job_attempts, job_seeds, report_reads, rollups
-from gonogo_storage import jobs as stored_jobs
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.job_seeds import SeedRecord
-from gonogo_storage.jobs import Job, JobFilter
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.jobs import artifacts as stored_artifacts
+from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
+from gonogo_storage.jobs import jobs as stored_jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job_seeds import SeedRecord
+from gonogo_storage.jobs.jobs import JobFilter
+from gonogo_storage.rollups import rollups
 
 WORST_SEEDS = 12
 MOST_TABS = 12
@@ -129,7 +131,7 @@ def jobs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> JobsView:
     """A page of jobs that match the filters (FILTERS; empty values don't count). Raises
-    gonogo_storage.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
     return JobsView(
@@ -159,7 +161,7 @@ def job(
     outputs = job_seeds.outputs(session, job_id, told)
     tests = reports.read(session, found)
     if tests is not None:
-        judged = report_reads.judged_outputs(session, job_id)
+        judged = selection_tests.judged_outputs(session, job_id)
         outputs = [each for each in outputs if each.output in judged]
     chosen = plots.choose(outputs, output)
     if len(outputs) > MOST_TABS:

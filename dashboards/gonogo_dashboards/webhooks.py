@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo_dashboards import urls, words
-from gonogo_storage import deliveries
-from gonogo_storage import webhooks as stored
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import DeliveryState, WebhookState
-from gonogo_storage.webhooks import Webhook
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import DeliveryState, WebhookState
+from gonogo_storage.messages import deliveries
+from gonogo_storage.messages import webhooks as stored
+from gonogo_storage.messages.webhooks import Webhook
 
 SECRET_PATHS = ("slack",)
 """Kinds whose address is itself the secret: only its host is shown."""
@@ -110,7 +110,7 @@ class DeliveryView:
 
 
 def webhooks(session: Session, cursor: str | None, limit: int, now: datetime) -> WebhooksView:
-    """A page of subscriptions. Raises gonogo_storage.paging.BadCursor."""
+    """A page of subscriptions. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored.list_(session, limit=limit, cursor=cursor or None)
     waiting = deliveries.waiting(session)
     lines = tuple(_webhook(session, each, waiting, now) for each in page.items)
@@ -128,7 +128,7 @@ def webhook(
     now: datetime,
 ) -> WebhookView | None:
     """A subscription with its messages; None when there is no such one. Raises
-    gonogo_storage.paging.BadCursor."""
+    gonogo_storage.db.paging.BadCursor."""
     found = stored.get(session, webhook_id)
     if found is None:
         return None

@@ -14,7 +14,7 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.verdicts import WORST_FIRST, Verdict
-from gonogo_storage.states import (
+from gonogo_storage.db.states import (
     AnswerState,
     DeliveryState,
     DeviceHealth,
@@ -27,7 +27,7 @@ from gonogo_storage.states import (
     JobState,
     RunState,
 )
-from gonogo_storage.variants import Variant
+from gonogo_storage.rollups.variants import Variant
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gonogo_dashboards import plots, words
-from gonogo_storage.job_seeds import MarkRecord, SeedRecord
+from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 
 @dataclass(frozen=True)

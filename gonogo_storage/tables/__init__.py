@@ -3,9 +3,9 @@
 migrations/versions holds the same schema as it grew; a test compares the two on both databases.
 """
 
+from gonogo_storage.db.base import Base
 from gonogo_storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
 from gonogo_storage.tables.answers import AnswerRow, CommentRow
-from gonogo_storage.tables.base import Base
 from gonogo_storage.tables.bisections import BisectionRow, ProbeRow
 from gonogo_storage.tables.devices import (
     CanaryRow,

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 _DUE = text("due_at IS NOT NULL")
 
@@ -20,7 +20,7 @@ class AnswerRow(Base):
 
     __tablename__ = "github_answers"
     subject_id: Mapped[str] = mapped_column(IdType, ForeignKey("ci_subjects.id"), primary_key=True)
-    state: Mapped[str]  # gonogo_storage.states.AnswerState
+    state: Mapped[str]  # gonogo_storage.db.states.AnswerState
     told: Mapped[dict[str, Any]]
     check_id: Mapped[int | None] = mapped_column(BigInteger)  # GitHub's number of our check run
     tries: Mapped[int]  # that failed since something was taken

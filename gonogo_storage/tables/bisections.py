@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 _OPEN = text("state = 'running'")
 
@@ -38,7 +38,7 @@ class BisectionRow(Base):
     tracks: Mapped[list[Any]]  # how each search stands: what the page draws
     moves: Mapped[
         list[Any] | None
-    ]  # how the searches stood before: gonogo_storage.bisections.moved
+    ]  # how the searches stood before: gonogo_storage.automation.bisections.moved
     findings: Mapped[list[Any]]
     conclusion: Mapped[str | None]
     words: Mapped[str | None]

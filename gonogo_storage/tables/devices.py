@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 
 class WorkerRow(Base):
@@ -113,7 +113,7 @@ class DeviceHealthRow(Base):
 
 class DevicePeriodRow(Base):
     """What a device did in one minute or one hour of UTC. Sums, added to by whoever has something
-    to add (gonogo_storage/periods.py)."""
+    to add (gonogo_storage/devices/periods.py)."""
 
     __tablename__ = "device_periods"
     device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
@@ -124,7 +124,7 @@ class DevicePeriodRow(Base):
     attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
     golden: Mapped[int] = mapped_column(
         BigInteger
-    )  # canaries by their bits, as gonogo_storage.states.CanaryOutcome names them
+    )  # canaries by their bits, as gonogo_storage.db.states.CanaryOutcome names them
     first: Mapped[int] = mapped_column(BigInteger)
     differs: Mapped[int] = mapped_column(BigInteger)
     failed: Mapped[int] = mapped_column(BigInteger)

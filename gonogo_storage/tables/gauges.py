@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 
 class GaugeRow(Base):

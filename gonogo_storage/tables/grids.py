@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 
 class SeedGridRow(Base):
-    """One letter for each (seed, repeat) of a job, in the order of gonogo_storage.seed_order: its
+    """One letter for each (seed, repeat) of a job, in the order of gonogo_storage.seeds.seed_order: its
     verdict, "." while it has none.
 
     Ingest keeps it in the transaction of the rows, under the job's lock. A job that was over before

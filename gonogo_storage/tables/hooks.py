@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 _DUE = text("due_at IS NOT NULL")
 
@@ -20,7 +20,7 @@ class InboundRow(Base):
 
     __tablename__ = "inbound_deliveries"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    source: Mapped[str]  # gonogo_storage.states.HookSource
+    source: Mapped[str]  # gonogo_storage.db.states.HookSource
     delivery: Mapped[str]  # X-GitHub-Delivery, or webhook-id
     event: Mapped[str]
     repository: Mapped[str | None]  # known once it was worked off

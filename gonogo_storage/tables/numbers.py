@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 _GATED, _UNGATED = text("tolerance_ratio IS NOT NULL"), text("tolerance_ratio IS NULL")
 
@@ -19,7 +19,7 @@ class SeedResultRow(Base):
     error).
 
     Partitioned by RANGE (job_id) on PostgreSQL: the id is a UUIDv7, so a partition is a month
-    (gonogo_storage/partitions.py).
+    (gonogo_storage/db/partitions.py).
     """
 
     __tablename__ = "seed_results"
@@ -117,7 +117,7 @@ class DayRollupRow(Base):
     """What a test did on one UTC day with one build, on one device, in one context: of whole seeds
     (output '') or of one output.
 
-    Sums over jobs, kept by ingest (gonogo_storage/rollups.py). `key` is a hash of the axes.
+    Sums over jobs, kept by ingest (gonogo_storage/rollups/rollups.py). `key` is a hash of the axes.
     `shadow`: made by a rebuild, not yet in force.
     """
 

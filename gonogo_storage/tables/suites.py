@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType
 
 _OPEN = text("state IN ('running', 'cancelling')")
 _DUE = text("next_at IS NOT NULL")

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gonogo_storage.columns import IdType, JsonType
-from gonogo_storage.tables.base import Base
+from gonogo_storage.db.base import Base
+from gonogo_storage.db.columns import IdType, JsonType
 
 
 class TestSpecRow(Base):
@@ -45,7 +45,7 @@ class JobRow(Base):
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     kind: Mapped[str] = mapped_column(
         default="seeds", server_default="seeds"
-    )  # gonogo_storage.states.JobKind
+    )  # gonogo_storage.db.states.JobKind
     state: Mapped[str]
     verdict: Mapped[str | None]
     error: Mapped[str | None]
@@ -69,7 +69,7 @@ class JobRow(Base):
     commit: Mapped[dict[str, Any] | None]
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
     reference: Mapped[str | None]  # the build that this one is compared with; null: float64 alone
-    # Of sequential seeds (gonogo_storage/sequential.py): {"start", "max", "stop_on_finding", ...}
+    # Of sequential seeds (gonogo_storage/jobs/sequential.py): {"start", "max", "stop_on_finding", ...}
     # and how far the decision has read; the decision; the last chunk that the next decision can
     # need (null: all may be handed out). Of suspect seeds: what was added, what all say together.
     sequential: Mapped[dict[str, Any] | None]

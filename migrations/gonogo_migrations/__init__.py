@@ -1,1 +1,1 @@
-"""Alembic migrations; `gonogo_storage.schema.upgrade` runs them."""
+"""Alembic migrations; `gonogo_storage.ops.schema.upgrade` runs them."""

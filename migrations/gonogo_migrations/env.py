@@ -1,4 +1,4 @@
-"""Alembic's environment: migrates the connection that `gonogo_storage.schema.upgrade` hands over,
+"""Alembic's environment: migrates the connection that `gonogo_storage.ops.schema.upgrade` hands over,
 in its transaction."""
 
 from __future__ import annotations

@@ -22,10 +22,12 @@ from gonogo_service.events import Hub, closing_on_signals
 from gonogo_service.metrics import Metrics
 from gonogo_settings import Settings
 from gonogo_settings.release import release
-from gonogo_storage import bisections, event_reads, metric_reads
-from gonogo_storage import engine as engines
-from gonogo_storage import events as stored_events
-from gonogo_storage.settled import Memory
+from gonogo_storage.automation import bisections
+from gonogo_storage.db import engine as engines
+from gonogo_storage.messages import event_positions
+from gonogo_storage.messages import events as stored_events
+from gonogo_storage.ops import metric_reads
+from gonogo_storage.ops.final_job_counts import Memory
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -95,15 +97,15 @@ def make_context(settings: Settings) -> Context:
         )
     engine = engines.make_engine(settings.database_url)
 
-    def positions(job_ids: Collection[str]) -> dict[str, event_reads.Position]:
+    def positions(job_ids: Collection[str]) -> dict[str, event_positions.Position]:
         with engines.reading(engine) as session:
-            return event_reads.positions(session, job_ids)
+            return event_positions.positions(session, job_ids)
 
     def read(job_id: str, after: int) -> list[dict[str, Any]]:
         with engines.reading(engine) as session:
             return stored_events.after(session, job_id, after)
 
-    def bisection_positions(ids: Collection[str]) -> dict[str, event_reads.Position]:
+    def bisection_positions(ids: Collection[str]) -> dict[str, event_positions.Position]:
         with engines.reading(engine) as session:
             return bisections.positions(session, ids)
 

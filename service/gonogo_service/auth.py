@@ -22,8 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import gonogo_settings as configuration
 from gonogo_service.problems import BadField, Problem
-from gonogo_storage import audit, sessions, tokens
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.access import audit, sessions, tokens
+from gonogo_storage.db.encoding import utcnow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -16,7 +16,7 @@ from gonogo_service.doorbell import Doorbell
 from gonogo_service.events import Hub
 from gonogo_service.metrics import Metrics
 from gonogo_settings import Settings
-from gonogo_storage import engine as engines
+from gonogo_storage.db import engine as engines
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import structlog
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from gonogo_storage.event_reads import Position
+from gonogo_storage.messages.event_positions import Position
 
 POLL_S = 0.25
 Positions = Callable[[Collection[str]], dict[str, Position]]

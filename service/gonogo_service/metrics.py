@@ -11,8 +11,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gonogo_storage.metric_reads import Numbers
-from gonogo_storage.states import DeviceHealth, DeviceState
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.ops.metric_reads import Numbers
 
 BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 MAX_AGE_S = 2.0

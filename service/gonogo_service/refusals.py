@@ -33,7 +33,7 @@ from gonogo_service.problems import (
     models,
     sentence,
 )
-from gonogo_storage.paging import BadCursor
+from gonogo_storage.db.paging import BadCursor
 
 _log = structlog.get_logger("gonogo.service")
 

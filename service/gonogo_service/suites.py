@@ -19,9 +19,9 @@ from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
 from gonogo_settings import Settings
-from gonogo_storage import runs
-from gonogo_storage import suites as stored
-from gonogo_storage.jobs import NewJob
+from gonogo_storage.automation import runs
+from gonogo_storage.automation import suites as stored
+from gonogo_storage.jobs.job import NewJob
 
 MAX_JOBS = 1000
 """Jobs of a run: its tests times its builds."""

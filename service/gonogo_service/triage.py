@@ -15,8 +15,8 @@ from gonogo_dashboards.triage import Kept, Told
 from gonogo_service.api.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
 from gonogo_service.context import Ctx, Submitter
 from gonogo_service.edge import check_csrf
-from gonogo_storage import flag_changes
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import flag_changes
 
 router = APIRouter(include_in_schema=False)
 MAX_TEXT = 4 * MAX_REASON

@@ -16,9 +16,9 @@ from schemathesis import GenerationMode, checks
 import seeded
 from api import JOB, Api, in_process
 from gonogo_service.api import health, routers
-from gonogo_storage import inbound
-from gonogo_storage.encoding import timestamp, utcnow
-from gonogo_storage.states import HookSource
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.messages import incoming
 from servers import RedisServer
 from suite_runs import SUITE
 
@@ -77,7 +77,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             f"/api/v1/webhooks/{webhook['id']}:test", headers=api.token("admin")
         ).is_success
         with api.context.session() as session:
-            inbound.store(session, HookSource.github, "of this test", "ping", b"{}")
+            incoming.store(session, HookSource.github, "of this test", "ping", b"{}")
         yield api
 
 

@@ -35,7 +35,7 @@ from api import in_process
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
 from gonogo_settings import Settings
-from gonogo_storage import engine as engines
+from gonogo_storage.db import engine as engines
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)

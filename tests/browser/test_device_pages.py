@@ -9,8 +9,8 @@ import httpx
 from playwright.sync_api import Page, expect
 
 import seeded
-from gonogo_storage import devices
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import devices
 
 
 def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:

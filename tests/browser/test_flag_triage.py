@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 import commits
 import nights
 from gonogo_service.auth import issue_token
-from gonogo_storage import flag_changes, flags
-from gonogo_storage.states import FlagKind
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flag_changes, flags
 
 PHONE = {"width": 390, "height": 844}
 

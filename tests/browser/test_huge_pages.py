@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from benchmarks import harvest
 from gonogo_dashboards import strips, urls
-from gonogo_storage import jobs
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
 
 MOST_MARKS = 5000
 HUGE, PER_JOB = 100_000, 500

@@ -11,7 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gonogo_service.auth import issue_token
-from gonogo_storage import builds, jobs
+from gonogo_storage.catalogue import builds
+from gonogo_storage.jobs import jobs
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:

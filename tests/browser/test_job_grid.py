@@ -15,10 +15,10 @@ from gonogo.inputs import generate, quantise
 from gonogo.numerics.layernorm import reference
 from gonogo.numerics.maps import error_map
 from gonogo.tests import TestSpec
-from gonogo_storage import artifacts
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import artifacts
+from gonogo_storage.jobs.job import Job
 from gonogo_workers.rows import plain
 
 SMALL: dict[str, Any] = {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 import seeded
-from gonogo_storage import jobs
+from gonogo_storage.jobs import jobs
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
 

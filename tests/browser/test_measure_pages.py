@@ -14,7 +14,7 @@ import histories
 import nights
 from bisections import answer
 from gonogo_service.background import bisecting
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
 
 SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
 

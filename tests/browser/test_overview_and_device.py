@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import fleets
 import seeded
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
 
 
 def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page: Page) -> None:

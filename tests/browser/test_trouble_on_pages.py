@@ -11,9 +11,9 @@ from playwright.sync_api import Page, Route, expect
 import seeded
 from gonogo.numerics.maps import error_map
 from gonogo_service.auth import issue_token
-from gonogo_storage import artifacts
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import artifacts
 
 
 def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(

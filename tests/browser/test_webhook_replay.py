@@ -6,10 +6,10 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from gonogo_service.auth import issue_token
-from gonogo_storage import deliveries, webhooks
-from gonogo_storage.deliveries import Try
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import DeliveryState
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.messages import deliveries, webhooks
+from gonogo_storage.messages.deliveries import Try
 
 
 def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:

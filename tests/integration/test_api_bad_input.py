@@ -289,7 +289,7 @@ def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(
     lone: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gonogo_dashboards import pages
-    from gonogo_storage import jobs
+    from gonogo_storage.jobs import jobs
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")

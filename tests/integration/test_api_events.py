@@ -20,9 +20,10 @@ import pytest
 import seeded
 from api import SECRET, events_of, on_port
 from gonogo_service.context import Context
-from gonogo_storage import events as stored
-from gonogo_storage import jobs, schema
-from gonogo_storage.engine import make_engine, session
+from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.messages import events as stored
+from gonogo_storage.ops import schema
 from servers import free_port
 
 Server = tuple[httpx.Client, Context]

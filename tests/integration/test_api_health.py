@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import seeded
 from api import Api, in_process, make_settings
 from gonogo_service.app import create_app
-from gonogo_storage import schema
+from gonogo_storage.ops import schema
 from servers import PostgresServer, RedisServer
 
 

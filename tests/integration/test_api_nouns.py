@@ -12,8 +12,8 @@ from api import JOB, Api, in_process
 from gonogo.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
 from gonogo.kernels import layernorm
 from gonogo.tensix.defects import DEFECTS
-from gonogo_storage import workers
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import workers
 
 V60 = {
     "name": "v0.60",

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 import seeded
 from api import Api, in_process
 from gonogo_service.api import results, routers
-from gonogo_storage.jobs import Job
+from gonogo_storage.jobs.job import Job
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from api import JOB, Api, in_process
 from flows import QUEUE, row
-from gonogo_storage import attempts, chunks
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import attempts, chunks
 
 SEEDS = {"policy": "sequential", "max": 500}
 

@@ -14,8 +14,9 @@ import time_machine
 import seeded
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo_storage import engine as engines
-from gonogo_storage import flag_changes, flags, outbox
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.messages import outbox
 from histories import World, row, spec_of, world
 
 LATER = datetime.now(UTC) + timedelta(days=1)

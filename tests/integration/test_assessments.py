@@ -16,9 +16,13 @@ from sqlalchemy import delete, update
 import seeded
 from gonogo.flakiness.rates import rate
 from gonogo_service.background.assess import Assessor
-from gonogo_storage import assessing, assessments, build_series, flags, ids, jobs, outbox, samples
-from gonogo_storage import engine as engines
-from gonogo_storage.closing import ASSESS, assess_anew
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db import ids
+from gonogo_storage.flags import flags
+from gonogo_storage.history import assessing, assessments, build_series, samples
+from gonogo_storage.history.assessment_requests import ASSESS, assess_anew
+from gonogo_storage.jobs import jobs
+from gonogo_storage.messages import outbox
 from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
 from histories import World, row, spec_of, variant, world
 

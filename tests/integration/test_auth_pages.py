@@ -11,7 +11,7 @@ import time_machine
 from starlette.testclient import TestClient
 
 from api import ELSEWHERE, JOB, LOCAL, Api, in_process
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "

@@ -14,8 +14,9 @@ import seeded
 from api import Api, in_process
 from bisections import answer, jobs_in_flight, run, serve, step
 from gonogo_service.background import bisecting
-from gonogo_storage import bisections, outbox
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.automation import bisections
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.messages import outbox
 from histories import row
 
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}

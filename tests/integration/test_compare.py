@@ -19,8 +19,11 @@ from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from gonogo_cli.app import load
 from gonogo_service.api.compare import ComparisonOut
-from gonogo_storage import build_series, builds, comparing, flag_changes
-from gonogo_storage.states import FlagKind
+from gonogo_storage.catalogue import builds
+from gonogo_storage.comparison import comparing
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flag_changes
+from gonogo_storage.history import build_series
 from gonogo_storage.tables import JobRow
 
 COUNTS = {

@@ -12,9 +12,10 @@ import fleets
 import seeded
 from flows import new_job, row
 from gonogo_dashboards import devices as views
-from gonogo_storage import attempts, chunks, device_reads, jobs, periods
-from gonogo_storage.engine import make_engine, reading, session
-from gonogo_storage.ids import new_id
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.devices import periods
+from gonogo_storage.jobs import attempts, chunks, device_history, jobs
 from gonogo_storage.tables import DeviceHealthRow, DevicePeriodRow, DeviceRow
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=UTC)
@@ -140,7 +141,7 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
             attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
             for attempt in sent[2:]
         }
-        found = device_reads.recent_jobs(current, DEVICE, limit=5)
+        found = device_history.recent_jobs(current, DEVICE, limit=5)
     assert len(found) == 2
     assert {each.job.id for each in found} == {job.id for job in ran} - mine
     assert [each.last_at for each in found] == [NOW + timedelta(seconds=1), NOW]
@@ -165,7 +166,7 @@ def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> No
                 DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about)
             )
             current.flush()
-        found, whole = device_reads.changes(current, device, since=NOW - timedelta(days=1))
+        found, whole = device_history.changes(current, device, since=NOW - timedelta(days=1))
     assert whole
     assert [each.after for each in found if each.at == NOW] == ["suspect", "bad", "good"]
     engine.dispose()

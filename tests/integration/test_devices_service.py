@@ -13,9 +13,12 @@ from sqlalchemy import Engine
 
 from api import Api, in_process
 from flows import new_job, row
-from gonogo_storage import audit, chunks, devices, jobs, outbox, outcomes, workers
-from gonogo_storage.engine import reading, session
-from gonogo_storage.states import DeviceHealth
+from gonogo_storage.access import audit
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.states import DeviceHealth
+from gonogo_storage.devices import devices, outcomes, workers
+from gonogo_storage.jobs import chunks, jobs
+from gonogo_storage.messages import outbox
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 FACTS: dict[str, Any] = {
@@ -194,7 +197,7 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         job = jobs.create(current, new_job(3))
         (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
         (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
-        from gonogo_storage import attempts
+        from gonogo_storage.jobs import attempts
 
         rows = [
             row(0, device="a"),

@@ -10,8 +10,9 @@ import pytest
 
 import seeded
 from api import Api, in_process
-from gonogo_storage import flag_changes, outbox
-from gonogo_storage.encoding import timestamp
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flag_changes
+from gonogo_storage.messages import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 

@@ -15,10 +15,11 @@ import commits
 import nights
 from api import ELSEWHERE, Api, in_process
 from gonogo_service.api.flags import FlagsChanged
-from gonogo_storage import flags, outbox, triage
-from gonogo_storage.encoding import timestamp
-from gonogo_storage.states import FlagKind
-from gonogo_storage.triage import Wanted
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flags, triage
+from gonogo_storage.flags.triage import Wanted
+from gonogo_storage.messages import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 UNKNOWN = "01900000-0000-7000-8000-000000000000"

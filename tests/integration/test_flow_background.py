@@ -19,8 +19,10 @@ from backgrounds import TIMEOUT_S, broker, numbers, running, short, submit, unti
 from flows import KEY, QUEUE, SimulatedWorker, row
 from gonogo_service import background
 from gonogo_settings import Settings
-from gonogo_storage import assessments, jobs, leases
-from gonogo_storage.engine import reading, session
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.history import assessments
+from gonogo_storage.jobs import jobs
+from gonogo_storage.messages import leases
 from gonogo_workers import queue
 from running import Process, clean_environment
 from running import until as eventually

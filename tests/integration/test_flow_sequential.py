@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from backgrounds import broker, running, short, submit, until
 from flows import SimulatedWorker, row
-from gonogo_storage import events, schema
-from gonogo_storage.engine import make_engine, reading
+from gonogo_storage.db.engine import make_engine, reading
+from gonogo_storage.messages import events
+from gonogo_storage.ops import schema
 from gonogo_workers import queue
 from running import until as eventually
 

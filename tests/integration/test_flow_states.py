@@ -13,12 +13,14 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from flows import QUEUE, empty_row, new_job, row
-from gonogo_storage import attempts, chunks, closing, events, jobs, outbox, queues, results
-from gonogo_storage.attempts import Sendable
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import reading, session
-from gonogo_storage.jobs import Job
-from gonogo_storage.states import AttemptState
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.states import AttemptState
+from gonogo_storage.jobs import attempts, chunks, closing, jobs, queues
+from gonogo_storage.jobs.attempts import Sendable
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import events, outbox
+from gonogo_storage.seeds import results
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)

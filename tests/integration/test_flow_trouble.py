@@ -14,9 +14,11 @@ from sqlalchemy import Engine, text
 
 from backgrounds import broker, numbers, running, short, submit, until
 from flows import SimulatedWorker, row
-from gonogo_storage import engine as engines
-from gonogo_storage import jobs, schema, workers
-from gonogo_storage.engine import is_postgres, make_engine, reading, session
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
+from gonogo_storage.devices import workers
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
 from gonogo_workers import queue
 from running import until as eventually
 from servers import PostgresServer, RedisServer

@@ -18,9 +18,12 @@ from api import JOB, Api, in_process
 from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from gonogo.gauge.rates import Rate
 from gonogo.tests import TestSpec
-from gonogo_storage import attempts, gauges, queues, schema, test_specs
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import make_engine
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import make_engine
+from gonogo_storage.gauges import gauges
+from gonogo_storage.jobs import attempts, queues
+from gonogo_storage.ops import schema
 from gonogo_storage.tables import EventRow, GaugeResultRow, OutboxRow, RollupRow, SeedResultRow
 
 KEY = TestSpec.parse(TEST).key

@@ -21,11 +21,12 @@ from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
 from gonogo_service.background.core import open_core
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import Answerer
-from gonogo_storage import ci_subjects, github_answers, runs
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.states import InboundState
+from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import InboundState
+from gonogo_storage.messages import github_answers
 from gonogo_storage.tables import InboundRow
 from hook_service import copied, emptied
 from suite_runs import SUITE, conclude, finish

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from gonogo_storage import audit, devices, goldens, schema
-from gonogo_storage.engine import make_engine, reading, session
-from gonogo_storage.goldens import Told
+from gonogo_storage.access import audit
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.devices import devices, goldens
+from gonogo_storage.devices.goldens import Told
+from gonogo_storage.ops import schema
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

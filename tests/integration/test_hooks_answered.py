@@ -22,7 +22,7 @@ from gonogo_service.background.core import open_core
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import LOOK_AGAIN, Answerer
 from gonogo_service.hooks.working import Worker
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
 from hook_service import came, copied, emptied, store_rule, subjects
 from hookings import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
 from suite_runs import end_all

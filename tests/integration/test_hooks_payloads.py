@@ -15,8 +15,8 @@ import nodes
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
 from gonogo_service.hooks.working import work
-from gonogo_storage import inbound
-from gonogo_storage.states import HookSource, InboundState
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming
 from hookings import SECRET, deliver
 from servers import Missing
 from suite_runs import SUITE
@@ -87,10 +87,10 @@ def test_every_example_is_taken_and_worked_off(
         states: Counter[InboundState | None] = Counter()
         with api.context.session() as session:
             for number, (name, payload) in enumerate(examples[HERE]):
-                inbound.store(
+                incoming.store(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
-            for inbound_id in inbound.due(session, limit=1000):
+            for inbound_id in incoming.due(session, limit=1000):
                 states[work(session, inbound_id, api.settings)] += 1
         assert sum(states.values()) == len(examples[HERE])
         assert set(states) == {InboundState.started, InboundState.ignored}

@@ -27,7 +27,7 @@ from gonogo.ci.rules import Rule
 from gonogo.problems import InfrastructureError, JobError
 from gonogo_cli.app import app
 from gonogo_service.hooks import fetching
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
 from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
 from hookings import HEAD, NEXT, deliver, pull_request, push
 from suite_runs import SUITE

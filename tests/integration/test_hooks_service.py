@@ -16,8 +16,9 @@ from standardwebhooks import Webhook
 
 from api import Api, in_process
 from backgrounds import running, short
-from gonogo_storage import inbound, runs
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.automation import runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.messages import incoming
 from hook_service import (
     CI_SECRET,
     OWN,
@@ -165,9 +166,9 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
     store_rule(lite, name="a")
     store_rule(lite, name="b")
     deliver(lite.client, "push", push())
-    whole = inbound.ended
+    whole = incoming.ended
     monkeypatch.setattr(
-        inbound,
+        incoming,
         "ended",
         lambda *_args, **_options: (_ for _ in ()).throw(RuntimeError("the power went")),
     )
@@ -179,7 +180,7 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
         1,
         "RuntimeError: the power went",
     )
-    monkeypatch.setattr(inbound, "ended", whole)
+    monkeypatch.setattr(incoming, "ended", whole)
     assert work(lite) == 0  # not yet
     assert work(lite, clock=lambda: utcnow() + timedelta(seconds=6)) == 1
     assert lite.rows()["runs"] == 4

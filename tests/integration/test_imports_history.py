@@ -8,9 +8,12 @@ from typing import Any
 from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
 from gonogo.selections import Selection
-from gonogo_storage import engine as engines
-from gonogo_storage import flags, imports, jobs, report_reads, test_specs
-from gonogo_storage.imports import NewImport
+from gonogo_storage.automation import imports
+from gonogo_storage.automation.imports import NewImport
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import jobs, selection_tests
 from histories import world
 
 SUITE = Selection(suite="nightly")
@@ -54,7 +57,7 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
             (flag,) = flags.list_(session, test=SUITE.key).items
-            assert report_reads.census(session, made[0]) == {
+            assert selection_tests.census(session, made[0]) == {
                 ("unjudged", "passed"): 1,
                 ("unjudged", "failed"): 1,
             }

@@ -7,7 +7,7 @@ import json
 
 from api import JOB, Api, in_process
 from gonogo.kernels import KERNELS
-from gonogo_storage import builds
+from gonogo_storage.catalogue import builds
 
 STRANGE = "\"'><script>alert(1)</script>"
 

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 import seeded
 from api import in_process
 from gonogo.numerics.maps import error_map
-from gonogo_storage import artifacts, attempts, chunks, jobs, seed_grids
-from gonogo_storage import engine as engines
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import Job
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import artifacts, attempts, chunks, jobs, seed_grids
+from gonogo_storage.jobs.job import Job
 from gonogo_storage.tables import AttemptRow, SeedGridRow
 
 EVIL = "</script><img src=x onerror=alert(1)>\u202e"

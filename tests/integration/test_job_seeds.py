@@ -14,9 +14,10 @@ from sqlalchemy.orm import Session
 
 import seeded
 from gonogo_dashboards import kept, plots, views
-from gonogo_storage import engine as engines
-from gonogo_storage import job_seeds, jobs, rollups
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import job_seeds, jobs
+from gonogo_storage.rollups import rollups
 from gonogo_storage.tables import SeedResultRow
 
 SEEDS = 600

@@ -16,15 +16,16 @@ from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
 from gonogo_dashboards import histories, matrices, strips
-from gonogo_storage import assessing, assessments, gauges
-from gonogo_storage import engine as engines
-from gonogo_storage import matrices as matrix_reads
-from gonogo_storage import strips as strip_reads
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.paging import BadCursor
+from gonogo_storage.comparison import matrices as matrix_reads
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.paging import BadCursor
+from gonogo_storage.history import assessing, assessments
+from gonogo_storage.jobs import gauge_jobs
+from gonogo_storage.rollups.variants import Variant, jobs_of
+from gonogo_storage.seeds import strips as strip_reads
 from gonogo_storage.tables import JobLabelRow, JobRow, RunJobRow, RunRow
-from gonogo_storage.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
 TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
@@ -158,12 +159,12 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             "canonical": spec.canonical(),
         }
         place = {"build_line": "main", "arch": "wormhole", "board": "n150"}
-        new = gauges.NewGauge(
+        new = gauge_jobs.NewGauge(
             **about, **place, elements=1, parts=tuple(plan.planned(spec)), seeds=(0,), search=False
         )
         for _ in gauging.played(session, {"double-subtract": gauging.PASSES}):
             raise AssertionError("nothing waits yet")
-        gauges.create(session, new)
+        gauge_jobs.create(session, new)
         list(gauging.played(session, {"double-subtract": gauging.PASSES}))
     with engines.reading(engine) as session:
         view = histories.one(session, key, {}, utcnow())

@@ -10,11 +10,13 @@ from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
 import seeded
-from gonogo_storage import deliveries, leases, metric_reads, settled, webhooks, workers
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import session as writing
-from gonogo_storage.metric_reads import Numbers, numbers
-from gonogo_storage.settled import Memory
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import session as writing
+from gonogo_storage.devices import workers
+from gonogo_storage.messages import deliveries, leases, webhooks
+from gonogo_storage.ops import final_job_counts, metric_reads
+from gonogo_storage.ops.final_job_counts import Memory
+from gonogo_storage.ops.metric_reads import Numbers, numbers
 from gonogo_storage.tables import JobRow
 
 
@@ -93,7 +95,7 @@ def test_a_queue_is_as_old_as_its_oldest_waiting_job(engine: Engine) -> None:
 
 
 def test_jobs_that_are_over_are_read_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "GRACE", timedelta(0))
+    monkeypatch.setattr(final_job_counts, "GRACE", timedelta(0))
     memory = Memory()
     with writing(engine) as session:
         seeded.finished(session, seeds=8)
@@ -118,7 +120,12 @@ def test_jobs_that_are_over_are_read_once(engine: Engine, monkeypatch: pytest.Mo
         assert look(session, memory).jobs == look(session).jobs
         session.execute(update(JobRow).where(JobRow.id == waiting.id).values(counts={}))
         assert look(session, memory).seeds["pass"] == 8  # not read again
-        assert look(session, memory, later_s=settled.RECOUNT.total_seconds() + 1).seeds["pass"] == 0
+        assert (
+            look(session, memory, later_s=final_job_counts.RECOUNT.total_seconds() + 1).seeds[
+                "pass"
+            ]
+            == 0
+        )
 
 
 def test_what_is_younger_than_a_transaction_may_last_is_never_settled(engine: Engine) -> None:

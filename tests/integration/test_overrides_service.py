@@ -18,9 +18,9 @@ from api import Api, in_process, on_port
 from commits import BASE, HEAD
 from gonogo.tests import TestSpec
 from gonogo_cli.app import load
-from gonogo_storage import comparing, overrides
-from gonogo_storage.encoding import timestamp, utcnow
-from gonogo_storage.states import OverrideState
+from gonogo_storage.comparison import comparing, overrides
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.states import OverrideState
 from gonogo_storage.tables import JobLabelRow
 
 KEY = TestSpec.parse(commits.NEW).key

@@ -13,12 +13,16 @@ import seeded
 from api import in_process
 from gonogo_dashboards import overview
 from gonogo_dashboards.overview import OverviewView
-from gonogo_storage import closing, day_totals, devices, flag_changes, flags, runs, workers
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import reading, session
-from gonogo_storage.ids import new_id
-from gonogo_storage.runs import NewRun
-from gonogo_storage.states import JobState
+from gonogo_storage.automation import runs
+from gonogo_storage.automation.runs import NewRun
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import JobState
+from gonogo_storage.devices import devices, workers
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.jobs import closing
+from gonogo_storage.rollups import day_totals
 from suite_runs import conclude
 
 

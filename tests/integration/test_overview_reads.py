@@ -9,9 +9,10 @@ from sqlalchemy import Engine
 
 import seeded
 from gonogo_dashboards import views
-from gonogo_storage import engine as engines
-from gonogo_storage import jobs, schema
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
 
 
 @pytest.fixture

@@ -19,13 +19,16 @@ import seeded
 from gonogo.flakiness.rates import rate
 from gonogo.problems import JobError
 from gonogo_cli.app import load
-from gonogo_storage import closing, rollup_rebuild, rollups, schema, test_specs
-from gonogo_storage import engine as engines
-from gonogo_storage import job_seeds as reads
-from gonogo_storage.ids import new_id
-from gonogo_storage.rollups import AXES, Rollup, of_test
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import closing
+from gonogo_storage.jobs import job_seeds as reads
+from gonogo_storage.ops import schema
+from gonogo_storage.rollups import rebuild, rollups
+from gonogo_storage.rollups.rollups import AXES, Rollup, of_test
+from gonogo_storage.rollups.tallies import Tally
 from gonogo_storage.tables import DayRollupRow, JobTallyRow, RolledRow
-from gonogo_storage.tallies import Tally
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = seeded.TestSpec.parse(seeded.NIGHTLY).key
@@ -162,7 +165,7 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
     assert whole.to_json()["outputs"]["dx"]["quantiles"]["rms"]["nan"] == 1
 
     before = stored(engine)
-    done = rollup_rebuild.rebuild(engine)
+    done = rebuild.rebuild(engine)
     assert (done.units, done.seeds) == (2, len(rows) + 10)
     assert stored(engine) == before
 
@@ -227,7 +230,7 @@ def test_what_an_older_version_stored_is_caught_up_with_once(
 ) -> None:
     fill(engine)
     wanted = stored(engine)
-    monkeypatch.setattr(rollup_rebuild, "SLICE", 3)
+    monkeypatch.setattr(rebuild, "SLICE", 3)
     with engines.session(engine) as session:
         session.execute(delete(DayRollupRow))
         session.execute(delete(JobTallyRow))
@@ -237,16 +240,16 @@ def test_what_an_older_version_stored_is_caught_up_with_once(
     assert stored(engine) == {}  # not before those that came earlier
     schema.upgrade(engine)
     assert [each.seeds for each in read(engine)] == [50]
-    assert rollup_rebuild.catch_up(engine) == 0
+    assert rebuild.catch_up(engine) == 0
     before = stored(engine)
-    rollup_rebuild.rebuild(engine, test_key=KEY)
+    rebuild.rebuild(engine, test_key=KEY)
     assert stored(engine) == before
 
 
 def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup_rebuild, "SLICE", 7)
+    monkeypatch.setattr(rebuild, "SLICE", 7)
     jobs = [submit(engine) for _ in range(3)]
     problems: list[BaseException] = []
     begin = threading.Barrier(5)
@@ -269,7 +272,7 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
 
     def mend() -> None:
         for _ in range(2):
-            rollup_rebuild.rebuild(engine)
+            rebuild.rebuild(engine)
 
     works = [*(partial(ingest, job) for job in jobs), mend, mend]
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
@@ -286,7 +289,7 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
     }
     before = stored(engine)
     assert not any(each["shadow"] for each in before.values())
-    rollup_rebuild.rebuild(engine)
+    rebuild.rebuild(engine)
     assert stored(engine) == before
 
 
@@ -306,10 +309,10 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
         session.add(
             DayRollupRow(**row, key=new_id(), build="correct", shadow=True)
         )  # of a rebuild that was killed
-    told: list[rollup_rebuild.Progress] = []
-    assert rollup_rebuild.rebuild(engine, tell=told.append).units == 3
+    told: list[rebuild.Progress] = []
+    assert rebuild.rebuild(engine, tell=told.append).units == 3
     assert stored(engine) == wanted
-    assert told[-1] == rollup_rebuild.Progress(3, 3, 59, None)
+    assert told[-1] == rebuild.Progress(3, 3, 59, None)
 
 
 def test_the_command_rebuilds_and_says_what_it_did(

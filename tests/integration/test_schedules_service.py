@@ -14,10 +14,10 @@ import pytest
 from api import Api, in_process
 from backgrounds import running, short
 from gonogo_service.background import scheduler
-from gonogo_storage import engine as engines
-from gonogo_storage import runs, schedules
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import DueOutcome
+from gonogo_storage.automation import runs, schedules
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import DueOutcome
 from running import until as eventually
 from suite_runs import SUITE, finish
 

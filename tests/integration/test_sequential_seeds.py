@@ -16,11 +16,14 @@ from sqlalchemy.orm import Session
 
 import rolled
 from flows import QUEUE, empty_row, new_job, row
-from gonogo_storage import attempts, chunks, cutting, events, flags, jobs, outbox, queues, results
-from gonogo_storage.attempts import Sendable
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import reading, session
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import attempts, chunking, chunks, jobs, queues
+from gonogo_storage.jobs.attempts import Sendable
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import events, outbox
+from gonogo_storage.seeds import results
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)
@@ -112,7 +115,7 @@ def run(current: Session, job: Job, make: Make = row) -> Job:
 
 
 def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
-    sizes = [len(part) for part in cutting.grow(range(500), 1, 0.01, 20.0)]
+    sizes = [len(part) for part in chunking.grow(range(500), 1, 0.01, 20.0)]
     assert sizes[:8] == [2, 2, 4, 8, 8, 8, 8, 9]
     assert sum(sizes) == 500
     assert all(
@@ -120,11 +123,11 @@ def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
         for k, (_, later) in enumerate(pairwise(sizes))
         if k > 6
     )
-    assert [len(part) for part in cutting.grow(range(10), 3, 3.0, 20.0)] == [6, 6, 6, 6, 6]
-    assert [len(part) for part in cutting.grow(range(3), 1, 100.0, 20.0)] == [1, 1, 1]
+    assert [len(part) for part in chunking.grow(range(10), 3, 3.0, 20.0)] == [6, 6, 6, 6, 6]
+    assert [len(part) for part in chunking.grow(range(3), 1, 100.0, 20.0)] == [1, 1, 1]
     assert [
-        pair for part in cutting.grow(range(50), 2, 0.1, 20.0) for pair in part
-    ] == cutting.pairs(range(50), 2)
+        pair for part in chunking.grow(range(50), 2, 0.1, 20.0) for pair in part
+    ] == chunking.pairs(range(50), 2)
 
 
 def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Session) -> None:

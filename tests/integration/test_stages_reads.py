@@ -13,10 +13,12 @@ import seeded
 from api import Api, in_process
 from gonogo.canonical import key_of
 from gonogo.stages import table
-from gonogo_storage import artifacts, evidence, jobs, stages
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import NewJob
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.flags import evidence
+from gonogo_storage.jobs import artifacts, jobs
+from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.seeds import stages
 
 
 @pytest.fixture

@@ -14,27 +14,20 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from flows import QUEUE, empty_row, new_job, output, row
-from gonogo_storage import (
-    artifacts,
-    attempts,
-    builds,
-    chunks,
-    counters,
-    events,
-    flags,
-    jobs,
-    leases,
-    outbox,
-    results,
-    test_specs,
-    workers,
-)
-from gonogo_storage.closing import lock
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.engine import is_postgres, reading, session
-from gonogo_storage.jobs import Job, JobFilter
-from gonogo_storage.paging import BadCursor
-from gonogo_storage.states import FlagState, JobState
+from gonogo_storage.catalogue import builds, test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import is_postgres, reading, session
+from gonogo_storage.db.paging import BadCursor
+from gonogo_storage.db.states import FlagState, JobState
+from gonogo_storage.devices import workers
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import artifacts, attempts, chunks, jobs
+from gonogo_storage.jobs.closing import lock
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.jobs import JobFilter
+from gonogo_storage.messages import events, leases, outbox
+from gonogo_storage.ops import counters
+from gonogo_storage.seeds import results
 from gonogo_storage.tables import FlagRow
 
 

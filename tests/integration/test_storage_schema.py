@@ -11,9 +11,12 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
 from flows import new_job
-from gonogo_storage import jobs, partitions, results, schema
-from gonogo_storage.engine import is_postgres, make_engine, normalise, session
-from gonogo_storage.schema import SchemaState
+from gonogo_storage.db import partitions
+from gonogo_storage.db.engine import is_postgres, make_engine, normalise, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
+from gonogo_storage.ops.schema import SchemaState
+from gonogo_storage.seeds import results
 from gonogo_storage.tables import Base
 
 

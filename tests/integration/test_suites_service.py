@@ -20,8 +20,9 @@ from gonogo.tests import TestSpec
 from gonogo_cli import suites as command
 from gonogo_cli import waiting
 from gonogo_cli.app import app
-from gonogo_storage import jobs, runs
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.automation import runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
 from gonogo_storage.tables import OutboxRow, RunJobRow
 from suite_runs import SUITE, conclude, finish
 

@@ -12,9 +12,11 @@ from sqlalchemy.orm import Session
 
 import rolled
 from flows import QUEUE, empty_row, new_job, output, row
-from gonogo_storage import attempts, chunks, events, flags, jobs
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import attempts, chunks, jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import events
 
 NOW = utcnow()
 RANGE = {"seeds": {"start": 0, "count": 4}}

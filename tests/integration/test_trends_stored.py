@@ -12,11 +12,11 @@ from sqlalchemy import func, select, update
 
 import seeded
 from api import Api, in_process
-from gonogo_storage import assessments, build_series, trends
-from gonogo_storage import engine as engines
+from gonogo_storage.db import engine as engines
+from gonogo_storage.history import assessments, build_series, trends
+from gonogo_storage.history.trends import Over
+from gonogo_storage.rollups.variants import jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
-from gonogo_storage.trends import Over
-from gonogo_storage.variants import jobs_of
 from histories import World, row, spec_of, variant, world
 
 

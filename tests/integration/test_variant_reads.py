@@ -7,9 +7,10 @@ from sqlalchemy import Engine, update
 
 import nights
 import seeded
-from gonogo_storage import catalogue, variants
-from gonogo_storage import engine as engines
-from gonogo_storage.states import JobKind
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.states import JobKind
+from gonogo_storage.rollups import variants
 from gonogo_storage.tables import JobRow
 
 OTHER = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
@@ -33,7 +34,7 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
             other.test_key: [("main", "n150")],
         }
         assert variants.variants_of(session, other.test_key) == found[other.test_key]
-        listed = {each.key: each for each in catalogue.list_(session).items}
+        listed = {each.key: each for each in test_list.list_(session).items}
         assert {key: (each.job, each.build, each.variants) for key, each in listed.items()} == {
             last.test_key: (last.id, "b3", found[last.test_key]),
             other.test_key: (other.id, "b1", found[other.test_key]),

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from api import ELSEWHERE, Api, in_process
-from gonogo_storage import deliveries, webhooks
-from gonogo_storage.deliveries import Try
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.states import DeliveryState
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.messages import deliveries, webhooks
+from gonogo_storage.messages.deliveries import Try
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -21,10 +21,10 @@ from gonogo_service.background import delivery
 from gonogo_service.background.core import Core, open_core
 from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
-from gonogo_storage import deliveries as stored
-from gonogo_storage import flags
-from gonogo_storage.deliveries import Delivery
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import flags
+from gonogo_storage.messages import deliveries as stored
+from gonogo_storage.messages.deliveries import Delivery
 from receivers import MailServer, Receiver, Reply
 from running import until
 from seeded import finished

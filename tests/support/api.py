@@ -19,7 +19,7 @@ from gonogo_service.app import create_app
 from gonogo_service.auth import issue_token
 from gonogo_service.context import Context
 from gonogo_settings import Settings
-from gonogo_storage import schema
+from gonogo_storage.ops import schema
 from gonogo_storage.tables import Base
 
 with warnings.catch_warnings():

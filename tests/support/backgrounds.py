@@ -16,9 +16,10 @@ from sqlalchemy import Engine
 from flows import KEY, new_job
 from gonogo_service import background
 from gonogo_settings import Settings
-from gonogo_storage import jobs, results
-from gonogo_storage.engine import reading, session
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds import results
 from gonogo_workers import queue
 
 TIMEOUT_S = 1.0  # of heartbeats, in these tests

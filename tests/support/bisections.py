@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 import seeded
 from api import Api
 from gonogo_service.background import bisecting
-from gonogo_storage import bisections, workers
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.automation import bisections
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import workers
 from gonogo_storage.tables import JobRow
 
 Answer = Callable[[int, int], Mapping[str, Any] | None]

@@ -11,11 +11,12 @@ from sqlalchemy.orm import Session
 import nights
 import seeded
 from gonogo.canonical import key_of
-from gonogo_storage import flags, jobs
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.flags import Finding
-from gonogo_storage.jobs import Job, NewJob
-from gonogo_storage.states import FlagKind
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
 
 BASE, HEAD = "9ca166977b", "b0304ff7a5"
 EIGHT = range(8)

@@ -22,9 +22,9 @@ from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import Core, open_core
 from gonogo_service.context import Context
-from gonogo_storage import attempts, chunks
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import attempts, chunks
 from gonogo_workers import rows
 from gonogo_workers.chunk import Chunk
 

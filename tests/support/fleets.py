@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_storage import devices, goldens, periods
-from gonogo_storage.ids import new_id
-from gonogo_storage.states import AttemptState
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import AttemptState
+from gonogo_storage.devices import devices, goldens, periods
 from gonogo_storage.tables import AttemptRow
 
 HOST, NAME = "lab-7", "wormhole:0"

@@ -13,9 +13,9 @@ import nights
 import seeded
 from api import Api
 from gonogo_dashboards import urls
-from gonogo_storage import ids
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.jobs import Job
+from gonogo_storage.db import ids
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs.job import Job
 from histories import row, world
 
 DAYS = 18

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
-from gonogo_storage import attempts, chunks
-from gonogo_storage.attempts import Sendable
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import ChunkState
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import ChunkState
+from gonogo_storage.jobs import attempts, chunks
+from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.tables import ChunkRow
 
 TEST: dict[str, Any] = {

@@ -15,11 +15,13 @@ from gonogo.selections import parse_subject
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import Core, open_core
 from gonogo_settings import Settings
-from gonogo_storage import engine as engines
-from gonogo_storage import flags, jobs, schema
-from gonogo_storage.assessing import Missed, gauged
-from gonogo_storage.jobs import Job, NewJob
-from gonogo_storage.variants import Variant
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flags
+from gonogo_storage.history.assessing import Missed, gauged
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
+from gonogo_storage.ops import schema
+from gonogo_storage.rollups.variants import Variant
 
 
 def spec_of(atol: float) -> dict[str, Any]:

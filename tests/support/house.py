@@ -24,23 +24,17 @@ from api import Api
 from gonogo.tests import TestSpec
 from gonogo_dashboards import assets, urls
 from gonogo_dashboards.pages import make_router
-from gonogo_storage import (
-    ci_subjects,
-    deliveries,
-    devices,
-    flags,
-    github_answers,
-    inbound,
-    jobs,
-    runs,
-    webhooks,
-)
-from gonogo_storage.deliveries import Try
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.flags import Finding
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import Job
-from gonogo_storage.states import DeliveryState, FlagKind, HookSource, InboundState
+from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, InboundState
+from gonogo_storage.devices import devices
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import deliveries, github_answers, incoming, webhooks
+from gonogo_storage.messages.deliveries import Try
 from gonogo_storage.tables import InboundRow
 from histories import row, world
 from suite_runs import SUITE, conclude, finish
@@ -206,7 +200,7 @@ def _messages(house: House, session: Session) -> None:
     )
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
     house.show(urls.WEBHOOKS, urls.WEBHOOKS, hostile=True)
-    came, _ = inbound.store(
+    came, _ = incoming.store(
         session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode()
     )
     house.show("/hooks/{inbound_id}", urls.hook(came))

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 import seeded
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.tests import TestSpec
-from gonogo_storage import jobs
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import Job, NewJob
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
 
 
 def submit(

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
-from gonogo_storage import schema
-from gonogo_storage.engine import make_engine
+from gonogo_storage.db.engine import make_engine
+from gonogo_storage.ops import schema
 from servers import administer
 
 

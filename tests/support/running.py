@@ -19,8 +19,8 @@ import httpx
 import psutil
 
 from gonogo_cli.client import Client
-from gonogo_storage import schema
-from gonogo_storage.engine import make_engine
+from gonogo_storage.db.engine import make_engine
+from gonogo_storage.ops import schema
 
 ROOT = Path(__file__).parents[2]
 TINY: dict[str, Any] = {

@@ -13,11 +13,13 @@ from sqlalchemy.orm import Session
 from benchmarks.harvest import DX, VERDICTS
 from gonogo.numerics.forensics.words import ordinal
 from gonogo.tests import TestSpec
-from gonogo_storage import artifacts, attempts, chunks, closing, devices, goldens, jobs, test_specs
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.jobs import Job, NewJob
-from gonogo_storage.states import ChunkState, JobState
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import ChunkState, JobState
+from gonogo_storage.devices import devices, goldens
+from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs
+from gonogo_storage.jobs.job import Job, NewJob
 from gonogo_storage.tables import ChunkRow
 
 NIGHTLY: dict[str, Any] = {

@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 import seeded
-from gonogo_storage import jobs, runs
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.automation import runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
 
 SUITE: dict[str, Any] = {
     "name": "nightly",

@@ -12,9 +12,9 @@ import pytest
 from gonogo_dashboards import days as day_bars
 from gonogo_dashboards import device_charts, device_days, fleet, timelines
 from gonogo_dashboards.devices import DeviceLine
-from gonogo_storage.device_reads import Change
-from gonogo_storage.periods import Hour, Load
-from gonogo_storage.states import CanaryOutcome
+from gonogo_storage.db.states import CanaryOutcome
+from gonogo_storage.devices.periods import Hour, Load
+from gonogo_storage.jobs.device_history import Change
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)

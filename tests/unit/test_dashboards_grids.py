@@ -10,10 +10,10 @@ import pytest
 
 from gonogo.verdicts import Verdict
 from gonogo_dashboards import grids
-from gonogo_storage.jobs import Job
-from gonogo_storage.seed_grids import LETTERS, NONE_YET
-from gonogo_storage.seed_order import SeedOrder
-from gonogo_storage.states import JobKind, JobState
+from gonogo_storage.db.states import JobKind, JobState
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.seed_grids import LETTERS, NONE_YET
+from gonogo_storage.seeds.seed_order import SeedOrder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

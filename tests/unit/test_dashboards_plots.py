@@ -13,7 +13,7 @@ from gonogo.verdicts import POLICY
 from gonogo_dashboards import charts, plots, spreads
 from gonogo_dashboards.diagnoses import TermView, view
 from gonogo_dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
-from gonogo_storage.job_seeds import MarkRecord, OutputRecord
+from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
 
 
 def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:

@@ -10,8 +10,8 @@ from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
 from gonogo_dashboards import curves, proofs, words
-from gonogo_storage.build_series import MOST_BUILDS
-from gonogo_storage.states import FlagKind, FlagState
+from gonogo_storage.db.states import FlagKind, FlagState
+from gonogo_storage.history.build_series import MOST_BUILDS
 
 
 def trend(

@@ -12,7 +12,7 @@ import pytest
 from gonogo.gauge.comparators import beyond
 from gonogo_dashboards import matrices, strip_charts, strips, words
 from gonogo_dashboards.strips import Strip, StripColumn
-from gonogo_storage.strips import StripSeed, shares
+from gonogo_storage.seeds.strips import StripSeed, shares
 
 
 def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:

@@ -8,7 +8,7 @@ import pytest
 
 from gonogo.verdicts import Verdict
 from gonogo_dashboards import commands, pages, urls, words
-from gonogo_storage.states import DeviceHealth, DeviceState, FlagKind, JobState
+from gonogo_storage.db.states import DeviceHealth, DeviceState, FlagKind, JobState
 
 
 def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None:

@@ -15,9 +15,9 @@ from gonogo.verdicts import Verdict
 from gonogo_service.github import markdown, report
 from gonogo_service.github.client import MOST_TEXT
 from gonogo_service.github.report import Links
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.comparing import Compared, Comparison
-from gonogo_storage.sides import Place, Side, Told
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.comparison.comparing import Compared, Comparison
+from gonogo_storage.comparison.comparison_side import Place, Side, Told
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CiSubject(

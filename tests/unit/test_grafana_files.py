@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gonogo.verdicts import Verdict
 from gonogo_service.metrics import Metrics
-from gonogo_storage.metric_reads import DeviceNumbers, Numbers
-from gonogo_storage.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
+from gonogo_storage.db.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
+from gonogo_storage.ops.metric_reads import DeviceNumbers, Numbers
 from promql import named
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from gonogo.kernels import groupnorm, layernorm, rmsnorm
 from gonogo.problems import FieldError
 from gonogo.tests import TestSpec
 from gonogo_cli.app import app
-from gonogo_storage.evidence import check_line
+from gonogo_storage.flags.evidence import check_line
 
 TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
 

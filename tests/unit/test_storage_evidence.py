@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.tests import TestSpec
-from gonogo_storage.evidence import check_line
+from gonogo_storage.flags.evidence import check_line
 
 
 def parsed(line: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo_storage.tallies import Tally, tallies, value_of
+from gonogo_storage.rollups.tallies import Tally, tallies, value_of
 
 VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "unjudged", "skipped")
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 5e-324]))

@@ -16,7 +16,7 @@ from gonogo_service.auth import Keys
 from gonogo_service.problems import BadField
 from gonogo_service.webhooks import addresses, schedule, secrets
 from gonogo_service.webhooks.signatures import Unverified, signatures, verify
-from gonogo_storage.states import DeliveryState
+from gonogo_storage.db.states import DeliveryState
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PUBLIC = "93.184.216.34"

@@ -12,7 +12,7 @@ from gonogo_workers.evidence import Artifact
 from gonogo_workers.report_rows import Report
 
 KIND = "stages"
-"""Of the artifact; gonogo_storage.stages reads it."""
+"""Of the artifact; gonogo_storage.seeds.stages reads it."""
 
 
 def artifact(work: Work, reports: Sequence[Report], suite: Mapping[str, Any]) -> Artifact | None:

@@ -29,7 +29,7 @@ def _sums() -> list[sa.Column[Any]]:
 
 
 def upgrade() -> None:
-    """Three new tables, empty: no job is in them yet, and `gonogo_storage.rollup_rebuild.catch_up`
+    """Three new tables, empty: no job is in them yet, and `gonogo_storage.rollups.rebuild.catch_up`
     adds what is missing in small transactions.
 
     `gonogo db upgrade` runs it after the migration, and `gonogo background` from time to time: also

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from gonogo_service.api import PREFIX
 from gonogo_service.problems import BadField, Problem
-from gonogo_storage.encoding import encode
-from gonogo_storage.paging import Page
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.db.paging import Page
 
 T = TypeVar("T")
 MAX_LIMIT = 500

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from gonogo_service.api.answers import Filter, answer, make_router, missing
 from gonogo_service.api.jobs import found
 from gonogo_service.context import Ctx, Reader
-from gonogo_storage import artifacts as stored
+from gonogo_storage.jobs import artifacts as stored
 
 router = make_router("jobs")
 

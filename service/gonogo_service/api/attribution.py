@@ -20,8 +20,8 @@ from gonogo_service.api.flakiness_schemas import (
 )
 from gonogo_service.api.tests import Arch, Board, Line, chosen, shape
 from gonogo_service.context import Ctx, Reader
-from gonogo_storage import samples as stored
-from gonogo_storage import standing
+from gonogo_storage.history import samples as stored
+from gonogo_storage.history import variant_status
 
 router = make_router("tests")
 MAX_SAMPLES = 500
@@ -79,7 +79,7 @@ def attribution(
     """
     with context.reading() as session:
         variant, variants = chosen(session, key, line, arch, board)
-        found = standing.read(session, variant, build=build)
+        found = variant_status.read(session, variant, build=build)
         told = (
             stored.samples(stored.read(session, variant, build=found.build, seeds=samples))
             if found.build

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from gonogo_service.api.answers import Cursor, Filter, Limit, answer_page, make_router
 from gonogo_service.context import Admin, Ctx
-from gonogo_storage import audit as stored
+from gonogo_storage.access import audit as stored
 
 router = make_router("audit")
 

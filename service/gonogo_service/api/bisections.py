@@ -41,11 +41,13 @@ from gonogo_service.submission.bodies import (
     Label,
     Target,
 )
-from gonogo_storage import audit, builds, jobs
-from gonogo_storage import bisections as stored
-from gonogo_storage.bisections import Bisection, NewBisection
-from gonogo_storage.encoding import encode, utcnow
-from gonogo_storage.states import BisectionState
+from gonogo_storage.access import audit
+from gonogo_storage.automation import bisections as stored
+from gonogo_storage.automation.bisections import Bisection, NewBisection
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.states import BisectionState
+from gonogo_storage.jobs import jobs
 
 router = make_router("bisections")
 MAX_BUILDS = 1000

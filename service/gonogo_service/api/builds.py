@@ -14,9 +14,9 @@ from gonogo_service.context import Admin, Ctx, Reader
 from gonogo_service.problems import BadField
 from gonogo_service.strict import Strict
 from gonogo_service.submission.bodies import NAME, Word
-from gonogo_storage import audit
-from gonogo_storage import builds as stored
-from gonogo_storage.paging import Page
+from gonogo_storage.access import audit
+from gonogo_storage.catalogue import builds as stored
+from gonogo_storage.db.paging import Page
 
 router = make_router("builds")
 

@@ -14,8 +14,8 @@ from gonogo_service.api.flakiness_schemas import BuildChangeOut, ChangesOut, Poi
 from gonogo_service.api.tests import Arch, Board, Line, chosen, shape
 from gonogo_service.context import Ctx, Reader
 from gonogo_service.problems import BadField
-from gonogo_storage import trends
-from gonogo_storage.build_series import METRICS
+from gonogo_storage.history import trends
+from gonogo_storage.history.build_series import METRICS
 
 router = make_router("tests")
 

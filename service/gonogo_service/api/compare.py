@@ -14,8 +14,9 @@ from gonogo.verdicts import Verdict
 from gonogo_dashboards import urls
 from gonogo_service.api.answers import MAX_FILTER, Cursor, Limit, answer, make_router
 from gonogo_service.context import Ctx, Reader
-from gonogo_storage import comparing, paging
-from gonogo_storage.comparing import Compared
+from gonogo_storage.comparison import comparing
+from gonogo_storage.comparison.comparing import Compared
+from gonogo_storage.db import paging
 
 router = make_router("compare")
 NAMES = "a build, the id of a run, `build@run`, or the commit of a registered build"

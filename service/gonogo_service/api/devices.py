@@ -11,8 +11,8 @@ from gonogo_service.api.answers import answer, make_router, missing
 from gonogo_service.context import Admin, Ctx, Reader
 from gonogo_service.problems import BadField
 from gonogo_service.strict import Strict
-from gonogo_storage import devices as stored
-from gonogo_storage.states import DeviceHealth, DeviceState
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.devices import devices as stored
 
 router = make_router("devices")
 MAX_REASON = 2000

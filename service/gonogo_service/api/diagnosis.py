@@ -11,8 +11,8 @@ from gonogo.selections import sample
 from gonogo_service.api.answers import answer, make_router
 from gonogo_service.api.jobs import found
 from gonogo_service.context import Ctx, Reader
-from gonogo_storage import evidence
-from gonogo_storage.states import JobState
+from gonogo_storage.db.states import JobState
+from gonogo_storage.flags import evidence
 
 router = make_router("jobs")
 

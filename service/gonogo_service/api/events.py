@@ -13,7 +13,7 @@ from gonogo_service.api.answers import make_router
 from gonogo_service.api.jobs import found
 from gonogo_service.context import Ctx, Reader
 from gonogo_service.problems import BadField
-from gonogo_storage.encoding import encode
+from gonogo_storage.db.encoding import encode
 
 router = make_router("jobs")
 RETRY_MS = 1000

@@ -21,9 +21,9 @@ from gonogo_service.api.answers import (
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.problems import BadField, entry
 from gonogo_service.strict import Moment, Strict
-from gonogo_storage import flag_changes
-from gonogo_storage import flags as stored
-from gonogo_storage.states import FlagKind, FlagState
+from gonogo_storage.db.states import FlagKind, FlagState
+from gonogo_storage.flags import flag_changes
+from gonogo_storage.flags import flags as stored
 
 router = make_router("flags")
 MAX_REASON = 2000

@@ -22,9 +22,10 @@ from gonogo_service.api.answers import (
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.gauges import check, order
-from gonogo_storage import audit
-from gonogo_storage import gauges as stored
-from gonogo_storage.states import JobState
+from gonogo_storage.access import audit
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges import gauges as stored
+from gonogo_storage.jobs import gauge_jobs
 
 router = make_router("gauges")
 
@@ -108,7 +109,7 @@ def submit(
     check(body, context.settings)
 
     def make(session: Session) -> idempotency.Made:
-        gauge = stored.create(session, order(session, body, context.settings, who.name))
+        gauge = gauge_jobs.create(session, order(session, body, context.settings, who.name))
         audit.record(
             session,
             actor=who.actor,
@@ -174,7 +175,7 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str) -> Response:
     reported; no flag changes."""
     with context.session() as session:
         before = stored.get(session, gauge_id)
-        after = stored.cancel(session, gauge_id)
+        after = gauge_jobs.cancel(session, gauge_id)
         if before is None or after is None:
             raise missing("gauge", gauge_id)
         if after["state"] != before["state"]:

@@ -10,9 +10,10 @@ from pydantic import BaseModel, Field
 
 from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from gonogo_service.context import Admin, Ctx, Reader
-from gonogo_storage import audit, github_answers
-from gonogo_storage.github_answers import About
-from gonogo_storage.states import AnswerState
+from gonogo_storage.access import audit
+from gonogo_storage.db.states import AnswerState
+from gonogo_storage.messages import github_answers
+from gonogo_storage.messages.github_answers import About
 
 router = make_router("github")
 

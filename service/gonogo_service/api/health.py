@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gonogo_service.api.answers import answer
 from gonogo_service.context import Context, Ctx, Reader
 from gonogo_service.problems import Problem
-from gonogo_storage import schema
+from gonogo_storage.ops import schema
 
 router = APIRouter(tags=["health"])
 _log = structlog.get_logger("gonogo.service")

@@ -25,10 +25,11 @@ from gonogo_service.context import Admin, Context, Ctx, Reader
 from gonogo_service.hooks import signed
 from gonogo_service.problems import BadField, Problem
 from gonogo_service.webhooks.signatures import Unverified
-from gonogo_storage import audit, ci_subjects
-from gonogo_storage import inbound as stored
-from gonogo_storage.encoding import decode
-from gonogo_storage.states import HookSource, InboundState
+from gonogo_storage.access import audit
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.db.encoding import decode
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming as stored
 
 router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9

@@ -14,7 +14,7 @@ from gonogo_service.api.answers import answer
 from gonogo_service.auth import Principal
 from gonogo_service.context import Context
 from gonogo_service.problems import BadField
-from gonogo_storage import idempotency
+from gonogo_storage.access import idempotency
 
 MAX_KEY = 255
 Key = Annotated[

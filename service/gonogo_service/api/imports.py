@@ -21,8 +21,10 @@ from gonogo_service.api.answers import Links, make_router
 from gonogo_service.api.jobs import links
 from gonogo_service.context import Ctx, Submitter
 from gonogo_service.submission.bodies import MAX_LABELS, NAME, WORD
-from gonogo_storage import audit, builds, imports
-from gonogo_storage.states import JobKind
+from gonogo_storage.access import audit
+from gonogo_storage.automation import imports
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.states import JobKind
 
 router = make_router("jobs")
 LINE = "imported"

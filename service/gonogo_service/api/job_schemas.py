@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from gonogo_service.api.answers import Links
-from gonogo_storage.states import JobKind, JobState
+from gonogo_storage.db.states import JobKind, JobState
 
 
 class JobAccepted(BaseModel):

@@ -25,9 +25,11 @@ from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.problems import BadField
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
-from gonogo_storage import audit, chunks, queue_reads
-from gonogo_storage import jobs as stored
-from gonogo_storage.states import JobKind, JobState
+from gonogo_storage.access import audit
+from gonogo_storage.db.states import JobKind, JobState
+from gonogo_storage.jobs import chunks, queue_estimate
+from gonogo_storage.jobs import jobs as stored
+from gonogo_storage.jobs.job import Job
 
 router = make_router("jobs")
 
@@ -39,7 +41,7 @@ def links(job_id: str) -> dict[str, str]:
     return {"self": own, **parts, "page": f"/jobs/{job_id}"}
 
 
-def found(session: Session, job_id: str) -> stored.Job:
+def found(session: Session, job_id: str) -> Job:
     """The job; Problem 404 when there is none."""
     job = stored.get(session, job_id)
     if job is None:
@@ -84,7 +86,9 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
     with context.reading() as session:
         new = submission.resolve(session, checked, context.settings, who.name)
         seed_s = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
-        queue = queue_reads.look(session, new.queue, timeout_s=context.settings.heartbeat_timeout_s)
+        queue = queue_estimate.look(
+            session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
+        )
     results = len(new.seeds) * new.repeats
     if new.stop_on_finding is None:
         parts = chunks.cut(
@@ -215,7 +219,7 @@ def resubmit(
     return response
 
 
-def _accepted(job: stored.Job) -> idempotency.Made:
+def _accepted(job: Job) -> idempotency.Made:
     where = links(job.id)
     return (
         202,
@@ -239,5 +243,5 @@ def _expected(
     return {**means, "wrong": cost(1.0) if stop_on_finding else None}
 
 
-def _shown(job: stored.Job) -> dict[str, object]:
+def _shown(job: Job) -> dict[str, object]:
     return {**job.to_json(), "links": links(job.id)}

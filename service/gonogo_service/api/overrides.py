@@ -28,11 +28,11 @@ from gonogo_service.api.suite_schemas import Labels
 from gonogo_service.context import Context, Ctx, Reader, Submitter
 from gonogo_service.problems import BadField
 from gonogo_service.strict import Moment, Strict
-from gonogo_storage import overrides as stored
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.flag_changes import Outdated
-from gonogo_storage.overrides import NewOverride
-from gonogo_storage.states import OverrideState
+from gonogo_storage.comparison import overrides as stored
+from gonogo_storage.comparison.overrides import NewOverride
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import OverrideState
+from gonogo_storage.flags.flag_changes import Outdated
 
 router = make_router("overrides")
 MOST_PATTERNS = 20

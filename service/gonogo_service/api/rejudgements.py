@@ -22,9 +22,10 @@ from gonogo_service.api.answers import (
 )
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.strict import Strict
-from gonogo_storage import audit, test_specs
-from gonogo_storage import rejudgements as stored
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.access import audit
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.history import rejudgements as stored
 
 router = make_router("rejudgements")
 Counts = dict[Verdict, int]

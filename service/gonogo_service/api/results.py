@@ -16,8 +16,8 @@ from gonogo_service.exports import parts
 from gonogo_service.exports.forms import FORMS
 from gonogo_service.exports.parts import Export, Order
 from gonogo_service.problems import BadField
-from gonogo_storage import results as stored
-from gonogo_storage import runs
+from gonogo_storage.automation import runs
+from gonogo_storage.seeds import results as stored
 
 router = make_router("jobs")
 FORMATS = ("json", *FORMS)

@@ -13,9 +13,9 @@ from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_
 from gonogo_service.api.rule_schemas import RuleIn, RuleOut, RulePage
 from gonogo_service.context import Admin, Ctx, Reader
 from gonogo_service.strict import Strict
-from gonogo_storage import audit
-from gonogo_storage import ci_rules as stored
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.access import audit
+from gonogo_storage.automation import ci_rules as stored
+from gonogo_storage.db.encoding import utcnow
 
 router = make_router("rules")
 MOST_RULES = 200

@@ -22,9 +22,9 @@ from gonogo_service.api.answers import (
 from gonogo_service.api.jobs import links as job_links
 from gonogo_service.api.suite_schemas import RunAccepted, RunIn, RunOut, RunPage, RunWhole
 from gonogo_service.context import Ctx, Reader, Submitter
-from gonogo_storage import audit
-from gonogo_storage import runs as stored
-from gonogo_storage.states import RunState
+from gonogo_storage.access import audit
+from gonogo_storage.automation import runs as stored
+from gonogo_storage.db.states import RunState
 
 router = make_router("runs")
 

@@ -26,11 +26,11 @@ from gonogo_service.api.suite_schemas import Builds, Labels, RunAccepted, SuiteN
 from gonogo_service.context import Ctx, Reader, Submitter
 from gonogo_service.problems import BadField
 from gonogo_service.strict import Strict
-from gonogo_storage import audit
-from gonogo_storage import schedules as stored
-from gonogo_storage.encoding import timestamp, utcnow
-from gonogo_storage.schedules import Schedule
-from gonogo_storage.states import DueOutcome
+from gonogo_storage.access import audit
+from gonogo_storage.automation import schedules as stored
+from gonogo_storage.automation.schedules import Schedule
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.states import DueOutcome
 
 router = make_router("schedules")
 UPCOMING = 5

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from gonogo_service.api.answers import Cursor, Limit, answer_page, make_router, missing
 from gonogo_service.context import Ctx, Reader
-from gonogo_storage import test_specs as stored
+from gonogo_storage.catalogue import test_specs as stored
 
 router = make_router("tests")
 

@@ -21,7 +21,7 @@ from gonogo_service.submission.bodies import (
     Seeds,
     Word,
 )
-from gonogo_storage.states import JobState, RunState
+from gonogo_storage.db.states import JobState, RunState
 
 MAX_BUILDS = 100
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]

@@ -11,9 +11,9 @@ from gonogo_service import suites
 from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from gonogo_service.api.suite_schemas import SuiteIn, SuiteOut, SuitePage, SuiteWhole
 from gonogo_service.context import Ctx, Reader, Submitter
-from gonogo_storage import audit
-from gonogo_storage import suites as stored
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.access import audit
+from gonogo_storage.automation import suites as stored
+from gonogo_storage.db.encoding import utcnow
 
 router = make_router("suites")
 

@@ -22,9 +22,10 @@ from gonogo_service.api.answers import (
 from gonogo_service.api.flakiness_schemas import GradeOut, Looked, RateOut, Source, VariantOut
 from gonogo_service.context import Ctx, Reader
 from gonogo_service.problems import Problem
-from gonogo_storage import flags, standing
-from gonogo_storage import test_specs as stored
-from gonogo_storage.variants import Variant, jobs_of
+from gonogo_storage.catalogue import test_specs as stored
+from gonogo_storage.flags import flags
+from gonogo_storage.history import variant_status
+from gonogo_storage.rollups.variants import Variant, jobs_of
 
 router = make_router("tests")
 MAX_FLAGS = 100
@@ -126,10 +127,12 @@ def look(
             raise missing("test", key)
         raised = flags.list_(session, test=key, limit=MAX_FLAGS)
         wanted = [
-            each for each in standing.variants(session, key) if _matches(each, line, arch, board)
+            each
+            for each in variant_status.variants(session, key)
+            if _matches(each, line, arch, board)
         ]
         if not wanted and (line, arch, board) != (None, None, None):
-            raise _no_variant(line, arch, board, standing.variants(session, key))
+            raise _no_variant(line, arch, board, variant_status.variants(session, key))
         return answer(
             {
                 **test,
@@ -150,7 +153,7 @@ def chosen(
     Raises Problem 404 where there is no such test, or it never ran there; the answer then names
     where it did.
     """
-    variants = standing.variants(session, key)
+    variants = variant_status.variants(session, key)
     if not variants:
         raise missing("test", key)
     found = next((each for each in variants if _matches(each, line, arch, board)), None)
@@ -190,14 +193,14 @@ def _no_variant(
 
 
 def _graded(session: Session, variant: Variant) -> dict[str, Any]:
-    found = standing.read(session, variant)
+    found = variant_status.read(session, variant)
     jobs = jobs_of(session, variant)
     return {
         **shape(variant),
         "build": found.build,
         "grade": found.grade,
-        **standing.rates(jobs),
-        "builds": standing.builds(jobs),
+        **variant_status.rates(jobs),
+        "builds": variant_status.builds(jobs),
         "looked": found.looked,
         "assessed": {"source": found.source, "at": found.at},
     }

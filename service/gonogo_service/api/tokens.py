@@ -11,8 +11,8 @@ from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_
 from gonogo_service.auth import MAX_NAME, issue_token
 from gonogo_service.context import Admin, Ctx
 from gonogo_service.strict import Strict
-from gonogo_storage import audit
-from gonogo_storage import tokens as stored
+from gonogo_storage.access import audit
+from gonogo_storage.access import tokens as stored
 
 router = make_router("tokens")
 

@@ -13,11 +13,12 @@ from gonogo_service.context import Admin, Context, Ctx
 from gonogo_service.problems import BadField
 from gonogo_service.strict import Strict
 from gonogo_service.webhooks import addresses, messages, secrets
-from gonogo_storage import audit, deliveries
-from gonogo_storage import webhooks as stored
-from gonogo_storage.encoding import timestamp, utcnow
-from gonogo_storage.ids import new_id
-from gonogo_storage.states import DeliveryState, WebhookState
+from gonogo_storage.access import audit
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import DeliveryState, WebhookState
+from gonogo_storage.messages import deliveries
+from gonogo_storage.messages import webhooks as stored
 
 router = make_router("webhooks")
 

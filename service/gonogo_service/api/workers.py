@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from gonogo_service.api.answers import answer, make_router, missing
 from gonogo_service.api.devices import HostChange
 from gonogo_service.context import Admin, Ctx, Reader
-from gonogo_storage import devices
-from gonogo_storage import workers as stored
-from gonogo_storage.states import WorkerState
+from gonogo_storage.db.states import WorkerState
+from gonogo_storage.devices import devices
+from gonogo_storage.devices import workers as stored
 
 router = make_router("workers")
 

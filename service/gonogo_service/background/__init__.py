@@ -18,7 +18,9 @@ from gonogo_service.github import answering
 from gonogo_service.hooks import fetching, working
 from gonogo_service.webhooks import messages, outbound
 from gonogo_settings import Settings
-from gonogo_storage import leases, rollup_rebuild, schema
+from gonogo_storage.messages import leases
+from gonogo_storage.ops import schema
+from gonogo_storage.rollups import rebuild
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -128,7 +130,7 @@ def _or_none(make: Callable[[S], T | None], of: S) -> T | None:
 def _catch_up(core: Core) -> None:
     """Ingest counts what it stores; this is for what processes of an older version store while they
     are replaced."""
-    seeds = rollup_rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
+    seeds = rebuild.catch_up(core.engine, keep_on=lambda: not core.stop.is_set())
     if seeds:
         log.info("roll-ups caught up", seeds=seeds)
 

@@ -16,22 +16,16 @@ from gonogo.suspicion import Suspicion
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK
-from gonogo_storage import (
-    assessing,
-    assessments,
-    fading,
-    flag_changes,
-    flag_evidence,
-    outbox,
-    outcomes,
-    trends,
-)
-from gonogo_storage.assessing import Assessment, Missed
-from gonogo_storage.closing import ASSESS
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.flags import Finding
-from gonogo_storage.outbox import Letter
-from gonogo_storage.quiet import Quiet
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import outcomes
+from gonogo_storage.flags import flag_changes
+from gonogo_storage.flags.flag_expiry import Quiet
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.history import assessing, assessments, expiring_flags, flag_evidence, trends
+from gonogo_storage.history.assessing import Assessment, Missed
+from gonogo_storage.history.assessment_requests import ASSESS
+from gonogo_storage.messages import outbox
+from gonogo_storage.messages.outbox import Letter
 
 SUSPICIONS_S = 60.0
 """How old a look at the devices may be: it reads what a whole day's jobs gave."""
@@ -105,7 +99,7 @@ class Assessor:
         if found is None:
             return None
         raised = flag_evidence.findings(session, found)
-        quiet = fading.faded(session, found, {each.kind for each in raised})
+        quiet = expiring_flags.faded(session, found, {each.kind for each in raised})
         return replace(found, trends=trends.made(session, found.variant)), raised, quiet
 
     def _suspects(self, session: Session) -> dict[str, Suspicion]:

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.bisecting import Signal
 from gonogo.flakiness.bisection import Look
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
-from gonogo_storage.bisection_records import record
-from gonogo_storage.bisections import Bisection, Probe
+from gonogo_storage.automation.bisection_records import record
+from gonogo_storage.automation.bisections import Bisection, Probe
 
 _WORDS = {
     "fixed": "fixed at {build}: rounding explains the error from there on",

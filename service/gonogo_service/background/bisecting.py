@@ -23,10 +23,12 @@ from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_settings import Settings
-from gonogo_storage import bisections, jobs, workers
-from gonogo_storage.bisections import LABEL, Bisection, Probe
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import BisectionState
+from gonogo_storage.automation import bisections
+from gonogo_storage.automation.bisections import LABEL, Bisection, Probe
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import BisectionState
+from gonogo_storage.devices import workers
+from gonogo_storage.jobs import jobs
 
 MOST_SILENT = 3
 """Runs of a build that say nothing (a crash, a hang, a build that can't be made): after so many it

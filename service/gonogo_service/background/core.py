@@ -20,8 +20,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from gonogo_settings import Settings
-from gonogo_storage import engine as engines
-from gonogo_storage.ids import new_id
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.ids import new_id
 from gonogo_workers.queue import DOORBELL_KEY, EPOCH_KEY, make_app, redis_client
 
 T = TypeVar("T")

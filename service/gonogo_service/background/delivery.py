@@ -10,9 +10,9 @@ from typing import Any
 
 from gonogo_service.background.core import Core, log
 from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
-from gonogo_storage import outbox
-from gonogo_storage.closing import ASSESS
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.history.assessment_requests import ASSESS
+from gonogo_storage.messages import outbox
 
 Handler = Callable[[Core, Mapping[str, Any]], None]
 

@@ -11,9 +11,11 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from gonogo_service.background.core import BROKER_AWAY, Core, log
-from gonogo_storage import attempts, chunks, outbox, workers
-from gonogo_storage.attempts import Sendable
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import workers
+from gonogo_storage.jobs import attempts, chunks
+from gonogo_storage.jobs.attempts import Sendable
+from gonogo_storage.messages import outbox
 from gonogo_workers.queue import DOORBELL_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
 
 PER_WORKER = 2

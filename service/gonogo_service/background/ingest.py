@@ -11,8 +11,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from gonogo_service.background.core import Core, Stopping, log
-from gonogo_storage import attempts, devices, goldens, workers
-from gonogo_storage.encoding import utcnow
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import devices, goldens, workers
+from gonogo_storage.jobs import attempts
 from gonogo_workers.queue import (
     FINISHED,
     HEALTH,

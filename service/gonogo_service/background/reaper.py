@@ -11,9 +11,12 @@ from functools import partial
 from gonogo_service.background import sickness
 from gonogo_service.background.core import Core, log
 from gonogo_service.background.dispatcher import CANCEL_KEY_S
-from gonogo_storage import attempts, devices, leases, outbox, partitions, periods, queues, workers
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import AttemptState
+from gonogo_storage.db import partitions
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import AttemptState
+from gonogo_storage.devices import devices, periods, workers
+from gonogo_storage.jobs import attempts, queues
+from gonogo_storage.messages import leases, outbox
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
 
 HOURLY_S = 3600.0

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlalchemy.orm import Session
 
 from gonogo_service.background.core import AWAY, Core, log
-from gonogo_storage import leases
+from gonogo_storage.messages import leases
 
 LEASE_S = 10.0
 RENEW_S = 3.0

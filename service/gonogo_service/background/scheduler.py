@@ -19,9 +19,9 @@ from gonogo.problems import JobError
 from gonogo_service import suites
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_settings import Settings
-from gonogo_storage import runs, schedules
-from gonogo_storage.encoding import utcnow
-from gonogo_storage.states import DueOutcome
+from gonogo_storage.automation import runs, schedules
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import DueOutcome
 
 
 def run_once(core: Core, clock: Callable[[], datetime] = utcnow) -> int:

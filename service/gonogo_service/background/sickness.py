@@ -7,7 +7,7 @@ from functools import partial
 
 from gonogo import suspicion
 from gonogo_service.background.core import Core, log
-from gonogo_storage import devices, outcomes
+from gonogo_storage.devices import devices, outcomes
 
 LOOK_BACK = timedelta(days=1)
 

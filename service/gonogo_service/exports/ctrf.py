@@ -11,8 +11,8 @@ from typing import Any
 from gonogo_service.exports.parts import Export
 from gonogo_service.exports.shown import Case, cases
 from gonogo_settings.release import release
-from gonogo_storage.encoding import encode
-from gonogo_storage.jobs import Job
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.jobs.job import Job
 
 VERSION = "0.0.0"
 _STATUSES = ("passed", "failed", "skipped", "pending", "other")

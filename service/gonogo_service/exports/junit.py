@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gonogo_service.exports.parts import Export, Part
 from gonogo_service.exports.shown import Case, Status, cases, status_of, title
-from gonogo_storage.encoding import timestamp
+from gonogo_storage.db.encoding import timestamp
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 can't hold, not even as a reference."""

@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 from sqlalchemy.orm import Session
 
 from gonogo.selections import sample
-from gonogo_storage import jobs, report_reads, results
-from gonogo_storage.jobs import Job
+from gonogo_storage.jobs import jobs, selection_tests
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds import results
 
 PAGE = 500
 Row = dict[str, Any]
@@ -76,7 +77,7 @@ def _members(reads: Reads, members: Iterable[tuple[str, str]], size: int) -> Ite
 
 def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: int) -> Part:
     with reads.reading() as session:
-        census = report_reads.census(session, job)
+        census = selection_tests.census(session, job)
     return Part(
         job,
         name,

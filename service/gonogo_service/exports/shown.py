@@ -10,8 +10,8 @@ from typing import Any
 from gonogo.selections import Selection, is_selection
 from gonogo.verdicts import Verdict
 from gonogo_service.exports.parts import Part, Row
-from gonogo_storage.evidence import check_line
-from gonogo_storage.states import JobKind
+from gonogo_storage.db.states import JobKind
+from gonogo_storage.flags.evidence import check_line
 
 NUMBERS = (
     "tolerance_ratio",

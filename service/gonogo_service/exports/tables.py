@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gonogo_service.exports.parts import Export, Part, Row
-from gonogo_storage.encoding import encode
+from gonogo_storage.db.encoding import encode
 
 OF_JOB = ("job", "build", "test_key")
 """First, where a file holds several jobs."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gonogo_service.github.problems import Refused
-from gonogo_storage.encoding import encode, utcnow
+from gonogo_storage.db.encoding import encode, utcnow
 
 JWT_LIFE = timedelta(minutes=9)
 CLOCKS_DIFFER = timedelta(minutes=1)

@@ -25,11 +25,12 @@ from gonogo_service.github.client import MOST_ANNOTATIONS, GitHub
 from gonogo_service.github.problems import GitHubError, Limited, Refused
 from gonogo_service.github.report import Report
 from gonogo_settings import Settings
-from gonogo_storage import ci_subjects, github_answers
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.encoding import encode, utcnow
-from gonogo_storage.github_answers import Answer
-from gonogo_storage.states import AnswerState
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.states import AnswerState
+from gonogo_storage.messages import github_answers
+from gonogo_storage.messages.github_answers import Answer
 
 log = structlog.get_logger("gonogo.github")
 

@@ -17,7 +17,7 @@ from gonogo_service.github import limits
 from gonogo_service.github.access import Access, Grant
 from gonogo_service.github.problems import Away, Limited, Refused
 from gonogo_settings.release import release
-from gonogo_storage.encoding import decode, encode, utcnow
+from gonogo_storage.db.encoding import decode, encode, utcnow
 
 API_VERSION = "2022-11-28"
 CONNECT_S, ANSWER_S = 5.0, 20.0

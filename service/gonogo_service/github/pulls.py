@@ -14,10 +14,11 @@ from gonogo.ci.rules import Rule
 from gonogo_service.background.core import Core
 from gonogo_service.github.client import GitHub
 from gonogo_service.github.problems import Refused
-from gonogo_storage import ci_rules, ci_subjects, inbound
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.encoding import encode
-from gonogo_storage.states import HookSource
+from gonogo_storage.automation import ci_rules, ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.messages import incoming
 
 log = structlog.get_logger("gonogo.github")
 EVENT = "pull_request"
@@ -74,4 +75,4 @@ def _keep(session: Session, subject: CiSubject, told: Mapping[str, Any]) -> None
         "installation": {"id": subject.installation},
     }
     name = f"{subject.repository}#{number}@{subject.head_sha} {subject.rule}"
-    inbound.store(session, HookSource.asked, name, EVENT, encode(body).encode())
+    incoming.store(session, HookSource.asked, name, EVENT, encode(body).encode())

@@ -11,10 +11,13 @@ from gonogo.problems import FieldError
 from gonogo_dashboards import urls
 from gonogo_service.github import report
 from gonogo_service.github.report import Links, Report
-from gonogo_storage import ci_subjects, comparing, gauges, jobs, runs
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.comparing import Comparison
-from gonogo_storage.states import JobState
+from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.comparison import comparing
+from gonogo_storage.comparison.comparing import Comparison
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges import gauges
+from gonogo_storage.jobs import jobs
 
 MOST_DIAGNOSED = 20
 NO_BASE = "no base"

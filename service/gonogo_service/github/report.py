@@ -10,8 +10,8 @@ from gonogo.ci.events import BOTH
 from gonogo.flakiness.classes import Class, Finding
 from gonogo_service.github import markdown
 from gonogo_service.github.client import MOST_TEXT, shortened
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.comparing import Compared, Comparison
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.comparison.comparing import Compared, Comparison
 
 State = Literal["pending", "success", "failure", "error"]
 

@@ -12,10 +12,12 @@ from gonogo.ci.events import CommitEvent, Ignored, Rerequest
 from gonogo.ci.rules import Rule
 from gonogo_service.hooks.starting import Cause, start
 from gonogo_settings import Settings
-from gonogo_storage import ci_rules, ci_subjects, gauges, inbound, runs
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.inbound import Inbound
-from gonogo_storage.states import JobState
+from gonogo_storage.automation import ci_rules, ci_subjects, runs
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges import gauges
+from gonogo_storage.messages import incoming
+from gonogo_storage.messages.incoming import Inbound
 
 Outcome = dict[str, Any]
 """What one rule made of a delivery: {"rule", "subjects", "started", "reason"}."""
@@ -35,7 +37,7 @@ def once_more(
             f"the check is of the App {asked.slug[:100]!r}, not of ours: that one runs it again",
             asked.repository,
         )
-    before = inbound.same_before(session, waiting, asked.repository)
+    before = incoming.same_before(session, waiting, asked.repository)
     if (
         before is not None
     ):  # the signature is of the body alone: another delivery id makes no new request of it

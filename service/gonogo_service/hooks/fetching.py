@@ -23,10 +23,10 @@ from gonogo_service.github.answering import access_of
 from gonogo_service.github.client import GitHub
 from gonogo_service.github.problems import GitHubError
 from gonogo_settings import Settings
-from gonogo_storage import inbound
-from gonogo_storage.encoding import encode, utcnow
-from gonogo_storage.engine import reading, session
-from gonogo_storage.states import HookSource
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.messages import incoming
 
 HOOK_PATH = "/api/v1/hooks/github"
 PER_PAGE = 100
@@ -153,7 +153,7 @@ def catch_up(
         }
         seen.update(wanted)
         with reading(engine) as current:
-            known = inbound.known(current, HookSource.github, list(wanted))
+            known = incoming.known(current, HookSource.github, list(wanted))
         caught.seen += len(wanted)
         caught.known += len(known)
         # oldest first, as they would have come
@@ -169,7 +169,7 @@ def catch_up(
                 caught.sent_again += 1
                 continue
             with session(engine) as current:
-                _, new = inbound.store(
+                _, new = incoming.store(
                     current,
                     HookSource.github,
                     guid,

@@ -21,10 +21,12 @@ from gonogo_service.submission import gauges
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.suites import Order
 from gonogo_settings import Settings
-from gonogo_storage import audit, builds, ci_subjects
-from gonogo_storage import gauges as stored_gauges
-from gonogo_storage.ci_subjects import CiSubject
-from gonogo_storage.states import HookSource
+from gonogo_storage.access import audit
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.jobs import gauge_jobs
 
 RULE_LABEL = "ci-rule"
 
@@ -207,7 +209,7 @@ def _gauges(
     for number, each in enumerate(rule.gauges):
         try:
             new = gauges.order(session, GaugeIn.model_validate(each), settings, cause.owner)
-            made.append(str(stored_gauges.create(session, new)["id"]))
+            made.append(str(gauge_jobs.create(session, new)["id"]))
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
         except (JobError, problems.Problem) as problem:

@@ -18,10 +18,11 @@ from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.hooks.again import Outcome, once_more, outcome
 from gonogo_service.hooks.starting import Cause, start
 from gonogo_settings import Settings
-from gonogo_storage import ci_rules, ci_subjects, inbound
-from gonogo_storage.encoding import decode, utcnow
-from gonogo_storage.inbound import Inbound
-from gonogo_storage.states import HookSource, InboundState
+from gonogo_storage.automation import ci_rules, ci_subjects
+from gonogo_storage.db.encoding import decode, utcnow
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming
+from gonogo_storage.messages.incoming import Inbound
 
 BACKOFF_S = (5, 60, 300, 1800, 3600)
 """Seconds until the next try after a bug in a pass; the last one repeats."""
@@ -45,14 +46,14 @@ class Worker:
         """One pass; how many deliveries started something. Raises core.AWAY errors: what was not
         done is found by the next pass."""
         started = 0
-        for inbound_id in self._core.reading(partial(inbound.due, now=self._clock())):
+        for inbound_id in self._core.reading(partial(incoming.due, now=self._clock())):
             if self._core.stop.is_set():
                 break
             started += self._one(inbound_id)
         if started:
             self._core.ring()
         if self._purged is None or self._clock() - self._purged > PURGE_EVERY:
-            self._core.session(partial(inbound.purge, now=self._clock()))
+            self._core.session(partial(incoming.purge, now=self._clock()))
             self._purged = self._clock()
         return started
 
@@ -79,16 +80,16 @@ class Worker:
         return state is InboundState.started
 
     def _put_off(self, session: Session, inbound_id: str, reason: str) -> None:
-        waiting = inbound.lock(session, inbound_id)
+        waiting = incoming.lock(session, inbound_id)
         if waiting is None:
             return
         if waiting.tries + 1 >= MOST_TRIES:
-            inbound.ended(
+            incoming.ended(
                 session, inbound_id, InboundState.failed, reason=reason, now=self._clock()
             )
         else:
             wait = timedelta(seconds=BACKOFF_S[min(waiting.tries, len(BACKOFF_S) - 1)])
-            inbound.postponed(session, inbound_id, reason, self._clock() + wait)
+            incoming.postponed(session, inbound_id, reason, self._clock() + wait)
 
     def _known_paths(self, inbound_id: str) -> tuple[str, ...] | None:
         """What changed, from the sender's API, where a rule wants to know and the payload does not
@@ -97,7 +98,7 @@ class Worker:
             return None
 
         def wanted(session: Session) -> CommitEvent | None:
-            waiting = inbound.read(session, inbound_id)
+            waiting = incoming.read(session, inbound_id)
             event = None if waiting is None else understood(waiting)
             if (
                 not isinstance(event, CommitEvent)
@@ -137,20 +138,20 @@ def work(
     session: Session, inbound_id: str, settings: Settings, paths: tuple[str, ...] | None = None
 ) -> InboundState | None:
     """Work off one delivery in the caller's transaction; None when it is worked off already."""
-    waiting = inbound.lock(session, inbound_id)
+    waiting = incoming.lock(session, inbound_id)
     if waiting is None:
         return None
     try:
         event = understood(waiting)
     except FieldError as problem:
-        inbound.ended(
+        incoming.ended(
             session, inbound_id, InboundState.failed, reason=f"can't be understood: {problem}"
         )
         return InboundState.failed
     found: list[Outcome] | CommitEvent | Ignored
     found = once_more(session, event, waiting, settings) if isinstance(event, Rerequest) else event
     if isinstance(found, Ignored):
-        inbound.ended(
+        incoming.ended(
             session,
             inbound_id,
             InboundState.ignored,
@@ -177,7 +178,7 @@ def work(
         reason = refusals or f"no rule speaks of {waiting.event} of {event.repository}"
     elif state is InboundState.failed:
         reason = "; ".join(f"{each['rule']}: {each['reason']}" for each in ran)
-    inbound.ended(
+    incoming.ended(
         session, inbound_id, state, reason=reason, repository=event.repository, outcome=found
     )
     return state

@@ -13,7 +13,7 @@ from gonogo.problems import FieldError
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_settings import Settings
-from gonogo_storage.gauges import NewGauge
+from gonogo_storage.jobs.gauge_jobs import NewGauge
 
 
 def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:

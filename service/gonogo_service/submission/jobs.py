@@ -14,9 +14,10 @@ from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor,
 from gonogo.tests import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
-from gonogo_storage import builds, queue_reads
-from gonogo_storage.jobs import NewJob
-from gonogo_storage.states import IMPORT_EXECUTOR
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.states import IMPORT_EXECUTOR
+from gonogo_storage.jobs import queue_estimate
+from gonogo_storage.jobs.job import NewJob
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
                 f"build {name!r} is of another executor",
                 limit=known.executor if field == "build" else executor,
             )
-    built, served = queue_reads.executors(session)
+    built, served = queue_estimate.executors(session)
     executors = OWN_EXECUTORS | plugins(settings) | built | served
     if executor not in executors:
         raise FieldError(

@@ -8,7 +8,7 @@ from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
 from gonogo_settings import Settings
-from gonogo_storage.deliveries import Delivery
+from gonogo_storage.messages.deliveries import Delivery
 
 TIMEOUT_S = 15.0
 DELIVERED = 250

@@ -14,8 +14,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo_dashboards import urls
-from gonogo_storage import bisections, devices, flags, jobs, runs
-from gonogo_storage.encoding import timestamp, utcnow
+from gonogo_storage.automation import bisections, runs
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.devices import devices
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import jobs
 
 TYPES = (
     "job.finished",

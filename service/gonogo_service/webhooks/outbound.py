@@ -27,11 +27,11 @@ from gonogo_service.background.core import AWAY, Core
 from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
 from gonogo_service.webhooks.signatures import signatures
-from gonogo_storage import deliveries, webhooks
-from gonogo_storage.deliveries import Delivery, Try
-from gonogo_storage.encoding import encode, utcnow
-from gonogo_storage.states import WebhookState
-from gonogo_storage.webhooks import Webhook
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.states import WebhookState
+from gonogo_storage.messages import deliveries, webhooks
+from gonogo_storage.messages.deliveries import Delivery, Try
+from gonogo_storage.messages.webhooks import Webhook
 
 log = structlog.get_logger("gonogo.webhooks")
 

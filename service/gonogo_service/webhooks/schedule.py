@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from gonogo_storage.states import DeliveryState
+from gonogo_storage.db.states import DeliveryState
 
 DELAYS_S = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 """Before the first try, the second, ...: ten in all."""

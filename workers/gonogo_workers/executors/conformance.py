@@ -17,6 +17,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,23 +84,21 @@ def checks(
         found.append(
             Check(
                 f"outputs have names, shapes and types: {where}",
-                lambda case=case: outputs_conform(case),
+                partial(outputs_conform, case),
             )
-        )  # type: ignore[misc]
-        found.append(Check(f"inputs are left alone: {where}", lambda case=case: inputs_kept(case)))  # type: ignore[misc]
+        )
+        found.append(Check(f"inputs are left alone: {where}", partial(inputs_kept, case)))
         if deterministic:
             found.append(
                 Check(
                     f"the same inputs give the same bits: {where}",
-                    lambda case=case: same_twice(case),
+                    partial(same_twice, case),
                 )
-            )  # type: ignore[misc]
+            )
         if right:
             found.append(
-                Check(
-                    f"it is {_named(test.kernel)}: {where}", lambda case=case: roughly_right(case)
-                )
-            )  # type: ignore[misc]
+                Check(f"it is {_named(test.kernel)}: {where}", partial(roughly_right, case))
+            )
     if len(kernels) and len(shapes) > 1:
         found.append(
             Check(

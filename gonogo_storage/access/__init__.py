@@ -1,0 +1,1 @@
+"""Tokens, sessions, idempotency keys, and the audit log."""

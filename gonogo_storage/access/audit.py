@@ -1,0 +1,70 @@
+"""Who did what to what: a log that is only ever added to, in the transaction of the deed itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.tables import AuditRow
+
+
+def record(
+    session: Session, *, actor: str, action: str, subject: str, detail: dict[str, Any] | None = None
+) -> None:
+    """Add an entry: `action` is noun.verb ("token.revoked"), `subject` the id or name of what it
+    was done to."""
+    session.add(
+        AuditRow(
+            id=new_id(), at=utcnow(), actor=actor, action=action, subject=subject, detail=detail
+        )
+    )
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """What a list of entries is narrowed to."""
+
+    action: str | None = None
+    actor: str | None = None
+    subject: str | None = None
+
+
+def list_(
+    session: Session,
+    wanted: AuditFilter | None = None,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[dict[str, Any]]:
+    """Entries as plain JSON, newest first. Raises BadCursor."""
+    wanted = wanted or AuditFilter()
+    query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit + 1)
+    for column, value in (
+        (AuditRow.action, wanted.action),
+        (AuditRow.actor, wanted.actor),
+        (AuditRow.subject, wanted.subject),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(AuditRow.id < cursor)
+    entries = [
+        {
+            "id": row.id,
+            "at": timestamp(row.at),
+            "actor": row.actor,
+            "action": row.action,
+            "subject": row.subject,
+            "detail": row.detail,
+        }
+        for row in session.scalars(query)
+    ]
+    return Page.cut(entries, limit, lambda entry: str(entry["id"]))

@@ -1,0 +1,57 @@
+"""Logins of the pages: a session belongs to a token and ends with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.access.tokens import Token, of_row
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.tables import SessionRow, TokenRow
+
+
+@dataclass(frozen=True)
+class Login:
+    """A live session: its token, and the CSRF token that its pages must send back."""
+
+    id: str
+    token: Token
+    csrf: str
+    expires_at: datetime
+
+
+def create(
+    session: Session, *, digest: str, token_id: str, csrf: str, expires_at: datetime
+) -> None:
+    """Store a session by the keyed hash of its cookie; removes those that have expired on the
+    way."""
+    now = utcnow()
+    session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+    session.add(
+        SessionRow(id=digest, token_id=token_id, csrf=csrf, created_at=now, expires_at=expires_at)
+    )
+    session.flush()
+
+
+def by_hash(session: Session, digest: str) -> Login | None:
+    """The live session with that keyed hash: not expired, its token not revoked."""
+    query = (
+        select(SessionRow, TokenRow)
+        .join(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(
+            SessionRow.id == digest, SessionRow.expires_at > utcnow(), TokenRow.revoked_at.is_(None)
+        )
+    )
+    found = session.execute(query).first()
+    if found is None:
+        return None
+    row, token = found
+    return Login(row.id, of_row(token), row.csrf, row.expires_at)
+
+
+def remove(session: Session, digest: str) -> None:
+    """End a session; one that doesn't exist is ended already."""
+    session.execute(delete(SessionRow).where(SessionRow.id == digest))

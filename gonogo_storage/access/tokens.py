@@ -1,0 +1,127 @@
+"""Bearer tokens: stored as keyed hashes only; who holds the token's text is never known here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.tables import SessionRow, TokenRow
+
+USED_EVERY = timedelta(minutes=5)
+"""`last_used_at` is coarse: a busy client must not cost a write per request."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token without its text. `prefix` is the part that people may see and compare."""
+
+    id: str
+    name: str
+    prefix: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, times as RFC 3339."""
+        times = {
+            name: timestamp(getattr(self, name))
+            for name in ("created_at", "last_used_at", "revoked_at")
+        }
+        return {
+            "id": self.id,
+            "name": self.name,
+            "prefix": self.prefix,
+            "scopes": list(self.scopes),
+            **times,
+        }
+
+
+def create(
+    session: Session, *, name: str, prefix: str, digest: str, scopes: tuple[str, ...]
+) -> Token:
+    """Store a new token by the keyed hash of its text."""
+    row = TokenRow(
+        id=new_id(),
+        name=name,
+        prefix=prefix,
+        hash=digest,
+        scopes=list(scopes),
+        created_at=utcnow(),
+        last_used_at=None,
+        revoked_at=None,
+    )
+    session.add(row)
+    session.flush()
+    return of_row(row)
+
+
+def by_hash(session: Session, digest: str) -> Token | None:
+    """The token with that keyed hash, unless it is revoked or was never issued."""
+    row = session.scalar(
+        select(TokenRow).where(TokenRow.hash == digest, TokenRow.revoked_at.is_(None))
+    )
+    return None if row is None else of_row(row)
+
+
+def get(session: Session, token_id: str) -> Token | None:
+    """One token, revoked or not."""
+    row = session.get(TokenRow, token_id) if is_id(token_id) else None
+    return None if row is None else of_row(row)
+
+
+def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
+    """Tokens, newest first, revoked ones included. Raises BadCursor."""
+    query = select(TokenRow).order_by(TokenRow.id.desc()).limit(limit + 1)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(TokenRow.id < cursor)
+    return Page.cut([of_row(row) for row in session.scalars(query)], limit, lambda token: token.id)
+
+
+def revoke(session: Session, token_id: str) -> Token | None:
+    """Revoke a token and end its sessions; None if there is none. Revoking twice keeps the first
+    time."""
+    row = session.get(TokenRow, token_id) if is_id(token_id) else None
+    if row is None:
+        return None
+    if row.revoked_at is None:
+        row.revoked_at = utcnow()
+    for login in session.scalars(select(SessionRow).where(SessionRow.token_id == token_id)):
+        session.delete(login)
+    session.flush()
+    return of_row(row)
+
+
+def is_stale(token: Token, now: datetime) -> bool:
+    """Whether `last_used_at` should be written again."""
+    return token.last_used_at is None or now - token.last_used_at >= USED_EVERY
+
+
+def touch(session: Session, token_id: str, now: datetime) -> None:
+    """Remember that the token was used about now; the condition keeps several processes from
+    writing it all at once."""
+    stale = (TokenRow.last_used_at.is_(None)) | (TokenRow.last_used_at <= now - USED_EVERY)
+    session.execute(update(TokenRow).where(TokenRow.id == token_id, stale).values(last_used_at=now))
+
+
+def of_row(row: TokenRow) -> Token:
+    """The value of a row (for storage's own modules)."""
+    return Token(
+        row.id,
+        row.name,
+        row.prefix,
+        tuple(row.scopes),
+        row.created_at,
+        row.last_used_at,
+        row.revoked_at,
+    )

@@ -1,0 +1,1 @@
+"""What submits jobs without a person: suites, schedules, CI deliveries, and bisections."""

@@ -1,0 +1,427 @@
+"""Bisections: a series of builds, its probes (ordinary jobs of one seed), what they said, and the
+answer.
+
+Whoever steps a bisection locks its row first and jobs after it; nobody who holds a job's lock asks
+for a bisection's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, defer
+
+from gonogo.flakiness.outcomes import Outcome, outcome_of
+from gonogo.verdicts import Explanation
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import BisectionState, JobState
+from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.messages import outbox
+from gonogo_storage.messages.event_positions import Position
+from gonogo_storage.tables import (
+    AttemptRow,
+    BisectionRow,
+    JobRow,
+    ProbeRow,
+    SeedResultRow,
+    TestSpecRow,
+    WorkerRow,
+)
+
+FINISHED = "bisection.finished"
+LABEL = "bisection"
+"""Of a probe's job: the id of its bisection."""
+MOST_MOVES = 120
+"""How many moves of the posterior are kept; when there are more every second of the older ones
+goes."""
+_SEEN = 0.004
+"""Smaller probabilities can't be seen in a picture, and are not kept."""
+
+
+@dataclass(frozen=True)
+class NewBisection:
+    """A checked request. `sample`: the job of its first probe, for the test and the queue."""
+
+    sample: NewJob
+    builds: Sequence[str]
+    request: Mapping[str, Any]
+    signal: str
+    expect: str
+    several: bool = False
+    seed_start: int = 0
+    max_runs: int = 500
+    owner: str = "local"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One run: which build (by its place in the series), which seed, which job, and what it said
+    (None: nothing)."""
+
+    number: int
+    place: int
+    seed: int
+    job: str
+    ended: bool
+    verdict: str | None
+    red: bool | None
+    wrong: bool | None
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """A bisection as stored."""
+
+    id: str
+    state: BisectionState
+    signal: str
+    expect: str
+    several: bool
+    owner: str
+    test_key: str
+    canonical: dict[str, Any]
+    queue: str
+    builds: list[str]
+    request: dict[str, Any]
+    seed_start: int
+    max_runs: int
+    runs: int
+    version: int
+    tracks: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+    conclusion: str | None
+    words: str | None
+    error: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    probes: tuple[Probe, ...] = field(default=())
+    moves: tuple[Mapping[str, Any], ...] = field(default=())
+    """How the searches stood after so many ended runs, the first first; with `get` only."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The bisection as lists show it (links are the API's)."""
+        names = (
+            "id", "signal", "expect", "several", "owner", "test_key", "queue", "builds", "seed_start", "max_runs", "runs", "version",
+            "findings", "conclusion", "words", "error",
+        )  # fmt: skip
+        told = {name: getattr(self, name) for name in names}
+        times = {
+            "created_at": timestamp(self.created_at),
+            "finished_at": timestamp(self.finished_at),
+        }
+        return {**told, "state": self.state.value, "test": self.canonical, **times}
+
+    def whole(self) -> dict[str, Any]:
+        """The bisection with how its searches stand, and its probes."""
+        probes = [
+            {
+                "number": probe.number, "place": probe.place, "build": self.builds[probe.place], "seed": probe.seed, "job": probe.job,
+                "ended": probe.ended, "verdict": probe.verdict, "red": probe.red, "wrong": probe.wrong,
+            }
+            for probe in self.probes
+        ]  # fmt: skip
+        return {**self.to_json(), "tracks": self.tracks, "probes": probes}
+
+
+def create(session: Session, new: NewBisection, *, now: datetime | None = None) -> Bisection:
+    """Store it in the caller's transaction; the background makes its probes."""
+    now = now or utcnow()
+    job = new.sample
+    test_specs.ensure(
+        session,
+        key=job.test_key,
+        subject_key=job.subject_key,
+        kernel=job.kernel,
+        canonical=dict(job.canonical),
+        now=now,
+    )
+    row = BisectionRow(
+        id=new_id(), state=BisectionState.running, signal=new.signal, expect=new.expect, several=new.several, owner=new.owner,
+        test_key=job.test_key, queue=job.queue, builds=list(new.builds), request=dict(new.request), seed_start=new.seed_start,
+        max_runs=new.max_runs, runs=0, version=1, tracks=[], findings=[], created_at=now,
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    return _bisection(row, dict(job.canonical))
+
+
+def get(session: Session, bisection_id: str) -> Bisection | None:
+    """A bisection with its probes; None when there is none."""
+    if not is_id(bisection_id):
+        return None
+    found = session.execute(_joined().where(BisectionRow.id == bisection_id)).one_or_none()
+    return (
+        None
+        if found is None
+        else _bisection(
+            found[0], found[1], _probes(session, bisection_id), tuple(found[0].moves or ())
+        )
+    )
+
+
+def list_(
+    session: Session,
+    *,
+    test: str | None = None,
+    state: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[Bisection]:
+    """Bisections without their probes, newest first. Raises BadCursor."""
+    query = (
+        _joined()
+        .options(defer(BisectionRow.moves))
+        .order_by(BisectionRow.id.desc())
+        .limit(limit + 1)
+    )
+    for column, value in ((BisectionRow.test_key, test), (BisectionRow.state, state)):
+        if value is not None:
+            query = query.where(column == value)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(BisectionRow.id < cursor)
+    return Page.cut(
+        [_bisection(row, canonical) for row, canonical in session.execute(query)],
+        limit,
+        lambda each: each.id,
+    )
+
+
+def open_ids(session: Session) -> list[str]:
+    """Those that run, oldest first."""
+    return list(
+        session.scalars(
+            select(BisectionRow.id)
+            .where(BisectionRow.state == BisectionState.running)
+            .order_by(BisectionRow.id)
+        )
+    )
+
+
+def due(session: Session, bisection_id: str, *, slots: int) -> bool:
+    """Whether a step could do anything: a probe's job is over and not read yet, or there is room
+    for one more."""
+    probes = select(ProbeRow.job_id).where(
+        ProbeRow.bisection_id == bisection_id, ProbeRow.ended.is_(False)
+    )
+    flying = list(session.scalars(probes))
+    over = tuple(state for state in JobState if state.final)
+    ended = select(JobRow.id).where(JobRow.id.in_(flying), JobRow.state.in_(over)).limit(1)
+    return len(flying) < slots or session.scalar(ended) is not None
+
+
+def lock(session: Session, bisection_id: str) -> Bisection | None:
+    """A running bisection, locked until the transaction ends; None when it has ended meanwhile."""
+    row = session.get(BisectionRow, bisection_id, with_for_update=True, populate_existing=True)
+    return (
+        None if row is None or row.state != BisectionState.running else get(session, bisection_id)
+    )
+
+
+def slots(session: Session, bisection: Bisection, *, live: int, since: datetime) -> int:
+    """How many probes may be in flight: one for each live worker that idles or runs one of them,
+    and one where none does, to wait its turn.
+
+    live: workers that serve the queue and may take work. since: whoever was heard before that is
+    offline.
+    """
+    ours = select(ProbeRow.job_id).where(
+        ProbeRow.bisection_id == bisection.id, ProbeRow.ended.is_(False)
+    )
+    busy = (
+        select(WorkerRow.queues)
+        .join(AttemptRow, AttemptRow.id == WorkerRow.attempt_id)
+        .where(WorkerRow.heard_at >= since, AttemptRow.job_id.not_in(ours))
+    )
+    return max(1, live - sum(bisection.queue in queues for queues in session.scalars(busy)))
+
+
+def read(session: Session, bisection_id: str) -> tuple[tuple[Probe, ...], str | None]:
+    """Note what came of probes whose jobs are over; all probes, and why one could not be run (None:
+    all could).
+
+    Hangs, crashes and errors say nothing of the kernel; nor does a job that was cancelled before
+    its seed ran.
+    """
+    problem = None
+    for row in session.scalars(
+        select(ProbeRow).where(ProbeRow.bisection_id == bisection_id, ProbeRow.ended.is_(False))
+    ):
+        job = session.get(JobRow, row.job_id, populate_existing=True)
+        if job is None or not JobState(job.state).final:
+            continue
+        row.ended, row.verdict = True, job.verdict
+        if job.state == JobState.failed:
+            problem = job.error
+        if job.verdict is not None:
+            row.red = {Outcome.failed: True, Outcome.passed: False}.get(
+                outcome_of(job.verdict, _green(job.outcomes))
+            )
+            row.wrong = _wrong(session, job.id)
+    session.flush()
+    return _probes(session, bisection_id), problem
+
+
+def add(session: Session, bisection_id: str, *, place: int, seed: int, job: str) -> None:
+    """A new probe, whose job was made in the same transaction."""
+    row = session.get_one(BisectionRow, bisection_id)
+    row.runs += 1
+    session.add(
+        ProbeRow(
+            bisection_id=bisection_id,
+            number=row.runs,
+            place=place,
+            seed=seed,
+            job_id=job,
+            ended=False,
+        )
+    )
+    session.flush()
+
+
+def tell(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]]) -> None:
+    """How the searches stand now; whoever watches is told."""
+    row = session.get_one(BisectionRow, bisection_id)
+    row.tracks = [dict(track) for track in tracks]
+    ended = (
+        select(func.count())
+        .select_from(ProbeRow)
+        .where(ProbeRow.bisection_id == bisection_id, ProbeRow.ended)
+    )
+    row.moves = moved(row.moves or [], session.scalar(ended) or 0, tracks)
+    row.version += 1
+    session.flush()
+
+
+def moved(
+    before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The moves with one more: {"runs": how many had ended, "tracks": [{"track", "low", "high",
+    "posterior", "build", "probability"}]}."""
+    kept = ("track", "low", "high", "build", "probability")
+    told = []
+    for track in tracks:
+        shares = [[place, round(share, 3)] for place, share in track["posterior"] if share > _SEEN]
+        told.append({**{name: track[name] for name in kept}, "posterior": shares})
+    older = (
+        list(before)
+        if len(before) < MOST_MOVES
+        else [*before[: MOST_MOVES // 2 : 2], *before[MOST_MOVES // 2 :]]
+    )
+    return [*older, {"runs": runs, "tracks": told}]
+
+
+def finish(
+    session: Session,
+    bisection_id: str,
+    *,
+    conclusion: str | None,
+    words: str,
+    findings: Sequence[Mapping[str, Any]] = (),
+    state: BisectionState = BisectionState.finished,
+    error: str | None = None,
+    now: datetime,
+) -> list[str]:
+    """Its end, with one letter; the jobs that are still in flight, for the caller to cancel. The
+    caller holds its lock."""
+    row = session.get_one(BisectionRow, bisection_id)
+    row.state, row.conclusion, row.words, row.error = state, conclusion, words, error
+    row.findings, row.finished_at = [dict(each) for each in findings], now
+    row.version += 1
+    outbox.add(
+        session,
+        FINISHED,
+        f"{FINISHED}:{bisection_id}",
+        {"bisection": bisection_id, "version": row.version},
+        now=now,
+    )
+    session.flush()
+    return [probe.job for probe in _probes(session, bisection_id) if not probe.ended]
+
+
+def positions(session: Session, ids: Collection[str]) -> dict[str, Position]:
+    """How far each of these has come, by its version: what the streams of the API poll."""
+    rows = session.execute(
+        select(BisectionRow.id, BisectionRow.version, BisectionRow.state).where(
+            BisectionRow.id.in_(ids)
+        )
+    )
+    return {each: Position(version, BisectionState(state).final) for each, version, state in rows}
+
+
+def after(session: Session, bisection_id: str, version: int) -> list[dict[str, Any]]:
+    """The event of its newest version, if that is later: versions in between are not kept."""
+    row = session.get(BisectionRow, bisection_id, populate_existing=True)
+    if row is None or row.version <= version:
+        return []
+    data = {
+        "state": row.state,
+        "runs": row.runs,
+        "tracks": row.tracks,
+        "conclusion": row.conclusion,
+        "words": row.words,
+    }
+    return [
+        {
+            "number": row.version,
+            "type": "state" if BisectionState(row.state).final else "progress",
+            "data": data,
+        }
+    ]
+
+
+def _green(told: Mapping[str, int] | None) -> bool | None:
+    """What the tests of an iteration say of themselves, where it has no arrays to judge."""
+    if not told or not (told.get("failed") or told.get("passed")):
+        return None
+    return not told.get("failed")
+
+
+def _wrong(session: Session, job_id: str) -> bool | None:
+    said = set(
+        session.scalars(
+            select(SeedResultRow.seed_explanation).where(SeedResultRow.job_id == job_id)
+        )
+    )
+    if Explanation.unexplained in said:
+        return True
+    return False if said == {Explanation.explained} else None
+
+
+def _probes(session: Session, bisection_id: str) -> tuple[Probe, ...]:
+    rows = session.scalars(
+        select(ProbeRow).where(ProbeRow.bisection_id == bisection_id).order_by(ProbeRow.number)
+    )
+    return tuple(
+        Probe(
+            row.number, row.place, row.seed, row.job_id, row.ended, row.verdict, row.red, row.wrong
+        )
+        for row in rows
+    )
+
+
+def _joined() -> Any:
+    return select(BisectionRow, TestSpecRow.canonical).join(
+        TestSpecRow, TestSpecRow.key == BisectionRow.test_key
+    )
+
+
+def _bisection(
+    row: BisectionRow,
+    canonical: dict[str, Any],
+    probes: tuple[Probe, ...] = (),
+    moves: tuple[Mapping[str, Any], ...] = (),
+) -> Bisection:
+    own = {"state", "canonical", "probes", "moves"}
+    same = {name: getattr(row, name) for name in Bisection.__dataclass_fields__ if name not in own}
+    return Bisection(
+        state=BisectionState(row.state), canonical=canonical, probes=probes, moves=moves, **same
+    )

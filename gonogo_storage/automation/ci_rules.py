@@ -1,0 +1,115 @@
+"""Rules about deliveries, each in its newest version; what they mean is said in
+gonogo/ci/rules.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.canonical import key_of
+from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.paging import Page
+from gonogo_storage.tables import CiRuleRow
+
+StoredRule = dict[str, Any]
+"""{"name", "version", "key", "content", "owner", "created_at", "updated_at", "archived_at"}."""
+
+
+def put(
+    session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
+) -> tuple[StoredRule, bool]:
+    """Create or replace the rule of that name; the rule, and whether it has a new version: the same
+    content again makes none."""
+    key = key_of(content)
+    fresh = {
+        "name": name,
+        "version": 0,
+        "key": "",
+        "content": content,
+        "owner": owner,
+        "created_at": now,
+        "updated_at": now,
+    }
+    insert_once(session, CiRuleRow, [fresh])
+    row = session.execute(
+        select(CiRuleRow).where(CiRuleRow.name == name).with_for_update()
+    ).scalar_one()
+    changed = row.key != key or row.archived_at is not None
+    if changed:
+        row.version += 1
+        row.key, row.content, row.owner, row.updated_at, row.archived_at = (
+            key,
+            content,
+            owner,
+            now,
+            None,
+        )
+        session.flush()
+    return _rule(row), changed
+
+
+def get(session: Session, name: str) -> StoredRule | None:
+    """A rule in use, or None."""
+    row = session.get(CiRuleRow, name)
+    return None if row is None or row.archived_at is not None else _rule(row)
+
+
+def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[StoredRule]:
+    """Rules in use, by name."""
+    query = (
+        select(CiRuleRow)
+        .where(CiRuleRow.archived_at.is_(None))
+        .order_by(CiRuleRow.name)
+        .limit(limit + 1)
+    )
+    if cursor is not None:
+        query = query.where(CiRuleRow.name > cursor)
+    return Page.cut(
+        [_rule(row) for row in session.scalars(query)], limit, lambda rule: str(rule["name"])
+    )
+
+
+def in_use(session: Session) -> list[StoredRule]:
+    """All of them, by name."""
+    return [
+        _rule(row)
+        for row in session.scalars(
+            select(CiRuleRow).where(CiRuleRow.archived_at.is_(None)).order_by(CiRuleRow.name)
+        )
+    ]
+
+
+def archive(session: Session, name: str, *, now: datetime) -> StoredRule | None:
+    """Take a rule out of use; None when there is no such one in use. What it started stays."""
+    row = session.get(CiRuleRow, name, with_for_update=True)
+    if row is None or row.archived_at is not None:
+        return None
+    row.archived_at = row.updated_at = now
+    row.version += 1
+    session.flush()
+    return _rule(row)
+
+
+def others(session: Session, names: Collection[str]) -> list[str]:
+    """The names of the rules in use that are not among these."""
+    return [
+        name
+        for name in session.scalars(select(CiRuleRow.name).where(CiRuleRow.archived_at.is_(None)))
+        if name not in names
+    ]
+
+
+def _rule(row: CiRuleRow) -> StoredRule:
+    same = {name: getattr(row, name) for name in ("name", "version", "key", "content", "owner")}
+    return {
+        **same,
+        **{
+            name: timestamp(getattr(row, name))
+            for name in ("created_at", "updated_at", "archived_at")
+        },
+    }

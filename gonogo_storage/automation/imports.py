@@ -1,0 +1,105 @@
+"""Runs that happened elsewhere, as jobs of kind `import`: stored whole in one transaction, finished
+from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import IMPORT_EXECUTOR, JobKind, JobState
+from gonogo_storage.jobs import closing, job, jobs
+from gonogo_storage.tables import JobLabelRow, JobRow
+
+MOST_SEEDS_SHOWN = 1000
+
+
+@dataclass(frozen=True)
+class NewImport:
+    """A report that was read and checked, and where it belongs."""
+
+    test_key: str
+    subject_key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+    build: str
+    build_line: str
+    build_sequence: int
+    arch: str
+    board: str
+    rows: Sequence[Mapping[str, Any]]
+    """As a worker sends them, one for each (iteration, repeat), at least one."""
+    source: Mapping[str, Any]
+    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}: what the pages say
+    of it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    commit: Mapping[str, Any] | None = None
+    owner: str = "local"
+
+
+def create(session: Session, new: NewImport, *, now: datetime | None = None) -> job.Job:
+    """Store the job with its rows, and conclude from them what is concluded from any job's:
+    verdict, roll-ups, flags, webhooks."""
+    now = now or utcnow()
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
+    job_id = new_id()
+    seeds = sorted({int(row["seed"]) for row in new.rows})
+    shown: Any = (
+        seeds if len(seeds) <= MOST_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
+    )
+    repeats = 1 + max(int(row["repeat"]) for row in new.rows)
+    session.add(
+        JobRow(
+            id=job_id,
+            kind=JobKind.import_,
+            state=JobState.running,
+            owner=new.owner,
+            test_key=new.test_key,
+            subject_key=new.subject_key,
+            kernel=new.kernel,
+            build=new.build,
+            build_line=new.build_line,
+            build_sequence=new.build_sequence,
+            executor=IMPORT_EXECUTOR,
+            arch=new.arch,
+            board=new.board,
+            queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
+            context="isolated",
+            priority=0,
+            request={"seeds": shown, "repeats": repeats, "elements": 0, "import": dict(new.source)},
+            labels=dict(new.labels),
+            commit=None if new.commit is None else dict(new.commit),
+            total=len(new.rows),
+            chunk_count=0,
+            open_chunks=0,
+            counts={},
+            created_at=now,
+            started_at=now,
+            deadline_at=now,
+        )
+    )
+    session.flush()
+    session.add_all(
+        JobLabelRow(job_id=job_id, name=name, value=str(value))
+        for name, value in new.labels.items()
+    )
+    row = closing.lock(session, job_id)
+    assert row is not None
+    closing.record(session, row, job_id, [dict(each) for each in new.rows], now=now)
+    closing.close(session, row, now=now)
+    made = jobs.get(session, job_id)
+    assert made is not None
+    return made

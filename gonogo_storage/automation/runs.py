@@ -1,0 +1,375 @@
+"""Runs: many jobs submitted together, with one state and one verdict.
+
+A run is not touched when one of its jobs ends: two jobs that end at the same moment would wait for
+each other's run. `over` finds the runs whose jobs have all ended and `finish` concludes one, under
+its lock; until then what is shown of it is counted from its jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.verdicts import Verdict
+from gonogo.verdicts import worst as worst_verdict
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import JobState, RunState
+from gonogo_storage.jobs import closing, jobs
+from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.messages import outbox
+from gonogo_storage.tables import JobRow, RunJobRow, RunRow, TestSpecRow
+
+OPEN = (RunState.running, RunState.cancelling)
+FINAL_JOB = tuple(state for state in JobState if state.final)
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A checked request: the jobs with their names, and what they are run for."""
+
+    name: str
+    jobs: Sequence[tuple[str, NewJob]]
+    owner: str
+    suite_version: int | None = None
+    builds: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    commit: Mapping[str, Any] | None = None
+    schedule_id: str | None = None
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A job of a run, in short."""
+
+    number: int
+    name: str
+    id: str
+    state: JobState
+    verdict: str | None
+    error: str | None
+    waiting_reason: str | None
+    test_key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+    build: str
+    queue: str
+    done: int
+    total: int
+    counts: Mapping[str, int]
+    outcomes: Mapping[str, int] | None
+    diagnosis: str | None
+    finished_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as its run shows it (links are the API's)."""
+        names = (
+            "name",
+            "id",
+            "verdict",
+            "error",
+            "waiting_reason",
+            "test_key",
+            "kernel",
+            "build",
+            "queue",
+            "done",
+            "total",
+        )
+        told = {name: getattr(self, name) for name in names}
+        shown = {
+            "state": self.state.value,
+            "test": dict(self.canonical),
+            "counts": dict(self.counts),
+            "diagnosis": self.diagnosis,
+        }
+        return {
+            **told,
+            **shown,
+            "outcomes": self.outcomes,
+            "finished_at": timestamp(self.finished_at),
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as stored; while it is open `done`, `counts` and `job_counts` are those of this
+    moment."""
+
+    id: str
+    name: str
+    suite_version: int | None
+    schedule_id: str | None
+    due_at: datetime | None
+    state: RunState
+    verdict: str | None
+    version: int
+    owner: str
+    builds: list[str]
+    labels: dict[str, Any]
+    commit: dict[str, Any] | None
+    job_count: int
+    total: int
+    done: int
+    counts: dict[str, int]
+    job_counts: dict[str, int]
+    jobs_ended: int
+    created_at: datetime
+    finished_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as the API shows it (links are the API's)."""
+        return {
+            "id": self.id,
+            "suite": {"name": self.name, "version": self.suite_version},
+            "schedule": self.schedule_id,
+            "due_at": timestamp(self.due_at),
+            "state": self.state.value,
+            "verdict": self.verdict,
+            "version": self.version,
+            "owner": self.owner,
+            "builds": self.builds,
+            "labels": self.labels,
+            "commit": self.commit,
+            "jobs": {
+                "total": self.job_count,
+                "ended": self.jobs_ended,
+                "verdicts": self.job_counts,
+            },
+            "seeds": {"total": self.total, "done": self.done, "verdicts": self.counts},
+            "created_at": timestamp(self.created_at),
+            "finished_at": timestamp(self.finished_at),
+        }
+
+
+def create(session: Session, new: NewRun, *, now: datetime | None = None) -> Run:
+    """Store the run and all its jobs in the caller's transaction; ring the doorbell after the
+    commit. Raises ValueError without a job."""
+    if not new.jobs:
+        raise ValueError("a run needs at least one job")
+    now = now or utcnow()
+    run_id = new_id()
+    made = [(name, jobs.create(session, each, now=now)) for name, each in new.jobs]
+    row = RunRow(
+        id=run_id,
+        name=new.name,
+        suite_version=new.suite_version,
+        schedule_id=new.schedule_id,
+        due_at=new.due_at,
+        state=RunState.running,
+        verdict=None,
+        version=1,
+        owner=new.owner,
+        builds=list(new.builds),
+        labels=dict(new.labels),
+        commit=None if new.commit is None else dict(new.commit),
+        job_count=len(made),
+        total=sum(job.total for _, job in made),
+        done=0,
+        counts={},
+        job_counts={},
+        created_at=now,
+    )
+    session.add(row)
+    session.flush()
+    session.add_all(
+        RunJobRow(run_id=run_id, number=number, job_id=job.id, name=name)
+        for number, (name, job) in enumerate(made)
+    )
+    session.flush()
+    return _run(row)
+
+
+def get(session: Session, run_id: str) -> tuple[Run, list[Member]] | None:
+    """A run with its jobs in the order of its suite; None when there is no such run."""
+    row = session.get(RunRow, run_id) if is_id(run_id) else None
+    if row is None:
+        return None
+    found = members(session, run_id)
+    return (_run(row) if RunState(row.state).final else _live(_run(row), found)), found
+
+
+def list_(
+    session: Session,
+    *,
+    name: str | None = None,
+    state: str | None = None,
+    schedule: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[Run]:
+    """Runs, newest first. Raises BadCursor."""
+    query = select(RunRow).order_by(RunRow.id.desc()).limit(limit + 1)
+    if name is not None:
+        query = query.where(RunRow.name == name)
+    if state is not None:
+        query = query.where(RunRow.state == state)
+    if schedule is not None:
+        if not is_id(schedule):
+            return Page((), None)
+        query = query.where(RunRow.schedule_id == schedule)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(RunRow.id < cursor)
+    found = [_run(row) for row in session.scalars(query)]
+    live = {
+        run.id: _live(run, members(session, run.id)) for run in found[:limit] if not run.state.final
+    }
+    return Page.cut([live.get(run.id, run) for run in found], limit, lambda run: run.id)
+
+
+def members(session: Session, run_id: str) -> list[Member]:
+    """The jobs of a run in order."""
+    query = (
+        select(RunJobRow.number, RunJobRow.name, JobRow, TestSpecRow.canonical)
+        .join(JobRow, JobRow.id == RunJobRow.job_id)
+        .join(TestSpecRow, TestSpecRow.key == JobRow.test_key)
+        .where(RunJobRow.run_id == run_id)
+        .order_by(RunJobRow.number)
+    )
+    own = ("id", "verdict", "error", "waiting_reason", "test_key", "kernel", "build", "queue")
+    more = ("done", "total", "counts", "outcomes", "finished_at")
+    return [
+        Member(
+            number=number,
+            name=name,
+            state=JobState(job.state),
+            canonical=canonical,
+            diagnosis=(job.diagnosis or {}).get("words"),
+            **{each: getattr(job, each) for each in (*own, *more)},
+        )
+        for number, name, job, canonical in session.execute(query)
+    ]
+
+
+def open_of(session: Session, schedule_id: str) -> str | None:
+    """The id of a run of a schedule that has not ended."""
+    query = (
+        select(RunRow.id)
+        .where(RunRow.schedule_id == schedule_id, RunRow.state.in_(OPEN))
+        .order_by(RunRow.id.desc())
+        .limit(1)
+    )
+    return session.scalar(query)
+
+
+def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run | None:
+    """Ask for the end of all its jobs; a run that has ended stays as it is. None when there is
+    none. Ring the doorbell after the commit."""
+    now = now or utcnow()
+    if not is_id(run_id):
+        return None
+    # jobs first and in the order of their ids, as whoever takes several of them; the run's lock is
+    # the last
+    for job_id in session.scalars(
+        select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)
+    ).all():
+        closing.lock(session, job_id)
+    row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        return None
+    if row.state == RunState.running:
+        row.state = RunState.cancelling
+        row.version += 1
+        session.flush()
+        for member in members(session, run_id):
+            jobs.cancel(session, member.id, now=now)
+        finish(session, run_id, now=now)
+    found = get(session, run_id)
+    return None if found is None else found[0]
+
+
+def over(session: Session, *, limit: int = 100) -> list[str]:
+    """Open runs whose jobs have all ended."""
+    alive = (
+        select(RunJobRow.run_id)
+        .join(JobRow, JobRow.id == RunJobRow.job_id)
+        .where(RunJobRow.run_id == RunRow.id, JobRow.state.not_in(FINAL_JOB))
+    )
+    query = (
+        select(RunRow.id)
+        .where(RunRow.state.in_(OPEN), ~alive.exists())
+        .order_by(RunRow.id)
+        .limit(limit)
+    )
+    return list(session.scalars(query))
+
+
+def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
+    """Conclude a run whose jobs have all ended: its verdict, its counters, and one letter; None
+    when it isn't over, or was concluded."""
+    row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
+    if row is None or RunState(row.state).final:
+        return None
+    found = members(session, run_id)
+    if not all(member.state.final for member in found):
+        return None
+    live = _live(_run(row), found)
+    row.total, row.done, row.counts, row.job_counts = (
+        live.total,
+        live.done,
+        live.counts,
+        live.job_counts,
+    )
+    verdict = verdict_of([member.verdict for member in found])
+    row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
+    row.verdict = None if verdict is None else verdict.value
+    row.finished_at = now
+    row.version += 1
+    outbox.add(
+        session,
+        "run.finished",
+        f"run.finished:{run_id}",
+        {"run": run_id, "version": row.version},
+        now=now,
+    )
+    session.flush()
+    return _run(row)
+
+
+def verdict_of(verdicts: Sequence[str | None]) -> Verdict | None:
+    """The worst verdict of the jobs of a run. None when a job was cancelled before anything wrong
+    was seen and the others passed: what did not run can't be green."""
+    worst = worst_verdict([Verdict(each) for each in verdicts if each is not None])
+    return None if None in verdicts and worst in (Verdict.pass_, Verdict.absent) else worst
+
+
+def _live(run: Run, found: Sequence[Member]) -> Run:
+    """The run with the counters of its jobs at this moment."""
+    seeds: Counter[str] = Counter()
+    for member in found:
+        seeds.update(member.counts)
+    said = Counter(member.verdict for member in found if member.verdict is not None)
+    return replace(
+        run,
+        total=sum(member.total for member in found),
+        done=sum(member.done for member in found),
+        counts=_ordered(seeds),
+        job_counts=_ordered(said),
+        jobs_ended=sum(member.state.final for member in found),
+    )
+
+
+def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
+    return {
+        verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)
+    }
+
+
+def _run(row: RunRow) -> Run:
+    same = {
+        name: getattr(row, name)
+        for name in Run.__dataclass_fields__
+        if name not in {"state", "jobs_ended"}
+    }
+    state = RunState(row.state)
+    return Run(state=state, jobs_ended=row.job_count if state.final else 0, **same)

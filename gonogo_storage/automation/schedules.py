@@ -1,0 +1,205 @@
+"""Schedules: cron lines that submit a suite, and what became of each of their due times. When the
+next one is, the caller computes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import DueOutcome
+from gonogo_storage.tables import DueRow, ScheduleRow
+
+Schedule = dict[str, Any]
+OWN = (
+    "id",
+    "name",
+    "suite",
+    "cron",
+    "timezone",
+    "overlap",
+    "builds",
+    "labels",
+    "owner",
+    "version",
+    "paused",
+)
+TIMES = ("next_at", "created_at", "updated_at", "archived_at")
+CHANGEABLE = (
+    "name",
+    "suite",
+    "cron",
+    "timezone",
+    "overlap",
+    "builds",
+    "labels",
+    "paused",
+    "next_at",
+)
+
+
+def create(session: Session, values: dict[str, Any], *, owner: str, now: datetime) -> Schedule:
+    """Store a schedule from CHANGEABLE's values. Raises IntegrityError where its suite isn't
+    stored."""
+    row = ScheduleRow(
+        id=new_id(),
+        owner=owner,
+        version=1,
+        created_at=now,
+        updated_at=now,
+        archived_at=None,
+        **values,
+    )
+    session.add(row)
+    session.flush()
+    return _schedule(row)
+
+
+def get(session: Session, schedule_id: str) -> Schedule | None:
+    """A schedule in use, or None."""
+    row = session.get(ScheduleRow, schedule_id) if is_id(schedule_id) else None
+    return None if row is None or row.archived_at is not None else _schedule(row)
+
+
+def list_(
+    session: Session, *, suite: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Schedule]:
+    """Schedules in use, newest first. Raises BadCursor."""
+    query = (
+        select(ScheduleRow)
+        .where(ScheduleRow.archived_at.is_(None))
+        .order_by(ScheduleRow.id.desc())
+        .limit(limit + 1)
+    )
+    if suite is not None:
+        query = query.where(ScheduleRow.suite == suite)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(ScheduleRow.id < cursor)
+    return Page.cut(
+        [_schedule(row) for row in session.scalars(query)],
+        limit,
+        lambda schedule: str(schedule["id"]),
+    )
+
+
+def lock(session: Session, schedule_id: str) -> Schedule | None:
+    """A schedule in use, its row locked and freshly read."""
+    row = (
+        session.get(ScheduleRow, schedule_id, with_for_update=True, populate_existing=True)
+        if is_id(schedule_id)
+        else None
+    )
+    return None if row is None or row.archived_at is not None else _schedule(row)
+
+
+def change(
+    session: Session, schedule_id: str, values: dict[str, Any], *, now: datetime
+) -> Schedule:
+    """Set some of CHANGEABLE of a schedule that the caller has locked; what is equal already makes
+    no new version."""
+    row = session.get_one(ScheduleRow, schedule_id)
+    if any(getattr(row, name) != value for name, value in values.items()):
+        for name in CHANGEABLE:
+            if name in values:
+                setattr(row, name, values[name])
+        row.version += 1
+        row.updated_at = now
+        session.flush()
+    return _schedule(row)
+
+
+def move_on(session: Session, schedule_id: str, next_at: datetime) -> None:
+    """Set the next due time of a schedule that the caller has locked: the clock's doing, no new
+    version."""
+    session.get_one(ScheduleRow, schedule_id).next_at = next_at
+    session.flush()
+
+
+def archive(session: Session, schedule_id: str, *, now: datetime) -> Schedule | None:
+    """Take a schedule out of use; its runs stay. None when there is no such one in use."""
+    if lock(session, schedule_id) is None:
+        return None
+    row = session.get_one(ScheduleRow, schedule_id)
+    row.archived_at = row.updated_at = now
+    row.next_at = None
+    row.version += 1
+    session.flush()
+    return _schedule(row)
+
+
+def due(session: Session, *, now: datetime) -> list[str]:
+    """Schedules whose next time has come, the longest overdue first."""
+    return list(
+        session.scalars(
+            select(ScheduleRow.id)
+            .where(ScheduleRow.next_at <= now)
+            .order_by(ScheduleRow.next_at, ScheduleRow.id)
+        )
+    )
+
+
+def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime) -> bool:
+    """Whether this due time is the caller's to deal with: true once for ever. The caller has locked
+    the schedule, and says `settled`."""
+    if session.get(DueRow, (schedule_id, due_at)) is not None:
+        return False
+    row = {
+        "schedule_id": schedule_id,
+        "due_at": due_at,
+        "outcome": DueOutcome.failed.value,
+        "run_id": None,
+        "reason": None,
+        "at": now,
+    }
+    insert_once(session, DueRow, [row])
+    return True
+
+
+def settled(
+    session: Session,
+    schedule_id: str,
+    due_at: datetime,
+    outcome: DueOutcome,
+    *,
+    run_id: str | None = None,
+    reason: str | None = None,
+) -> None:
+    """What became of a due time."""
+    row = session.get_one(DueRow, (schedule_id, due_at))
+    row.outcome, row.run_id, row.reason = outcome.value, run_id, reason
+    session.flush()
+
+
+def dues(session: Session, schedule_id: str, *, limit: int = 10) -> list[dict[str, Any]]:
+    """The last due times of a schedule with what became of them, newest first."""
+    query = (
+        select(DueRow)
+        .where(DueRow.schedule_id == schedule_id)
+        .order_by(DueRow.due_at.desc())
+        .limit(limit)
+    )
+    return [
+        {
+            "due_at": timestamp(row.due_at),
+            "outcome": row.outcome,
+            "run": row.run_id,
+            "reason": row.reason,
+            "at": timestamp(row.at),
+        }
+        for row in session.scalars(query)
+    ]
+
+
+def _schedule(row: ScheduleRow) -> Schedule:
+    return {
+        **{name: getattr(row, name) for name in OWN},
+        **{name: getattr(row, name) for name in TIMES},
+    }

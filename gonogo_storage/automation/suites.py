@@ -1,0 +1,100 @@
+"""Suites: named lists of job templates, each in its newest version."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.canonical import key_of
+from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.paging import Page
+from gonogo_storage.tables import SuiteRow
+
+Suite = dict[str, Any]
+"""{"name", "version", "key", "content", "owner", "created_at", "updated_at", "archived_at"}."""
+
+
+def put(
+    session: Session, name: str, content: dict[str, Any], *, owner: str, now: datetime
+) -> tuple[Suite, bool]:
+    """Create or replace the suite of that name; the suite, and whether it has a new version: the
+    same content again makes none.
+
+    An archived suite comes back with the next version.
+    """
+    key = key_of(content)
+    fresh = {
+        "name": name,
+        "version": 0,
+        "key": "",
+        "content": content,
+        "owner": owner,
+        "created_at": now,
+        "updated_at": now,
+    }
+    insert_once(session, SuiteRow, [fresh])
+    row = session.execute(
+        select(SuiteRow).where(SuiteRow.name == name).with_for_update()
+    ).scalar_one()
+    changed = row.key != key or row.archived_at is not None
+    if changed:
+        row.version += 1
+        row.key, row.content, row.owner, row.updated_at, row.archived_at = (
+            key,
+            content,
+            owner,
+            now,
+            None,
+        )
+        session.flush()
+    return _suite(row), changed
+
+
+def get(session: Session, name: str) -> Suite | None:
+    """A suite, archived or not; None when there is none of that name."""
+    row = session.get(SuiteRow, name)
+    return None if row is None else _suite(row)
+
+
+def list_(
+    session: Session, *, archived: bool = False, limit: int = 50, cursor: str | None = None
+) -> Page[Suite]:
+    """Suites by name; those that are archived only when asked for."""
+    query = select(SuiteRow).order_by(SuiteRow.name).limit(limit + 1)
+    if not archived:
+        query = query.where(SuiteRow.archived_at.is_(None))
+    if cursor is not None:
+        query = query.where(SuiteRow.name > cursor)
+    return Page.cut(
+        [_suite(row) for row in session.scalars(query)], limit, lambda suite: str(suite["name"])
+    )
+
+
+def archive(session: Session, name: str, *, now: datetime) -> tuple[Suite, bool] | None:
+    """Take a suite out of use; its runs stay. The suite, and whether it was in use until now; None
+    when there is no such suite."""
+    row = session.get(SuiteRow, name, with_for_update=True)
+    if row is None:
+        return None
+    changed = row.archived_at is None
+    if changed:
+        row.archived_at = row.updated_at = now
+        session.flush()
+    return _suite(row), changed
+
+
+def _suite(row: SuiteRow) -> Suite:
+    return {
+        "name": row.name,
+        "version": row.version,
+        "key": row.key,
+        "content": row.content,
+        "owner": row.owner,
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
+        "archived_at": timestamp(row.archived_at),
+    }

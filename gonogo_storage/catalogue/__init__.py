@@ -1,0 +1,1 @@
+"""Tests and builds by name."""

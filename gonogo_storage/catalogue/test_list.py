@@ -1,0 +1,132 @@
+"""The tests ever submitted as people look for them: newest first, each with where it has run and
+what came out last. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import TOLD_KINDS
+from gonogo_storage.flags.triage import STATES
+from gonogo_storage.rollups.variants import Variant, variants_of_all
+from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
+
+
+@dataclass(frozen=True)
+class GradeRecord:
+    """The grade of a variant as it was assessed, of its newest build."""
+
+    stability: str
+    sharpness: str
+    hollow: bool
+    build: str
+
+
+@dataclass(frozen=True)
+class TestRecord:
+    """A test in a list; `verdict` and the rest are those of its last job, whatever its state."""
+
+    __test__ = False  # pytest: not a test case
+
+    key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+    variants: tuple[Variant, ...]
+    grades: Mapping[Variant, GradeRecord]
+    """Of the variants that were assessed."""
+    open_flags: int
+    job: str | None
+    build: str | None
+    state: str | None
+    verdict: str | None
+    at: datetime | None
+
+
+def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The canonical form of each of these tests."""
+    query = select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.key.in_(keys))
+    return dict(session.execute(query).all())
+
+
+def list_(
+    session: Session, *, kernel: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[TestRecord]:
+    """Tests, those submitted first last; the cursor is a key. Raises BadCursor."""
+    table = TestSpecRow
+    query = select(table).order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
+    if kernel is not None:
+        query = query.where(table.kernel == kernel)
+    if cursor is not None:
+        after = session.get(table, cursor)
+        if after is None:
+            raise BadCursor(cursor)
+        older = and_(table.created_at == after.created_at, table.key < after.key)
+        query = query.where(or_(table.created_at < after.created_at, older))
+    rows = list(session.scalars(query))
+    keys = [row.key for row in rows]
+    flagged, graded, last = (
+        _open_flags(session, keys),
+        _grades(session, keys),
+        _last_jobs(session, keys),
+    )
+    ran = variants_of_all(session, keys)
+    found = []
+    for row in rows:
+        variants = ran.get(row.key, ())
+        grades = {each: graded[each] for each in variants if each in graded}
+        job = last.get(row.key, (None,) * 5)
+        found.append(
+            TestRecord(
+                row.key, row.kernel, row.canonical, variants, grades, flagged.get(row.key, 0), *job
+            )
+        )
+    return Page.cut(found, limit, lambda item: item.key)
+
+
+def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
+    query = select(FlagRow.test_key, func.count()).where(
+        FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
+    )
+    return dict(session.execute(query.group_by(FlagRow.test_key)).all())
+
+
+def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecord]:
+    table = AssessmentRow
+    columns = (
+        table.test_key,
+        table.build_line,
+        table.arch,
+        table.board,
+        table.stability,
+        table.sharpness,
+        table.hollow,
+        table.build,
+    )
+    query = select(*columns).where(table.test_key.in_(keys))
+    return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
+
+
+def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Of each test its newest job: id, build, state, verdict, created_at."""
+    table, newest = JobRow, aliased(JobRow)
+    last = (
+        select(newest.id)
+        .where(newest.test_key == TestSpecRow.key, newest.kind.in_(TOLD_KINDS))
+        .order_by(newest.id.desc())
+        .limit(1)
+    )
+    query = select(
+        table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
+    )
+    query = query.select_from(TestSpecRow).join(
+        table, table.id == last.correlate(TestSpecRow).scalar_subquery()
+    )
+    return {
+        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
+    }

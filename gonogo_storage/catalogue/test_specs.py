@@ -1,0 +1,249 @@
+"""Tests ever submitted, and what their jobs found: per build for a test, over time for a
+subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy.orm import Session
+
+from gonogo.selections import FIELD, KERNEL, Selection, is_selection
+from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.ids import is_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import TOLD_KINDS, JobState
+from gonogo_storage.rollups import rollups
+from gonogo_storage.rollups.variants import COUNTED
+from gonogo_storage.tables import JobRow, RollupRow, TestSpecRow
+
+METRICS = (
+    "tolerance_ratio",
+    "budget_ratio",
+    "chi",
+    "max_abs",
+    "rms",
+    "pcc_deficit",
+    "row_z",
+    "xhat_z",
+    "scale_z",
+)
+MEANS = ("rms", "pcc_deficit")
+"""Of these a job keeps the mean over its seeds, of the others the largest."""
+
+
+def ensure(
+    session: Session,
+    *,
+    key: str,
+    subject_key: str,
+    kernel: str,
+    canonical: dict[str, Any],
+    now: datetime,
+) -> None:
+    """Store a test unless it is there."""
+    insert_once(
+        session,
+        TestSpecRow,
+        [
+            {
+                "key": key,
+                "subject_key": subject_key,
+                "kernel": kernel,
+                "canonical": canonical,
+                "created_at": now,
+            }
+        ],
+    )
+
+
+def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
+    """A test's name where no suite gives it one: kernel and shape, or which tests it selects."""
+    return (
+        Selection.parse(canonical).words
+        if is_selection(canonical)
+        else f"{kernel} {'x'.join(map(str, canonical['shape']))}"
+    )
+
+
+def get(session: Session, key: str) -> dict[str, Any] | None:
+    """A test: {"key", "subject_key", "kernel", "test", "created_at"}, or None."""
+    row = session.get(TestSpecRow, key)
+    return None if row is None else _spec(row)
+
+
+def list_(
+    session: Session, *, limit: int = 50, cursor: str | None = None, kernel: str | None = None
+) -> Page[dict[str, Any]]:
+    """Tests in the order of their keys."""
+    query = select(TestSpecRow).order_by(TestSpecRow.key).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(TestSpecRow.key > cursor)
+    if kernel is not None:
+        query = query.where(TestSpecRow.kernel == kernel)
+    return Page.cut(
+        [_spec(row) for row in session.scalars(query)], limit, lambda item: str(item["key"])
+    )
+
+
+def suites(session: Session, limit: int = 50) -> list[str]:
+    """Suites that selections named, in order, as far as the newest selections do."""
+    newest = (
+        select(TestSpecRow.canonical)
+        .where(TestSpecRow.kernel == KERNEL)
+        .order_by(TestSpecRow.created_at.desc())
+        .limit(limit)
+    )
+    return sorted(
+        {str(suite) for test in session.scalars(newest) if (suite := test[FIELD].get("suite"))}
+    )
+
+
+def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
+    """What a test did on each build, newest build first: every stored seed by verdict, also of jobs
+    that still run or were cancelled.
+
+    [{"build", "line", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
+    {metric: value}}, "last_job", "last_at"}]
+
+    `jobs`, `last_job` and `outputs` are of finished jobs. Jobs that compare two builds are in none
+    of it. Everything comes from roll-ups, per day or per job, and from an index of jobs: what it
+    costs doesn't grow with the seeds.
+    """
+    found: dict[tuple[int, str, str], dict[str, Any]] = {}
+
+    def entry(build: str, line: str, sequence: int) -> dict[str, Any]:
+        empty = {
+            "build": build,
+            "line": line,
+            "sequence": sequence,
+            "jobs": 0,
+            "seeds": 0,
+            "counts": {},
+            "outputs": {},
+        }
+        return found.setdefault(
+            (sequence, build, line), {**empty, "last_job": None, "last_at": None}
+        )
+
+    for each in rollups.of_test(
+        session, key, by=("build", "build_line", "build_sequence"), numbers=False
+    ):
+        counted = entry(*each.place.values())
+        counted["seeds"], counted["counts"] = each.seeds, dict(each.counts)
+    finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
+    builds = (JobRow.build, JobRow.build_line, JobRow.build_sequence)
+    last = func.max(
+        cast(JobRow.id, Text)
+    )  # ids are in the order of submission; PostgreSQL has no max(uuid) before 18
+    for build, line, sequence, jobs, text in session.execute(
+        select(*builds, func.count(), last).where(*finished).group_by(*builds)
+    ):
+        ended = entry(build, line, sequence)
+        ended["jobs"], ended["last_job"] = jobs, str(UUID(text))
+    ends = select(JobRow.id, JobRow.finished_at).where(
+        JobRow.id.in_([each["last_job"] for each in found.values() if each["last_job"]])
+    )
+    at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
+    query = select(*builds, RollupRow.output, *map(_over_jobs, METRICS)).join(
+        JobRow, JobRow.id == RollupRow.job_id
+    )
+    query = (
+        query.where(RollupRow.test_key == key, *finished)
+        .group_by(*builds, RollupRow.output)
+        .order_by(RollupRow.output)
+    )
+    for build, line, sequence, output, *values in session.execute(query):
+        entry(build, line, sequence)["outputs"][output] = dict(zip(METRICS, values, strict=True))
+    return [
+        each | {"last_at": at.get(each["last_job"])}
+        for _, each in sorted(found.items(), key=lambda item: (-item[0][0], item[0][1:]))
+    ]
+
+
+def _over_jobs(metric: str) -> ColumnElement[Any]:
+    """A metric over jobs: the largest, or of those whose mean a job keeps the mean over all
+    seeds."""
+    column = getattr(RollupRow, metric)
+    if metric not in MEANS:
+        return func.max(column)
+    return func.sum(column * RollupRow.seeds) / func.sum(
+        case((column.is_not(None), RollupRow.seeds))
+    )
+
+
+def history(
+    session: Session, subject_key: str, *, limit: int = 200, cursor: str | None = None
+) -> Page[dict[str, Any]]:
+    """Every closed job of a subject, newest first, whatever its tolerance: what a history chart
+    draws. Raises BadCursor.
+
+    Items: {"job", "test_key", "build", "line", "sequence", "verdict", "counts", "seeds", "at",
+    "outputs": {output: {metric: value}}}.
+    """
+    query = select(JobRow).where(
+        JobRow.subject_key == subject_key, JobRow.state.in_((JobState.finished, JobState.cancelled))
+    )
+    query = query.where(JobRow.kind.in_(TOLD_KINDS))
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(JobRow.id < cursor)
+    jobs = list(session.scalars(query.order_by(JobRow.id.desc()).limit(limit + 1)))
+    outputs: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in session.scalars(
+        select(RollupRow).where(RollupRow.job_id.in_([job.id for job in jobs]))
+    ):
+        outputs.setdefault(row.job_id, {})[row.output] = {
+            metric: getattr(row, metric) for metric in METRICS
+        }
+    items = [
+        {
+            "job": job.id,
+            "test_key": job.test_key,
+            "build": job.build,
+            "line": job.build_line,
+            "sequence": job.build_sequence,
+            "verdict": job.verdict,
+            "counts": job.counts,
+            "seeds": job.done,
+            "at": timestamp(job.finished_at),
+            "outputs": outputs.get(job.id, {}),
+        }
+        for job in jobs
+    ]
+    return Page.cut(items, limit, lambda item: str(item["job"]))
+
+
+def subject(session: Session, subject_key: str) -> list[dict[str, Any]]:
+    """The tests of a subject (the same but for the tolerance), oldest first; empty when there is
+    none."""
+    query = (
+        select(TestSpecRow)
+        .where(TestSpecRow.subject_key == subject_key)
+        .order_by(TestSpecRow.created_at, TestSpecRow.key)
+    )
+    return [_spec(row) for row in session.scalars(query)]
+
+
+def siblings(session: Session, key: str) -> list[str]:
+    """The keys of the other tests of a test's subject (the same but for the tolerance), oldest
+    first."""
+    table = TestSpecRow
+    subject = select(table.subject_key).where(table.key == key).scalar_subquery()
+    query = select(table.key).where(table.subject_key == subject, table.key != key)
+    return list(session.scalars(query.order_by(table.created_at, table.key)))
+
+
+def _spec(row: TestSpecRow) -> dict[str, Any]:
+    return {
+        "key": row.key,
+        "subject_key": row.subject_key,
+        "kernel": row.kernel,
+        "test": row.canonical,
+        "created_at": timestamp(row.created_at),
+    }

@@ -1,0 +1,230 @@
+"""What the build matrix reads: which builds of a line ran last, which tests ran on them, and what
+came out. Roll-ups and indexes only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import JobKind
+from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.tables import (
+    AssessmentRow,
+    DayRollupRow,
+    JobLabelRow,
+    JobRow,
+    RunJobRow,
+    RunRow,
+    TestSpecRow,
+)
+
+HOLLOW = "hollow"
+GRADES = (*(each.value for each in (*Stability, *Sharpness)), HOLLOW)
+"""What tests may be asked for by: a word of either axis, or that the newest build assessed is green
+and unexplained."""
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """A build that jobs were submitted for, as its newest job names its place."""
+
+    name: str
+    line: str
+    sequence: int
+    newest_job: str
+
+
+@dataclass(frozen=True)
+class RowRecord:
+    """A test that ran on some of the builds."""
+
+    key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+
+
+class CellPlace(NamedTuple):
+    """A test on one kind of board, on one build."""
+
+    test_key: str
+    arch: str
+    board: str
+    build: str
+
+
+def builds(session: Session) -> list[BuildRecord]:
+    """Every build that jobs were submitted for, in the order of line, sequence and name; one step
+    into the index of jobs each."""
+    found = [BuildRecord(*row) for row in session.execute(_builds())]
+    return sorted(found, key=lambda each: (each.line, each.sequence, each.name))
+
+
+@cache  # to put it together takes longer than to run it
+def _builds() -> Select[str, str, int, str]:
+    jobs, after = aliased(JobRow), aliased(JobRow)
+    ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
+    step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
+    ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
+    newest = (
+        select(after.id)
+        .where(after.build == ran.c.name, after.kind == JobKind.seeds)
+        .order_by(after.id.desc())
+        .limit(1)
+    )
+    return select(JobRow.build, JobRow.build_line, JobRow.build_sequence, JobRow.id).join(
+        ran, JobRow.id == newest.scalar_subquery()
+    )
+
+
+def rows(
+    session: Session,
+    build_names: Sequence[str],
+    *,
+    line: str,
+    arch: str | None = None,
+    board: str | None = None,
+    kernel: str | None = None,
+    verdict: str | None = None,
+    label: str | None = None,
+    suite: str | None = None,
+    grade: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[RowRecord]:
+    """The tests that have a seed on any of the builds (with that verdict, if one is named), those
+    submitted first last; the cursor is a key. Raises BadCursor.
+
+    label: "name" or "name=value", of a job of the test on one of the builds; suite: that such a job
+    was submitted with; grade: GRADES.
+    """
+    table = TestSpecRow
+    seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, line, arch, board)]
+    if verdict is not None:
+        seeds.append(DayRollupRow.counts[verdict].as_integer() > 0)
+    query = select(table.key, table.kernel, table.canonical).where(exists().where(*seeds))
+    if kernel is not None:
+        query = query.where(table.kernel == kernel)
+    query = query.where(*_asked(build_names, line, arch, board, label, suite, grade))
+    if cursor is not None:
+        after = session.get(table, cursor)
+        if after is None:
+            raise BadCursor(cursor)
+        older = and_(table.created_at == after.created_at, table.key < after.key)
+        query = query.where(or_(table.created_at < after.created_at, older))
+    found = session.execute(
+        query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
+    )
+    return Page.cut([RowRecord(*row) for row in found], limit, lambda item: item.key)
+
+
+def _asked(
+    build_names: Sequence[str],
+    line: str,
+    arch: str | None,
+    board: str | None,
+    label: str | None,
+    suite: str | None,
+    grade: str | None,
+) -> list[ColumnElement[bool]]:
+    """What a test's jobs, and what its assessment must say."""
+    found: list[ColumnElement[bool]] = []
+    kinds = (("arch", arch), ("board", board))
+    of_test = [
+        JobRow.test_key == TestSpecRow.key,
+        JobRow.build.in_(list(build_names)),
+        JobRow.build_line == line,
+    ]
+    of_test += [getattr(JobRow, name) == value for name, value in kinds if value is not None]
+    if label is not None:
+        name, equals, value = label.partition("=")
+        labelled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
+        found.append(
+            exists().where(*of_test, *labelled, *([JobLabelRow.value == value] if equals else []))
+        )
+    if suite is not None:
+        found.append(
+            exists().where(
+                *of_test,
+                RunJobRow.job_id == JobRow.id,
+                RunRow.id == RunJobRow.run_id,
+                RunRow.name == suite,
+            )
+        )
+    if grade is not None:
+        table = AssessmentRow
+        said = (
+            table.hollow
+            if grade == HOLLOW
+            else or_(table.stability == grade, table.sharpness == grade)
+        )
+        of_variant = [getattr(table, name) == value for name, value in kinds if value is not None]
+        found.append(
+            exists().where(
+                table.test_key == TestSpecRow.key, table.build_line == line, *of_variant, said
+            )
+        )
+    return found
+
+
+def suites(session: Session, limit: int = 100) -> list[str]:
+    """The names of suites that runs were submitted of, in order; one step into their index each."""
+    return list(session.scalars(_suites(limit)))
+
+
+@cache
+def _suites(limit: int) -> Select[str]:
+    runs = aliased(RunRow)
+    ran = select(func.min(RunRow.name).label("name")).cte("suite_names", recursive=True)
+    ran = ran.union_all(
+        select(select(func.min(runs.name)).where(runs.name > ran.c.name).scalar_subquery()).where(
+            ran.c.name.is_not(None)
+        )
+    )
+    return select(ran.c.name).where(ran.c.name.is_not(None)).limit(limit)
+
+
+def cells(
+    session: Session,
+    test_keys: Collection[str],
+    build_names: Sequence[str],
+    *,
+    line: str,
+    arch: str | None = None,
+    board: str | None = None,
+) -> dict[CellPlace, dict[str, int]]:
+    """Seeds by verdict of each test on each kind of board and build, over all devices, contexts and
+    days."""
+    table = DayRollupRow
+    query = select(table.test_key, table.arch, table.board, table.build, table.counts)
+    found: dict[CellPlace, dict[str, int]] = {}
+    where = _cells(build_names, line, arch, board)
+    for *place, counts in session.execute(query.where(table.test_key.in_(list(test_keys)), *where)):
+        told = found.setdefault(CellPlace(*place), {})
+        for verdict, number in counts.items():
+            told[verdict] = told.get(verdict, 0) + number
+    return found
+
+
+def _cells(
+    build_names: Sequence[str], line: str, arch: str | None, board: str | None
+) -> list[ColumnElement[bool]]:
+    table = DayRollupRow
+    where: list[ColumnElement[bool]] = [
+        table.build.in_(list(build_names)),
+        table.output == WHOLE,
+        table.shadow.is_(False),
+    ]
+    where.append(table.build_line == line)
+    where += [
+        column == value
+        for column, value in ((table.arch, arch), (table.board, board))
+        if value is not None
+    ]
+    return where

@@ -1,0 +1,333 @@
+"""Overrides: what someone took on until a day. Whether one is in force is asked of the clock at
+each reading; ended ones stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.classes import Class
+from gonogo.flakiness.overrides import Override
+from gonogo.problems import FieldError
+from gonogo_storage.access import audit
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import OverrideState
+from gonogo_storage.flags.flag_changes import Outdated, check_end
+from gonogo_storage.tables import JobLabelRow, JobRow, OverrideRow, RunJobRow, SeedResultRow
+
+MOST_ACTIVE = 500
+"""Overrides in force at a time: more would be a policy, and each is looked at for every bad test of
+a comparison."""
+MOST_LOOSE = 1000
+"""Newest overrides without a test's key that are asked whether they concern a test."""
+MOST_JOBS = 200
+"""Newest jobs of a test whose names and labels are those of the test."""
+MOST_NAMES = 2000
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class NewOverride:
+    """What is asked for; `test`, `names` and `labels` are not all empty."""
+
+    test: str | None
+    names: Sequence[str]
+    labels: Mapping[str, str]
+    builds: Sequence[str]
+    classes: Sequence[Class]
+    owner: str
+    reason: str
+    expires: datetime
+
+
+def create(
+    session: Session, new: NewOverride, *, actor: str, now: datetime, longest: timedelta
+) -> dict[str, Any]:
+    """Store an override; it is in force at once. Raises FieldError: no such test, an end that is
+    past or too far away, too many of them."""
+    _check_end(new.expires, now, longest)
+    if new.test is not None and test_specs.get(session, new.test) is None:
+        raise FieldError(
+            "test", new.test, "there is no test of this key", limit="a key of GET /api/v1/tests"
+        )
+    there = (
+        session.scalar(
+            select(func.count()).select_from(OverrideRow).where(_is(OverrideState.active, now))
+        )
+        or 0
+    )
+    if there >= MOST_ACTIVE:
+        raise FieldError(
+            "body",
+            None,
+            "so many overrides are in force already",
+            limit=f"{MOST_ACTIVE}: end one first",
+        )
+    row = OverrideRow(
+        id=new_id(), test_key=new.test, names=list(new.names), labels=dict(new.labels), builds=list(new.builds),
+        classes=[each.value for each in new.classes], owner=new.owner, reason=new.reason, version=1, created_by=actor, created_at=now,
+        updated_at=now, expires_at=new.expires,
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    made = as_json(row, now)
+    told = ("test", "names", "labels", "builds", "classes", "owner", "reason", "expires_at")
+    audit.record(
+        session,
+        actor=actor,
+        action="override.created",
+        subject=row.id,
+        detail={name: made[name] for name in told},
+    )
+    return made
+
+
+def change(
+    session: Session,
+    override_id: str,
+    fields: Mapping[str, Any],
+    *,
+    actor: str,
+    now: datetime,
+    longest: timedelta,
+    version: int | None = None,
+) -> dict[str, Any] | None:
+    """Set any of owner, reason, classes and expires of one that is in force; None when there is
+    none of that id.
+
+    What is equal already makes no new version. Raises FieldError for one that is over and for an
+    end that is past or too far away; Outdated when `version` is given and not the present one.
+    """
+    row = (
+        session.get(OverrideRow, override_id, with_for_update=True, populate_existing=True)
+        if is_id(override_id)
+        else None
+    )
+    if row is None:
+        return None
+    if version is not None and version != row.version:
+        raise Outdated(version, row.version)
+    state = _state(row, now)
+    if state is not OverrideState.active:
+        raise FieldError(
+            "state", state.value, "is over: make a new one", limit=OverrideState.active.value
+        )
+    wanted = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
+    if "expires_at" in wanted:
+        _check_end(wanted["expires_at"], now, longest)
+    if "classes" in wanted:
+        wanted["classes"] = [each.value for each in wanted["classes"]]
+    changed = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+    if changed:
+        for name, value in changed.items():
+            setattr(row, name, value)
+        row.version += 1
+        row.updated_at = now
+        detail = {
+            name: timestamp(value) if isinstance(value, datetime) else value
+            for name, value in changed.items()
+        }
+        audit.record(
+            session, actor=actor, action="override.changed", subject=override_id, detail=detail
+        )
+        session.flush()
+    return as_json(row, now)
+
+
+def end(session: Session, override_id: str, *, actor: str, now: datetime) -> dict[str, Any] | None:
+    """It does nothing from now on; None when there is none of that id. One that is over already
+    stays as it is."""
+    row = (
+        session.get(OverrideRow, override_id, with_for_update=True, populate_existing=True)
+        if is_id(override_id)
+        else None
+    )
+    if row is None:
+        return None
+    if _state(row, now) is OverrideState.active:
+        row.ended_at = row.updated_at = now
+        row.ended_by = actor
+        row.version += 1
+        audit.record(
+            session,
+            actor=actor,
+            action="override.ended",
+            subject=override_id,
+            detail={"owner": row.owner, "reason": row.reason},
+        )
+        session.flush()
+    return as_json(row, now)
+
+
+def get(session: Session, override_id: str, *, now: datetime) -> dict[str, Any] | None:
+    """One override, or None."""
+    row = session.get(OverrideRow, override_id) if is_id(override_id) else None
+    return None if row is None else as_json(row, now)
+
+
+def list_(
+    session: Session,
+    *,
+    now: datetime,
+    test: str | None = None,
+    state: OverrideState | None = None,
+    owner: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[dict[str, Any]]:
+    """Overrides, newest first. `test`: those that name its key, and of the newest MOST_LOOSE others
+    those that fit it. Raises BadCursor."""
+    table = OverrideRow
+    query = select(table).order_by(table.id.desc()).limit(limit + 1)
+    if state is not None:
+        query = query.where(_is(state, now))
+    if owner is not None:
+        query = query.where(table.owner == owner)
+    if test is not None:
+        loose = _concerning(
+            session, test, _loose(session, None if state is None else _is(state, now))
+        )
+        query = query.where(or_(table.test_key == test, table.id.in_([each.id for each in loose])))
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(table.id < cursor)
+    return Page.cut(
+        [as_json(row, now) for row in session.scalars(query)], limit, lambda item: str(item["id"])
+    )
+
+
+def of_test(session: Session, key: str, *, now: datetime) -> list[dict[str, Any]]:
+    """The overrides in force that concern a test, on whatever build; those that end first come
+    first."""
+    active = _is(OverrideState.active, now)
+    named = list(session.scalars(select(OverrideRow).where(OverrideRow.test_key == key, active)))
+    found = [*named, *_concerning(session, key, _loose(session, active))]
+    return [as_json(row, now) for row in sorted(found, key=lambda row: (row.expires_at, row.id))]
+
+
+@dataclass(frozen=True)
+class InForce:
+    """All overrides in force at a moment, with the labels of the jobs that they may ask for."""
+
+    found: tuple[Override, ...]
+    labels: Mapping[str, Mapping[str, str]]
+    """Job -> its labels, as far as an override names them."""
+
+    def of(
+        self, test: str, names: Collection[str], jobs: Iterable[str], build: str
+    ) -> list[Override]:
+        """Those that concern a test on head: its names, its jobs there, their build."""
+        there = [self.labels[job] for job in jobs if job in self.labels]
+        return [each for each in self.found if each.concerns(test, names, there, build)]
+
+
+def in_force(session: Session, job_ids: Iterable[str], *, now: datetime) -> InForce:
+    """What is in force now, for a comparison whose head has these jobs."""
+    rows = session.scalars(
+        select(OverrideRow).where(_is(OverrideState.active, now)).order_by(OverrideRow.id)
+    ).all()
+    found = tuple(_override(row) for row in rows)
+    names = sorted({name for each in found for name in each.labels})
+    return InForce(found, _labels(session, sorted(job_ids), names) if names else {})
+
+
+def as_json(row: OverrideRow, now: datetime) -> dict[str, Any]:
+    """An override in plain JSON types; its state is that of `now`."""
+    return {
+        "id": row.id, "state": _state(row, now).value, "test": row.test_key, "names": row.names, "labels": row.labels,
+        "builds": row.builds, "classes": row.classes, "owner": row.owner, "reason": row.reason, "version": row.version,
+        "created_by": row.created_by, "created_at": timestamp(row.created_at), "updated_at": timestamp(row.updated_at),
+        "expires_at": timestamp(row.expires_at), "ended_at": timestamp(row.ended_at), "ended_by": row.ended_by,
+        "words": _override(row).words,
+    }  # fmt: skip
+
+
+def _state(row: OverrideRow, now: datetime) -> OverrideState:
+    if row.ended_at is not None:
+        return OverrideState.ended
+    return OverrideState.active if row.expires_at > now else OverrideState.expired
+
+
+def _is(state: OverrideState, now: datetime) -> ColumnElement[bool]:
+    """The same in SQL."""
+    ends, at = OverrideRow.ended_at, OverrideRow.expires_at
+    if state is OverrideState.ended:
+        return ends.is_not(None)
+    return and_(ends.is_(None), at > now if state is OverrideState.active else at <= now)
+
+
+def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
+    check_end(expires, now)
+    if expires > now + longest:
+        limit = f"{longest.days} days from now (GONOGO_OVERRIDE_DAYS): {timestamp(now + longest)}"
+        raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
+
+
+def _override(row: OverrideRow) -> Override:
+    return Override(
+        row.id, row.owner, row.reason, row.expires_at, row.test_key, tuple(row.names), row.labels, tuple(row.builds),
+        tuple(Class(each) for each in row.classes),
+    )  # fmt: skip
+
+
+def _loose(session: Session, which: ColumnElement[bool] | None) -> Sequence[OverrideRow]:
+    """Those that name tests by patterns or labels alone."""
+    query = (
+        select(OverrideRow)
+        .where(OverrideRow.test_key.is_(None))
+        .order_by(OverrideRow.id.desc())
+        .limit(MOST_LOOSE)
+    )
+    return session.scalars(query if which is None else query.where(which)).all()
+
+
+def _concerning(session: Session, key: str, rows: Sequence[OverrideRow]) -> list[OverrideRow]:
+    """Which of them are about a test, by the names and labels that its newest jobs have."""
+    test = test_specs.get(session, key) if rows else None
+    if test is None:
+        return []
+    jobs = list(
+        session.scalars(
+            select(JobRow.id)
+            .where(JobRow.test_key == key)
+            .order_by(JobRow.id.desc())
+            .limit(MOST_JOBS)
+        )
+    )
+    names = {test_specs.name_of(test["kernel"], test["test"])}
+    names |= set(
+        session.scalars(select(RunJobRow.name).where(RunJobRow.job_id.in_(jobs)).distinct())
+    )
+    within = (
+        select(SeedResultRow.output)
+        .where(SeedResultRow.job_id.in_(jobs[:1]), SeedResultRow.outcome.is_not(None))
+        .distinct()
+    )
+    names |= set(session.scalars(within.limit(MOST_NAMES)))
+    asked = sorted({name for row in rows for name in row.labels})
+    labels = _labels(session, jobs, asked).values() if asked else ()
+    return [row for row in rows if _override(row).concerns(key, names, labels)]
+
+
+def _labels(
+    session: Session, job_ids: Sequence[str], names: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    table = JobLabelRow
+    for start in range(0, len(job_ids), _AT_ONCE):
+        query = select(table.job_id, table.name, table.value)
+        query = query.where(
+            table.job_id.in_(job_ids[start : start + _AT_ONCE]), table.name.in_(names)
+        )
+        for job_id, name, value in session.execute(query):
+            found.setdefault(job_id, {})[name] = value
+    return found

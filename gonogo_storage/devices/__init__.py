@@ -1,0 +1,1 @@
+"""Devices and their workers: state, health, golden digests, and activity by minute."""

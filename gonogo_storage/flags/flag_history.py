@@ -1,0 +1,75 @@
+"""The life of a flag, as it is told: one row per change that people care for, and the letter of
+those that others are told of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.messages import outbox
+from gonogo_storage.tables import FlagChangeRow, FlagRow
+
+BACKGROUND = "background"
+"""The actor of what is concluded from numbers, or from the time."""
+MOST = 200
+
+
+def note(
+    session: Session,
+    row: FlagRow,
+    what: str,
+    before: str | None,
+    *,
+    actor: str,
+    now: datetime,
+    reason: str | None = None,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    """Add a change that was just made; the flag's version is already the new one, and makes the row
+    unique."""
+    session.add(
+        FlagChangeRow(
+            flag_id=row.id,
+            version=row.version,
+            at=now,
+            actor=actor,
+            what=what,
+            before=before,
+            after=row.state,
+            reason=reason,
+            detail=detail,
+        )
+    )
+
+
+def tell(session: Session, row: FlagRow, topic: str, *, now: datetime) -> None:
+    """The letter `flag.opened` or `flag.resolved`; once per version of the flag."""
+    outbox.add(
+        session,
+        topic,
+        f"{topic}:{row.id}:{row.version}",
+        {"flag": row.id, "version": row.version},
+        now=now,
+    )
+
+
+def of(session: Session, flag_id: str) -> list[dict[str, Any]]:
+    """The newest changes of a flag, newest first: [{"version", "at", "actor", "what", "before",
+    "after", "reason", "detail"}]."""
+    query = (
+        select(FlagChangeRow)
+        .where(FlagChangeRow.flag_id == flag_id)
+        .order_by(FlagChangeRow.version.desc())
+        .limit(MOST)
+    )
+    return [
+        {
+            "version": row.version, "at": timestamp(row.at), "actor": row.actor, "what": row.what, "before": row.before,
+            "after": row.after, "reason": row.reason, "detail": row.detail,
+        }
+        for row in session.scalars(query)
+    ]  # fmt: skip

@@ -1,0 +1,244 @@
+"""Flags: open findings about a test, one per kind, test, build line and board, with their
+evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import FlagKind, FlagState, JobState
+from gonogo_storage.flags import flag_history
+from gonogo_storage.rollups.variants import Variant
+from gonogo_storage.tables import FlagRow, JobRow
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a closed job found; the first five fields are the flag's identity."""
+
+    kind: FlagKind
+    test_key: str
+    build_line: str
+    arch: str
+    board: str
+    subject_key: str
+    kernel: str
+    build: str
+    job: str
+    evidence: dict[str, Any]
+
+    @classmethod
+    def of(cls, job: JobRow, kind: FlagKind, evidence: dict[str, Any]) -> Finding:
+        """What a job found about its own variant."""
+        return cls(
+            kind=kind,
+            test_key=job.test_key,
+            build_line=job.build_line,
+            arch=job.arch,
+            board=job.board,
+            subject_key=job.subject_key,
+            kernel=job.kernel,
+            build=job.build,
+            job=job.id,
+            evidence=evidence,
+        )
+
+
+def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[dict[str, Any], bool]:
+    """Open the flag or renew its evidence; a resolved one is reopened. The flag, and whether it was
+    opened or reopened just now.
+
+    An opening is noted in the flag's history, and `flag.opened` written to the outbox. The same job
+    again (it was judged or assessed anew) is no new evidence: it counts once, and does not reopen
+    what was resolved since.
+    """
+    fresh = {
+        "id": new_id(),
+        "kind": finding.kind.value,
+        "state": FlagState.open.value,
+        "test_key": finding.test_key,
+        "subject_key": finding.subject_key,
+        "kernel": finding.kernel,
+        "build": finding.build,
+        "build_line": finding.build_line,
+        "arch": finding.arch,
+        "board": finding.board,
+        "evidence": finding.evidence,
+        "first_job": finding.job,
+        "last_job": finding.job,
+        "jobs": 0,
+        "version": 0,
+        "opened_at": now,
+        "updated_at": now,
+    }
+    insert_once(session, FlagRow, [fresh])
+    identity = (FlagRow.kind, FlagRow.test_key, FlagRow.build_line, FlagRow.arch, FlagRow.board)
+    values = (finding.kind.value, finding.test_key, finding.build_line, finding.arch, finding.board)
+    query = select(FlagRow).where(
+        *(column == value for column, value in zip(identity, values, strict=True))
+    )
+    row = session.execute(
+        query.with_for_update().execution_options(populate_existing=True)
+    ).scalar_one()
+    again = row.version > 0 and row.last_job == finding.job
+    if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
+        return as_json(row), False
+    before = None if row.version == 0 else row.state
+    opened = before in (None, FlagState.resolved)
+    if before == FlagState.resolved:
+        row.state, row.opened_at = FlagState.reopened, now
+    row.evidence, row.build, row.last_job, row.updated_at = (
+        finding.evidence,
+        finding.build,
+        finding.job,
+        now,
+    )
+    row.quiet_after = _newest_job(session, finding)
+    row.jobs += not again
+    row.version += 1
+    if opened:
+        what, words = (
+            "opened" if before is None else "reopened",
+            finding.evidence.get("words") or finding.evidence.get("sentence"),
+        )
+        detail = {
+            "job": finding.job,
+            "build": finding.build,
+            "check": finding.evidence.get("check"),
+        }
+        flag_history.note(
+            session,
+            row,
+            what,
+            before,
+            actor=flag_history.BACKGROUND,
+            now=now,
+            reason=words,
+            detail=detail,
+        )
+        flag_history.tell(session, row, "flag.opened", now=now)
+    session.flush()
+    return as_json(row), opened
+
+
+def _newest_job(session: Session, finding: Finding) -> str:
+    """The newest job of the variant by its id, or this one: a clock that went back must not make
+    jobs before the evidence look later."""
+    table = JobRow
+    query = select(table.id).where(
+        table.test_key == finding.test_key, table.build_line == finding.build_line
+    )
+    query = query.where(table.arch == finding.arch, table.board == finding.board)
+    query = query.where(table.state.in_((JobState.finished, JobState.cancelled)))
+    return max(finding.job, session.scalar(query.order_by(table.id.desc()).limit(1)) or finding.job)
+
+
+def list_(
+    session: Session,
+    *,
+    kind: str | None = None,
+    state: str | None = None,
+    test: str | None = None,
+    job: str | None = None,
+    owner: str | None = None,
+    build: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[dict[str, Any]]:
+    """Flags, newest first; `state="open"` includes reopened ones; `job`, `build`: of the newest
+    evidence. Raises BadCursor."""
+    query = select(FlagRow).order_by(FlagRow.id.desc()).limit(limit + 1)
+    if kind is not None:
+        query = query.where(FlagRow.kind == kind)
+    if state is not None:
+        states = (FlagState.open, FlagState.reopened) if state == FlagState.open else (state,)
+        query = query.where(FlagRow.state.in_(states))
+    for column, value in ((FlagRow.test_key, test), (FlagRow.owner, owner), (FlagRow.build, build)):
+        if value is not None:
+            query = query.where(column == value)
+    if job is not None:
+        if not is_id(job):
+            return Page((), None)
+        query = query.where(FlagRow.last_job == job)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(FlagRow.id < cursor)
+    return Page.cut(
+        [as_json(row) for row in session.scalars(query)], limit, lambda item: str(item["id"])
+    )
+
+
+def get(session: Session, flag_id: str) -> dict[str, Any] | None:
+    """One flag, or None."""
+    row = session.get(FlagRow, flag_id) if is_id(flag_id) else None
+    return None if row is None else as_json(row)
+
+
+def look(session: Session, flag_id: str) -> dict[str, Any] | None:
+    """One flag with its history (gonogo_storage.flags.flag_history.of) under `history`, or None."""
+    flag = get(session, flag_id)
+    return None if flag is None else {**flag, "history": flag_history.of(session, flag_id)}
+
+
+def active(session: Session, variant: Variant) -> list[dict[str, Any]]:
+    """The flags of a full variant that are not resolved, with `quiet_after`, the newest job at the
+    time of the last evidence."""
+    query = select(FlagRow).where(
+        FlagRow.test_key == variant.test_key, FlagRow.build_line == variant.build_line
+    )
+    query = query.where(
+        FlagRow.arch == variant.arch,
+        FlagRow.board == variant.board,
+        FlagRow.state != FlagState.resolved,
+    )
+    return [
+        {**as_json(row), "quiet_after": row.quiet_after or row.last_job}
+        for row in session.scalars(query.order_by(FlagRow.kind))
+    ]
+
+
+def count_open(session: Session) -> int:
+    """How many findings wait for someone."""
+    return (
+        session.scalar(
+            select(func.count())
+            .select_from(FlagRow)
+            .where(FlagRow.state.in_((FlagState.open, FlagState.reopened)))
+        )
+        or 0
+    )
+
+
+def as_json(row: FlagRow) -> dict[str, Any]:
+    """A flag in plain JSON types."""
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "state": row.state,
+        "test_key": row.test_key,
+        "subject_key": row.subject_key,
+        "kernel": row.kernel,
+        "build": row.build,
+        "build_line": row.build_line,
+        "arch": row.arch,
+        "board": row.board,
+        "owner": row.owner,
+        "reason": row.reason,
+        "evidence": row.evidence,
+        "first_job": row.first_job,
+        "last_job": row.last_job,
+        "jobs": row.jobs,
+        "version": row.version,
+        "opened_at": timestamp(row.opened_at),
+        "updated_at": timestamp(row.updated_at),
+        "expires_at": timestamp(row.expires_at),
+    }

@@ -1,0 +1,216 @@
+"""The end of a gauge, under its job's lock: other inputs where no tolerance works, then the report,
+and the flag `blunt_test`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.builds import EMULATOR
+from gonogo.flakiness.grades import Sharpness
+from gonogo.gauge.elsewhere import Elsewhere, Tried, beyond, candidates
+from gonogo.gauge.kernels import Kind
+from gonogo.gauge.line import LEFT_OUT, gauge_line
+from gonogo.gauge.report import Gauge, report
+from gonogo.tests import TestSpec
+from gonogo_storage.db.states import FlagKind, FlagState, JobState
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.gauges import gauge_rows, gauge_work
+from gonogo_storage.messages import events
+from gonogo_storage.tables import FlagRow, GaugeRow, JobRow, TestSpecRow
+
+SEARCH_SEEDS = 1
+"""Of each other inputs that are tried: they are advice to try, not a measurement."""
+_ANY_SIZE = 2**62
+
+Row = Mapping[str, Any]
+
+
+def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:
+    """What a gauge whose chunks are all closed comes to. False: it goes on with other inputs; the
+    job stays open.
+
+    A gauge that was cancelled keeps the report of what has run, and changes no flag.
+    """
+    gauge = session.get_one(GaugeRow, job.id, populate_existing=True)
+    test = TestSpec.parse(
+        session.get_one(TestSpecRow, job.test_key).canonical, max_elements=_ANY_SIZE
+    )
+    rows = gauge_rows.read(session, gauge)
+    here = report(test, [row for row in rows if row["where"] is None])
+    if (
+        state is JobState.finished
+        and gauge.search
+        and not gauge.elsewhere
+        and here.alarms.of
+        and not here.advice.works
+    ):
+        others = candidates(test)
+        if others:
+            _go_on(session, job, gauge, others, now=now)
+            return False
+    tried = [
+        _tried(test, here, each, [row for row in rows if row["where"] == place])
+        for place, each in enumerate(gauge.elsewhere)
+    ]
+    gauge.sharpness = here.sharpness.value
+    gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.items()}
+    gauge.words = _brief(here, tried)
+    sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
+    gauge.report = {
+        **here.to_json(),
+        "sentences": sentences,
+        "elsewhere": [each.to_json() for each in tried],
+        "beyond": beyond(tried).strip(),
+        "command": _command(test.canonical(), gauge),
+    }
+    session.flush()
+    if state is JobState.finished and here.sharpness is Sharpness.blunt:
+        _open(session, job, gauge, here, rows, now=now)
+    elif state is JobState.finished and here.sharpness is Sharpness.sharp and not here.broken:
+        _resolve(session, job, gauge, here, now=now)
+    return True
+
+
+def _go_on(
+    session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[Elsewhere], *, now: datetime
+) -> None:
+    """Measure the same parts with other inputs."""
+    gauge.elsewhere = [
+        {"name": each.name, "sentence": each.sentence, "inputs": each.inputs} for each in others
+    ]
+    own = list(gauge.parts)
+    seeds = gauge.seeds[:SEARCH_SEEDS]
+    for where in range(len(others)):
+        parts = [{**part, "where": where} for part in own]
+        first = len(gauge.parts)
+        gauge.parts = [*gauge.parts, *parts]
+        gauge_work.add(session, job, parts, first, seeds)
+    events.add(
+        session, job, "progress", {"done": gauge.done, "total": job.total, "verdicts": {}}, now=now
+    )
+    session.flush()
+
+
+def _brief(here: Gauge, tried: Sequence[Tried]) -> str:
+    """The findings in a line or two; the report has them whole."""
+    said = here.words.removesuffix(here.advice.words).strip()
+    if here.advice.works or not here.advice.tolerance:
+        return f"{said} {here.advice.words}"
+    able = [each.where.name for each in tried if each.gauge.advice.works and each.gains]
+    return f"{said} No tolerance works with these inputs" + (
+        f'; with "{able[0]}" one does.' if able else "."
+    )
+
+
+def _tried(test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]) -> Tried:
+    there = report(replace(test, inputs=where["inputs"]), rows)
+    return Tried.of(here, Elsewhere(where["name"], where["sentence"], where["inputs"]), there)
+
+
+def _command(canonical: Mapping[str, Any], gauge: GaugeRow) -> dict[str, Any]:
+    """The line that measures it again, and what the line can't say."""
+    foreign = [
+        part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
+    ]
+    line = gauge_line(
+        canonical,
+        start=gauge.seeds[0],
+        count=len(gauge.seeds),
+        executor=foreign[0]["executor"] if foreign else EMULATOR,
+        builds=[part["build"] for part in foreign if part["kind"] == Kind.go],
+        wrong_builds=[part["build"] for part in foreign if part["kind"] == Kind.no_go],
+    )
+    return {"line": line, "leaves_out": [name for name in LEFT_OUT if name in canonical]}
+
+
+def _open(
+    session: Session,
+    job: JobRow,
+    gauge: GaugeRow,
+    here: Gauge,
+    rows: Sequence[Row],
+    *,
+    now: datetime,
+) -> None:
+    """Open or renew the flag: which wrong kernels pass, how often, what would reject them, and the
+    lines that show it."""
+    missed = {name: rate for name, rate in here.misses.items() if rate.count}
+    able = sum(1 for rate in here.misses.values() if rate.of)
+    worst = max(
+        missed, key=lambda name: missed[name].count / missed[name].of
+    )  # of equals the first
+    part = next(each for each in gauge.parts if each["name"] == worst and each["where"] is None)
+    seed = next(
+        row["seed"]
+        for row in rows
+        if row["part"] == worst and row["where"] is None and row.get("able")
+    )
+    canonical = here.test.canonical()
+    found = gauge.report or {}
+    evidence: dict[str, Any] = {
+        "sentence": f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
+        "gauge": gauge.id,
+        "misses": {
+            name: {**rate.to_json(), "sentence": found["sentences"].get(name)}
+            for name, rate in missed.items()
+        },
+        "on_every_seed": list(here.blind),
+        "known_wrong": able,
+        "seeds": gauge.seeds,
+        "devices": sorted({row["device"] for row in rows if row["device"]}),
+        "tolerance": dict(canonical.get("tolerance", {})),
+        "advice": found["advice"],
+        "beyond": found["beyond"],
+        "command": found["command"]["line"],
+        "command_leaves_out": found["command"]["leaves_out"],
+        "check": check_line(
+            canonical,
+            build=part["build"],
+            executor=part["executor"],
+            seed=seed,
+            output=here.test.outputs[0],
+        ),
+        "diagnosis": None,
+    }
+    finding = Finding(
+        kind=FlagKind.blunt_test,
+        test_key=gauge.test_key,
+        build_line=gauge.build_line,
+        arch=gauge.arch,
+        board=gauge.board,
+        subject_key=job.subject_key,
+        kernel=job.kernel,
+        build=part["build"],
+        job=gauge.id,
+        evidence=evidence,
+    )
+    flags.upsert(session, finding, now=now)
+
+
+def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
+    """Resolve the variant's flag when this gauge measured every wrong kernel that passed before,
+    and all of them failed."""
+    query = select(FlagRow).where(
+        FlagRow.kind == FlagKind.blunt_test,
+        FlagRow.test_key == gauge.test_key,
+        FlagRow.build_line == gauge.build_line,
+        FlagRow.arch == gauge.arch,
+        FlagRow.board == gauge.board,
+        FlagRow.state != FlagState.resolved,
+    )
+    flag = session.scalars(query.with_for_update()).first()
+    failed = {name for name, rate in here.misses.items() if rate.of}
+    if flag is None or not set(flag.evidence.get("misses") or ()) <= failed:
+        return
+    why = f"gauge {gauge.id}: every known-wrong kernel that passed now fails, on {len(gauge.seeds)} seeds"
+    flag_changes.resolve(
+        session, flag.id, version=flag.version, why=why, detail={"gauge": gauge.id}, now=now
+    )

@@ -1,0 +1,88 @@
+"""A gauge's work in chunks of the hidden job, and what a worker is told of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.builds import EMULATOR
+from gonogo.gauge.plan import work_of
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import ChunkState
+from gonogo_storage.tables import BuildRow, ChunkRow, GaugeRow, JobRow
+
+MAX_WORK = 2000
+RUN_FACTOR = 2.0
+"""A run is also judged, asked whether its fault can show, and its seed is drawn: about as long
+again as the kernel takes."""
+
+
+def add(
+    session: Session,
+    job: JobRow,
+    parts: Sequence[Mapping[str, Any]],
+    first: int,
+    seeds: Sequence[int],
+) -> None:
+    """Store the chunks of parts (numbered from `first`) on seeds, and count them.
+
+    The emulator's parts go together, seed by seed; a build of somebody's has chunks of its own, in
+    the queue of its executor.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, part in enumerate(parts, first):
+        alone = "" if part["executor"] == EMULATOR else part["build"]
+        groups.setdefault((part["executor"], alone), []).append(number)
+    run_s = float(job.request["run_s"])
+    size = min(MAX_WORK, max(1, int(float(job.request["chunk_seconds"]) / run_s)))
+    for (executor, _), numbers in groups.items():
+        work = work_of(numbers, seeds)
+        count = math.ceil(len(work) / size)
+        edges = [len(work) * k // count for k in range(count + 1)]
+        for low, high in pairwise(edges):
+            session.add(
+                ChunkRow(
+                    id=new_id(),
+                    job_id=job.id,
+                    number=job.chunk_count,
+                    state=ChunkState.waiting,
+                    queue=f"{executor}.{job.arch}.{job.board}",
+                    work=work[low:high],
+                    estimate_s=run_s * (high - low),
+                )
+            )
+            job.chunk_count += 1
+            job.open_chunks += 1
+            job.total += high - low
+    session.flush()
+
+
+def aim(
+    session: Session, gauge_id: str, canonical: Mapping[str, Any], work: Sequence[Sequence[int]]
+) -> dict[str, Any]:
+    """What the message of an attempt at some of the work says: {"test", "build", "executor",
+    "profile", "outputs", "gauge"}."""
+    gauge = session.get_one(GaugeRow, gauge_id)
+    numbers = sorted({int(number) for _, number in work})
+    head = gauge.parts[numbers[0]]
+    where = head["where"]
+    registered = session.scalars(
+        select(BuildRow).where(
+            BuildRow.name == head["build"], BuildRow.executor == head["executor"]
+        )
+    ).first()
+    return {
+        "test": dict(canonical)
+        if where is None
+        else {**canonical, "inputs": gauge.elsewhere[where]["inputs"]},
+        "build": head["build"],
+        "executor": head["executor"],
+        "profile": None if registered is None else registered.profile,
+        "outputs": None if registered is None else registered.outputs,
+        "gauge": {"parts": [{"number": number, **gauge.parts[number]} for number in numbers]},
+    }

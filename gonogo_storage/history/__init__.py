@@ -1,0 +1,1 @@
+"""A test over builds and days: samples, trends, assessments, and the flags that follow."""

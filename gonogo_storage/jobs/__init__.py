@@ -1,0 +1,1 @@
+"""The life of a job, from its chunks to its verdict."""

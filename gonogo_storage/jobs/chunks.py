@@ -1,0 +1,177 @@
+"""Chunks: a job cut into pieces of about 20 s, which wait here until the dispatcher chooses them by
+fair share, priority and age."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import AttemptState, ChunkState, JobState
+from gonogo_storage.jobs import closing
+from gonogo_storage.jobs.chunking import MAX_WORK as MAX_WORK
+from gonogo_storage.jobs.chunking import add as add
+from gonogo_storage.jobs.chunking import cut as cut
+from gonogo_storage.jobs.chunking import grow as grow
+from gonogo_storage.seeds import results
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, RollupRow
+
+REFERENCE_BYTES = 2**29  # outputs of a reference build that one attempt keeps in a worker's memory
+OUTPUT_BYTES = (
+    8  # per element of the shape: y or dx in fp32, and as much again for a downstream output
+)
+ACTIVE = (JobState.queued, JobState.running)
+
+# First guesses until a job of the subject has been measured: seconds per seed, and per element of
+# the shape. The emulator does about 7e6 elements a second on two cores; a device is bound by the
+# host's comparison, about 3e7 elements a second.
+SEED_S = {
+    "emulator": (0.003, 1.4e-7),
+    "ttnn": (0.02, 4e-8),
+    "torch": (0.003, 1e-7),
+    "gtest": (5.0, 0.0),
+    "pytest": (5.0, 0.0),
+}
+UNKNOWN_SEED_S = (0.01, 1.4e-7)
+
+
+def estimate_seed_s(session: Session, subject_key: str, executor: str, elements: int) -> float:
+    """Seconds that one seed is expected to take: the mean of the subject's last job on this
+    executor, else a guess from the size."""
+    measured = session.scalar(
+        select(func.max(RollupRow.duration_ms))
+        .where(RollupRow.subject_key == subject_key, RollupRow.executor == executor)
+        .group_by(RollupRow.job_id)
+        .order_by(RollupRow.job_id.desc())
+        .limit(1)
+    )
+    if measured:
+        return max(float(measured) / 1000, 1e-4)
+    fixed, per_element = SEED_S.get(executor, UNKNOWN_SEED_S)
+    return fixed + per_element * elements
+
+
+def most_seeds(elements: int, reference: str | None) -> int:
+    """How many seeds of a shape a chunk may have: a worker keeps what a reference build made of all
+    of them."""
+    return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
+
+
+def free() -> ColumnElement[bool]:
+    """Whether a chunk may be handed out: of sequential seeds only those that the next decision can
+    need."""
+    return or_(JobRow.reach.is_(None), ChunkRow.number <= JobRow.reach)
+
+
+def waiting(session: Session) -> Counter[str]:
+    """How many chunks of live jobs wait for each queue."""
+    query = (
+        select(ChunkRow.queue, func.count())
+        .join(JobRow, ChunkRow.job_id == JobRow.id)
+        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE), free())
+        .group_by(ChunkRow.queue)
+    )
+    return Counter(dict(session.execute(query).all()))
+
+
+def unstarted(session: Session) -> Counter[str]:
+    """How many attempts of each queue no worker has started yet."""
+    query = (
+        select(AttemptRow.queue, func.count())
+        .where(AttemptRow.state == AttemptState.sent)
+        .group_by(AttemptRow.queue)
+    )
+    return Counter(dict(session.execute(query).all()))
+
+
+def choose(session: Session, queue: str, count: int) -> list[str]:
+    """The next chunks of a queue: each owner's best first (priority, then age), the owner with the
+    least in flight before the others."""
+    best = func.row_number().over(
+        partition_by=JobRow.owner,
+        order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),
+    )
+    ranked = (
+        select(
+            ChunkRow.id,
+            ChunkRow.job_id,
+            ChunkRow.number,
+            JobRow.owner,
+            JobRow.priority,
+            best.label("rank"),
+        )
+        .join(JobRow, ChunkRow.job_id == JobRow.id)
+        .where(
+            ChunkRow.state == ChunkState.waiting,
+            ChunkRow.queue == queue,
+            JobRow.state.in_(ACTIVE),
+            free(),
+        )
+        .subquery()
+    )
+    flying = (
+        select(JobRow.owner, func.count())
+        .select_from(AttemptRow)
+        .join(JobRow, AttemptRow.job_id == JobRow.id)
+        .where(
+            AttemptRow.state.in_((AttemptState.sent, AttemptState.running)),
+            AttemptRow.queue == queue,
+        )
+        .group_by(JobRow.owner)
+    )
+    taken = dict(session.execute(flying).all())
+    rows = list(session.execute(select(ranked).where(ranked.c.rank <= count)))
+    rows.sort(
+        key=lambda row: (taken.get(row.owner, 0) + row.rank, -row.priority, row.job_id, row.number)
+    )
+    return [row.id for row in rows[:count]]
+
+
+def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> list[str]:
+    """Give each chosen chunk an attempt for what it still misses; the ids of the attempts, which
+    `attempts.unpublished` then yields.
+
+    A chunk that is no longer waiting, or whose job was cancelled meanwhile, is left alone; one that
+    late results have filled is closed.
+    """
+    made: list[str] = []
+    homes = (
+        select(ChunkRow.id, ChunkRow.job_id)
+        .where(ChunkRow.id.in_(chunk_ids))
+        .order_by(ChunkRow.job_id, ChunkRow.number)
+    )
+    for chunk_id, job_id in session.execute(homes).all():
+        job = closing.lock(session, job_id)
+        chunk = session.get_one(ChunkRow, chunk_id, populate_existing=True)
+        if job is None or job.state not in ACTIVE or chunk.state != ChunkState.waiting:
+            continue
+        stored = (
+            results.present(session, job_id, chunk.work)
+            if chunk.attempts or chunk.returns
+            else set()
+        )
+        missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
+        if not missing:
+            closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
+            continue
+        chunk.attempts += 1
+        attempt = AttemptRow(
+            id=new_id(),
+            chunk_id=chunk.id,
+            job_id=job_id,
+            number=chunk.attempts + chunk.returns,
+            state=AttemptState.sent,
+            queue=chunk.queue,
+            work=missing,
+            batches=[],
+            created_at=now,
+        )
+        session.add(attempt)
+        chunk.state, chunk.attempt_id = ChunkState.sent, attempt.id
+        session.flush()
+        made.append(attempt.id)
+    return made

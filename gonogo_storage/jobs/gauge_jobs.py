@@ -1,0 +1,134 @@
+"""Start and cancel gauges: the work of a gauge is that of a hidden job with the same id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.builds import EMULATOR
+from gonogo.gauge.plan import RIGHT, Planned
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import JobKind, JobState
+from gonogo_storage.gauges import gauge_work
+from gonogo_storage.gauges.gauges import get
+from gonogo_storage.jobs import chunks, jobs
+from gonogo_storage.messages import events
+from gonogo_storage.tables import GaugeRow, JobRow
+
+
+@dataclass(frozen=True)
+class NewGauge:
+    """A checked request: everything that `create` needs, nothing left to decide."""
+
+    test_key: str
+    subject_key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+    elements: int
+    build_line: str
+    arch: str
+    board: str
+    parts: tuple[Planned, ...]
+    seeds: tuple[int, ...]
+    search: bool = True
+    priority: int = 5
+    queue_deadline_s: float = 86400.0
+    owner: str = "local"
+    chunk_seconds: float = 20.0
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The body as it was posted."""
+
+
+def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> dict[str, Any]:
+    """Store the gauge with its hidden job and chunks in the caller's transaction; ring the doorbell
+    after the commit."""
+    if (
+        not new.seeds
+        or not new.parts
+        or list(new.seeds) != list(range(new.seeds[0], new.seeds[0] + len(new.seeds)))
+    ):
+        raise ValueError(
+            "a gauge needs at least one part, and at least one seed, each the next of the one before"
+        )
+    now = now or utcnow()
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
+    seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
+        session, new.subject_key, EMULATOR, new.elements
+    )
+    needed = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
+    gauge_id = new_id()
+    job = JobRow(
+        id=gauge_id,
+        kind=JobKind.gauge,
+        state=JobState.queued,
+        owner=new.owner,
+        test_key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        build=RIGHT,
+        build_line=new.build_line,
+        build_sequence=0,
+        executor=EMULATOR,
+        arch=new.arch,
+        board=new.board,
+        queue=f"{EMULATOR}.{new.arch}.{new.board}",
+        context="isolated",
+        priority=new.priority,
+        request={**new.request, **needed},
+        labels={},
+        total=0,
+        chunk_count=0,
+        open_chunks=0,
+        counts={},
+        last_event=0,
+        created_at=now,
+        deadline_at=now + timedelta(seconds=new.queue_deadline_s),
+    )
+    session.add(job)
+    session.flush()
+    parts = [{**part.to_json(), "where": None} for part in new.parts]
+    session.add(
+        GaugeRow(
+            id=gauge_id,
+            test_key=new.test_key,
+            build_line=new.build_line,
+            arch=new.arch,
+            board=new.board,
+            seeds=list(new.seeds),
+            search=new.search,
+            elsewhere=[],
+            parts=parts,
+            done=0,
+        )
+    )
+    session.flush()
+    gauge_work.add(session, job, parts, 0, new.seeds)
+    events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
+    session.flush()
+    found = get(session, gauge_id)
+    assert found is not None
+    return found
+
+
+def cancel(
+    session: Session, gauge_id: str, *, now: datetime | None = None
+) -> dict[str, Any] | None:
+    """Ask for its end, as of a job; None when there is no such gauge. Ring the doorbell after the
+    commit."""
+    if get(session, gauge_id) is None:
+        return None
+    jobs.cancel(session, gauge_id, now=now)
+    return get(session, gauge_id)

@@ -1,0 +1,306 @@
+"""Jobs as the API sees them: create, get, list, cancel, resubmit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.paging import BadCursor, Page
+from gonogo_storage.db.states import OPEN_ATTEMPT, TOLD_KINDS, JobKind, JobState
+from gonogo_storage.jobs import chunks, closing, sequential
+from gonogo_storage.jobs.job import Job, NewJob, _job
+from gonogo_storage.messages import events, outbox
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobLabelRow, JobRow, TestSpecRow
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """What a list of jobs is narrowed to; `label` is "name" or "name=value"."""
+
+    state: str | None = None
+    test: str | None = None
+    subject: str | None = None
+    build: str | None = None
+    label: str | None = None
+    owner: str | None = None
+    verdict: str | None = None
+    kind: str | None = None
+
+
+def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
+    """Store the job, its chunks and its outbox row in the caller's transaction; ring the doorbell
+    after the commit.
+
+    Raises ValueError when there is no work, or a seed twice: the API checks both before.
+    """
+    if not new.seeds or new.repeats < 1 or len(set(new.seeds)) != len(new.seeds):
+        raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
+    now = now or utcnow()
+    test_specs.ensure(
+        session,
+        key=new.test_key,
+        subject_key=new.subject_key,
+        kernel=new.kernel,
+        canonical=dict(new.canonical),
+        now=now,
+    )
+    seconds = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
+    plan = None
+    if new.stop_on_finding is None:
+        parts = chunks.cut(
+            new.seeds,
+            new.repeats,
+            seconds,
+            new.chunk_seconds,
+            most=chunks.most_seeds(new.elements, new.reference),
+        )
+    else:
+        parts = chunks.grow(new.seeds, new.repeats, seconds, new.chunk_seconds)
+        plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
+    job_id = new_id()
+    session.add(
+        JobRow(
+            id=job_id,
+            state=JobState.queued,
+            owner=new.owner,
+            test_key=new.test_key,
+            subject_key=new.subject_key,
+            kernel=new.kernel,
+            build=new.build,
+            build_line=new.build_line,
+            build_sequence=new.build_sequence,
+            executor=new.executor,
+            arch=new.arch,
+            board=new.board,
+            queue=new.queue,
+            context=new.context if isinstance(new.context, str) else dict(new.context),
+            priority=new.priority,
+            request={
+                **new.request,
+                "seeds": new.request.get("seeds", list(new.seeds)),
+                "repeats": new.repeats,
+                "elements": new.elements,
+            },
+            labels=dict(new.labels),
+            commit=None if new.commit is None else dict(new.commit),
+            resubmit_of=new.resubmit_of,
+            reference=new.reference,
+            sequential=plan,
+            total=len(new.seeds) * new.repeats,
+            chunk_count=len(parts),
+            open_chunks=len(parts),
+            counts={},
+            created_at=now,
+            deadline_at=now + timedelta(seconds=new.queue_deadline_s),
+        )
+    )
+    session.flush()
+    session.add_all(
+        JobLabelRow(job_id=job_id, name=name, value=str(value))
+        for name, value in new.labels.items()
+    )
+    chunks.add(session, job_id, new.queue, parts, seconds)
+    outbox.add(
+        session,
+        "job.created",
+        f"job.created:{job_id}",
+        {"job": job_id, "queue": new.queue},
+        now=now,
+    )
+    job = session.get_one(JobRow, job_id)
+    if plan is not None:
+        session.flush()
+        sequential.reach(session, job)
+    events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
+    session.flush()
+    return _job(job, dict(new.canonical))
+
+
+def get(session: Session, job_id: str) -> Job | None:
+    """The job, or None when there is none of that id."""
+    if not is_id(job_id):
+        return None
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
+    row = session.execute(
+        query.where(JobRow.id == job_id, JobRow.kind.in_(TOLD_KINDS))
+    ).one_or_none()
+    return None if row is None else _job(row[0], row[1])
+
+
+def many(session: Session, job_ids: Collection[str]) -> dict[str, Job]:
+    """The same of several jobs, in one statement; those that there are."""
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
+    rows = (
+        session.execute(query.where(JobRow.id.in_(job_ids), JobRow.kind.in_(TOLD_KINDS)))
+        if job_ids
+        else ()
+    )
+    return {row.id: _job(row, canonical) for row, canonical in rows}
+
+
+def list_(
+    session: Session, wanted: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[Job]:
+    """Jobs, newest first. Raises BadCursor."""
+    wanted = wanted or JobFilter()
+    query = select(JobRow, TestSpecRow.canonical).join(
+        TestSpecRow, JobRow.test_key == TestSpecRow.key
+    )
+    query = query.where(JobRow.kind.in_(TOLD_KINDS))
+    columns = {
+        JobRow.state: wanted.state,
+        JobRow.test_key: wanted.test,
+        JobRow.subject_key: wanted.subject,
+        JobRow.build: wanted.build,
+        JobRow.owner: wanted.owner,
+        JobRow.verdict: wanted.verdict,
+        JobRow.kind: wanted.kind,
+    }
+    for column, value in columns.items():
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.label is not None:
+        name, equals, value = wanted.label.partition("=")
+        labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
+        query = query.where(
+            JobRow.id.in_(labelled.where(JobLabelRow.value == value) if equals else labelled)
+        )
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadCursor(cursor)
+        query = query.where(JobRow.id < cursor)
+    found = session.execute(query.order_by(JobRow.id.desc()).limit(limit + 1)).all()
+    return Page.cut([_job(row, canonical) for row, canonical in found], limit, lambda job: job.id)
+
+
+def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
+    """Ask for the end of a job: what no worker has started ends here and now, running attempts are
+    told through the outbox.
+
+    So it ends cancelled, even when its seeds had decided before and its attempts were about to stop
+    for that.
+
+    A job in a final state stays as it is. None when there is no such job. Ring the doorbell after
+    the commit.
+    """
+    now = now or utcnow()
+    job = closing.lock(session, job_id) if is_id(job_id) else None
+    if job is None:
+        return None
+    if not JobState(job.state).final and job.state != JobState.cancelling:
+        job.state = JobState.cancelling
+        job.waiting_reason = None
+        job.version += 1
+        closing.withdraw(session, job, now=now)
+        if job.open_chunks == 0:
+            closing.close(session, job, now=now)
+        else:
+            events.add(
+                session,
+                job,
+                "state",
+                {"state": JobState.cancelling.value, "verdict": None},
+                now=now,
+            )
+        session.flush()
+    return get(session, job_id)
+
+
+def resubmit(
+    session: Session,
+    job_id: str,
+    *,
+    owner: str,
+    chunk_seconds: float = 20.0,
+    now: datetime | None = None,
+) -> Job | None:
+    """A new job that asks for the same; None when there is no such job, or none of seeds."""
+    old = session.get(JobRow, job_id) if is_id(job_id) else None
+    if old is None or old.kind != JobKind.seeds:
+        return None
+    parts = session.scalars(
+        select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number)
+    )
+    work = [pair for part in parts for pair in part]
+    repeats = 1 + max(int(repeat) for _, repeat in work)
+    added = set((old.suspects or {}).get("added", ()))
+    seeds = tuple(dict.fromkeys(int(seed) for seed, _ in work if seed not in added))
+    if old.sequential is not None:  # what was added may be seeds that the decision had spared
+        seeds = tuple(
+            range(old.sequential["start"], old.sequential["start"] + old.sequential["max"])
+        )
+    return create(
+        session,
+        NewJob(
+            test_key=old.test_key,
+            subject_key=old.subject_key,
+            kernel=old.kernel,
+            canonical=session.get_one(TestSpecRow, old.test_key).canonical,
+            elements=int(old.request["elements"]),
+            build=old.build,
+            build_line=old.build_line,
+            build_sequence=old.build_sequence,
+            executor=old.executor,
+            arch=old.arch,
+            board=old.board,
+            seeds=seeds,
+            repeats=repeats,
+            context=old.context,
+            priority=old.priority,
+            queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
+            labels=old.labels,
+            commit=old.commit,
+            owner=owner,
+            request=old.request,
+            chunk_seconds=chunk_seconds,
+            resubmit_of=old.id,
+            reference=old.reference,
+            stop_on_finding=None
+            if old.sequential is None
+            else bool(old.sequential["stop_on_finding"]),
+        ),
+        now=now,
+    )
+
+
+def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:
+    """All attempts of a job in order: who ran it, since when, how far, what went wrong. Its page
+    reads gonogo_storage.jobs.job_attempts, bounded."""
+    if not is_id(job_id):
+        return []
+    query = select(AttemptRow, ChunkRow.number).join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
+    rows = session.execute(query.where(AttemptRow.job_id == job_id).order_by(AttemptRow.id))
+    return [
+        {
+            "id": row.id,
+            "chunk": number,
+            "number": row.number,
+            "state": row.state,
+            "open": row.state in OPEN_ATTEMPT,
+            "worker": row.worker,
+            "device": row.device,
+            "host": row.host,
+            "seed": row.seed,
+            "stage": row.stage,
+            "error": row.error,
+            "log_tail": row.log_tail,
+            "telemetry": row.telemetry,
+            "created_at": timestamp(row.created_at),
+            "started_at": timestamp(row.started_at),
+            "heard_at": timestamp(row.heard_at),
+            "finished_at": timestamp(row.finished_at),
+        }
+        for row, number in rows
+    ]

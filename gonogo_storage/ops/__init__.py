@@ -1,0 +1,1 @@
+"""Operating the database: its schema, and the numbers behind metrics and health checks."""

@@ -1,0 +1,1 @@
+"""Results of single seeds: storing them, and reading them in the order that pages need."""
