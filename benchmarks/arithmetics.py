@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import kernels
+from gonogo.kernels import registry
 from gonogo.kernels.groupnorm.budget import spread
 from gonogo.numerics.formats import round_to
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 Arrays = dict[str, NDArray[np.float32]]
 Given = Mapping[str, NDArray[Any]]
@@ -164,7 +164,7 @@ def put_out(test: TestSpec, outputs: Mapping[str, NDArray[Any]]) -> Arrays:
 
 def perfect(test: TestSpec, given: Given) -> Arrays:
     """The quantised reference, rounded once."""
-    return put_out(test, kernels.numerics(test).reference(test, given))
+    return put_out(test, registry.numerics(test).reference(test, given))
 
 
 def welford(test: TestSpec, given: Given) -> Arrays:
@@ -186,7 +186,7 @@ def welford(test: TestSpec, given: Given) -> Arrays:
 
 def emulator(test: TestSpec, given: Given) -> Arrays:
     """The emulated Wormhole's right kernel."""
-    return kernels.numerics(test).run(test, given, "correct")
+    return registry.numerics(test).run(test, given, "correct")
 
 
 RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]] = {

@@ -20,11 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.arithmetics import MONTE_CARLO, RIGHT
-from gonogo import inputs
-from gonogo.judging import judge
-from gonogo.numerics import expected
-from gonogo.tests import TestSpec
-from gonogo.verdicts import POLICY, Explanation, explain
+from gonogo.judging import expected, inputs
+from gonogo.judging.judging import judge
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import POLICY, Explanation, explain
 
 SHAPES = (
     [1, 1],

@@ -20,12 +20,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gonogo import inputs, tensix
-from gonogo.judging import SeedJudgement, judge
-from gonogo.numerics.forensics import diagnose
-from gonogo.numerics.reach import can_show
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.judging import inputs
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.reach import can_show
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import diagnose
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Verdict
 
 NIGHTLY: Mapping[str, Any] = {
     "kernel": "layernorm_bw",
@@ -94,7 +95,7 @@ def run(
     """(judgement, given, outputs) of one seed on the emulator."""
     raw = inputs.generate(test, seed)
     given = inputs.quantise(test, raw)
-    outputs = tensix.run(test, given, build, seed=seed)
+    outputs = emulation.run(test, given, build, seed=seed)
     return judge(test, raw, given, outputs, profile=PROFILE), given, outputs
 
 
@@ -248,7 +249,7 @@ def unable() -> Iterator[Figure]:
             yield exactly(
                 f"{build}, features {n}: can show",
                 False,
-                can_show(test, given, tensix.ideal(test, given, build), PROFILE),
+                can_show(test, given, emulation.ideal(test, given, build), PROFILE),
             )
     test = TestSpec.parse({**NIGHTLY, "numerics": {"srcb": "bf16"}})
     judged, _, _ = run(test, "correct", 0)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from gonogo.gauge.report import Gauge
 from gonogo.gauge.tests_file import Entry
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.gauge import gauged
 from gonogo_cli.gauged import rate
 

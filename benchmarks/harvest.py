@@ -18,7 +18,7 @@ from uuid import UUID
 from sqlalchemy import insert, literal, select
 from sqlalchemy.orm import Session
 
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.ids import floor, new_id
 from gonogo_storage.db.states import ChunkState, JobState

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.service import PATIENCE_S, Service, running
-from gonogo import inputs, tensix
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
+from gonogo.judging import inputs
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 
 MOST = 500
 FLAKY = 0.2
@@ -36,7 +37,7 @@ def cases() -> dict[str, tuple[Mapping[str, Any], str, str]]:
         raw = inputs.generate(test, seed)
         given = inputs.quantise(test, raw)
         judged = judge(
-            test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train"
+            test, raw, given, emulation.run(test, given, "correct", seed=seed), profile="tt-train"
         )
         needed.append(judged.outputs["dx"].statistics["needed_atol"]["0"])
     tight = {"dx": {"rtol": 0, "atol": float(np.quantile(needed, 1 - FLAKY))}}

@@ -25,9 +25,10 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from gonogo import inputs, tensix
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
+from gonogo.judging import inputs
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.engine import make_engine, reading
 from gonogo_storage.messages import event_positions
 from gonogo_storage.messages import events as stored_events
@@ -201,7 +202,11 @@ def in_process(seeds: int = 200) -> float:
             raw = inputs.generate(test, seed)
             given = inputs.quantise(test, raw)
             judge(
-                test, raw, given, tensix.run(test, given, "correct", seed=seed), profile="tt-train"
+                test,
+                raw,
+                given,
+                emulation.run(test, given, "correct", seed=seed),
+                profile="tt-train",
             )
     return 1e3 * (time.perf_counter() - began) / seeds
 

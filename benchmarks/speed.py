@@ -19,16 +19,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import FORWARD, NIGHTLY, PROFILE
-from gonogo import inputs, tensix
-from gonogo.judging import judge
-from gonogo.numerics import compare, layernorm
+from gonogo.judging import inputs
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm import reference as layernorm
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms
+from gonogo.kernels.layernorm.fused import finish, rows
+from gonogo.kernels.layernorm.fused.columns import add_columns
+from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.budgets import backward, backward_terms
-from gonogo.numerics.budgets.expectation import Expectation, binade
-from gonogo.numerics.fused import finish, rows
-from gonogo.numerics.fused.columns import add_columns
+from gonogo.numerics.expectation import Expectation, binade
 from gonogo.numerics.jit import jit
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 RUNS = 5
 
@@ -200,7 +202,7 @@ def main() -> int:
     test = TestSpec.parse(NIGHTLY)
     raw = inputs.generate(test, 0)
     given = inputs.quantise(test, raw)
-    outputs = tensix.run(test, given, "correct")
+    outputs = emulation.run(test, given, "correct")
     only_dx = {"dx": outputs["dx"]}
     reference = layernorm.reference(test, raw)["dx"]
     elements = reference.size
@@ -208,7 +210,7 @@ def main() -> int:
     def seed() -> None:
         fresh = inputs.generate(test, 1)
         mine = inputs.quantise(test, fresh)
-        judge(test, fresh, mine, tensix.run(test, mine, "correct"), profile=PROFILE)
+        judge(test, fresh, mine, emulation.run(test, mine, "correct"), profile=PROFILE)
 
     whole, plain = median_seconds(seed, lambda: layernorm.reference(test, raw))
     table.add_row(
@@ -220,7 +222,7 @@ def main() -> int:
     making, quantising, kernel, judging = median_seconds(
         lambda: inputs.generate(test, 1),
         lambda: inputs.quantise(test, raw),
-        lambda: tensix.run(test, given, "correct"),
+        lambda: emulation.run(test, given, "correct"),
         lambda: judge(test, raw, given, outputs, profile=PROFILE),
     )
     table.add_row(
@@ -260,7 +262,7 @@ def main() -> int:
     forward = TestSpec.parse(FORWARD)
     forward_raw = inputs.generate(forward, 0)
     forward_given = inputs.quantise(forward, forward_raw)
-    forward_outputs = tensix.run(forward, forward_given, "correct")
+    forward_outputs = emulation.run(forward, forward_given, "correct")
     forward_seconds, forward_plain = median_seconds(
         lambda: judge(forward, forward_raw, forward_given, forward_outputs, profile=PROFILE),
         lambda: layernorm.reference(forward, forward_raw),

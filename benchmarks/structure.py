@@ -102,10 +102,14 @@ def main() -> int:
     """Print the table; return the exit code."""
     graph = build_graph(*PACKAGES, cache_dir=None)
     found = [structure(graph, package) for package in PACKAGES]
-    print(f"{'package':20} {'modules':>7} {'imports among parts':>19} {'circles':>7}  largest folder")
+    print(
+        f"{'package':20} {'modules':>7} {'imports among parts':>19} {'circles':>7}  largest folder"
+    )
     for each in found:
         largest = f"{each.largest_folder} ({each.largest_folder_modules})"
-        row = f"{each.package:20} {each.modules:7} {each.arrows:19} {len(each.circles):7}  {largest}"
+        row = (
+            f"{each.package:20} {each.modules:7} {each.arrows:19} {len(each.circles):7}  {largest}"
+        )
         print(row)
     for each in found:
         for circle in each.circles:

@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 import gonogo_settings
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.pairs import Reference, compare
-from gonogo.problems import GonogoError
-from gonogo.tests import TestSpec
+from gonogo.errors import GonogoError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.judging.pairs import Reference, compare
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import local
 
 VARIANTS = ("torch-eager", "torch-decomposed", "torch-compiled")

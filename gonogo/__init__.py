@@ -5,6 +5,6 @@ Importing it loads the standard library only: it is copied as it is into the int
 people's builds.
 """
 
-from gonogo.dropin import assert_allclose, assert_close, assert_with_pcc, compare
+from gonogo.public.dropin import assert_allclose, assert_close, assert_with_pcc, compare
 
 __all__ = ["assert_allclose", "assert_close", "assert_with_pcc", "compare"]

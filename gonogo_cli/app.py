@@ -240,7 +240,7 @@ def main() -> None:
         sys.stderr.close()
         raise SystemExit(1) from None
     except Exception as problem:
-        from gonogo.problems import InfrastructureError, JobError
+        from gonogo.errors import InfrastructureError, JobError
 
         if isinstance(problem, JobError):
             fail(problem, 2)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import gonogo_settings as all_settings
-from gonogo.problems import GonogoError
+from gonogo.errors import GonogoError
 from gonogo_workers.devices import health, programs
 from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.base import ExecutorFailure

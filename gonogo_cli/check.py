@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli import local, selections, show
 from gonogo_cli.references import References
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
     from gonogo_workers.executors.local import LocalRunner
 
 
@@ -70,9 +70,9 @@ def check(
     infrastructure.
     """
     import gonogo_settings
-    from gonogo.builds import DEFAULT_BUILDS, own_builds
-    from gonogo.selections import Selection, check_executor
-    from gonogo.tests import TestSpec
+    from gonogo.spec.builds import DEFAULT_BUILDS, own_builds
+    from gonogo.spec.selections import Selection, check_executor
+    from gonogo.spec.test_spec import TestSpec
     from gonogo_workers.chunk import ISOLATED, parse_context
     from gonogo_workers.executors import local as executors
     from gonogo_workers.executors.limits import known as known_limits
@@ -148,7 +148,7 @@ def check(
 
 def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
     """Raises FieldError for seeds beyond the largest, and for a deadline that is none."""
-    from gonogo.inputs import MAX_SEED
+    from gonogo.judging.inputs import MAX_SEED
 
     if seed_start + seeds > MAX_SEED:
         raise FieldError(
@@ -169,7 +169,7 @@ def _judged(
 ) -> tuple[list[local.Row], dict[str, Any] | None]:
     """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't
     explain."""
-    from gonogo.inputs import generate, quantise
+    from gonogo.judging.inputs import generate, quantise
 
     rows: list[local.Row] = []
     worst: tuple[local.Row, Any, Any] | None = None
@@ -214,10 +214,10 @@ def _seed(
 ) -> tuple[local.Row, dict[str, Any]]:
     """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds
     still run."""
-    from gonogo import pairs
-    from gonogo.judging import judge
-    from gonogo.problems import KernelOutputError
-    from gonogo.verdicts import POLICY
+    from gonogo.errors import KernelOutputError
+    from gonogo.judging import pairs
+    from gonogo.judging.judging import judge
+    from gonogo.spec.verdicts import POLICY
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
     row: local.Row = {

@@ -13,7 +13,7 @@ from typing import Any, Self
 import httpx
 
 import gonogo_settings
-from gonogo.problems import InfrastructureError, JobError
+from gonogo.errors import InfrastructureError, JobError
 from gonogo_cli.waiting import PATIENCE_S, POLL_S, Patience
 
 API = "/api/v1"

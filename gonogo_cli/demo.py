@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 import gonogo_settings
-from gonogo.problems import GonogoError, InfrastructureError
+from gonogo.errors import GonogoError, InfrastructureError
 from gonogo_cli import problem as problems
 from gonogo_cli import show
 from gonogo_cli.client import Client

@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 import gonogo_settings as all_settings
-from gonogo.problems import FieldError, InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
 from gonogo_cli import show
 
 app = typer.Typer(

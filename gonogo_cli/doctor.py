@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 import gonogo_settings
-from gonogo.problems import GonogoError
+from gonogo.errors import GonogoError
 from gonogo_cli import show
 
 LEAST_FREE_BYTES = 2**30

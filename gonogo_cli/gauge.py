@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gonogo.problems import FieldError, JobError
+from gonogo.errors import FieldError, JobError
 from gonogo_cli import local, show
 
 if TYPE_CHECKING:
@@ -215,8 +215,8 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
 
 def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
     """One run, measured; a kernel that fails without numbers gives a row without outputs."""
+    from gonogo.errors import KernelOutputError
     from gonogo.gauge import measure
-    from gonogo.problems import KernelOutputError
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
     given = measure.given_to(part, drawn)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from gonogo.problems import InfrastructureError, JobError
+from gonogo.errors import InfrastructureError, JobError
 
 app = typer.Typer(
     no_args_is_help=True,

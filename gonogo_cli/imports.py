@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli import selections, show
 from gonogo_cli.client import Client
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli import selections, show
 from gonogo_cli.client import ENDED, Client
 

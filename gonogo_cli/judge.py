@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gonogo.problems import FieldError, JobError
+from gonogo.errors import FieldError, JobError
 from gonogo_cli import local
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
     Tensors = dict[str, NDArray[Any]]
 
@@ -50,11 +50,11 @@ def judge(
     inputs are also those that tolerances compare with.
     """
     import gonogo_settings
-    from gonogo.builds import PROFILES
-    from gonogo.fields import choice
-    from gonogo.inputs import quantise as rounded
-    from gonogo.judging import judge as judged
-    from gonogo.tests import TestSpec
+    from gonogo.judging.inputs import quantise as rounded
+    from gonogo.judging.judging import judge as judged
+    from gonogo.spec.builds import PROFILES
+    from gonogo.spec.fields import choice
+    from gonogo.spec.test_spec import TestSpec
 
     data = _document(spec)
     job = data if isinstance(data, dict) and "test" in data else {"test": data}
@@ -101,7 +101,7 @@ def _document(path: Path) -> Any:
 
 def _profile(job: dict[str, Any]) -> str | None:
     """The profile of the job's build where it is one of our own; others are named by --profile."""
-    from gonogo.builds import EMULATOR, own_builds
+    from gonogo.spec.builds import EMULATOR, own_builds
 
     target = job.get("target")
     executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
@@ -162,7 +162,7 @@ def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.floa
     device was given them."""
     import numpy as np
 
-    from gonogo.inputs import quantise as rounded
+    from gonogo.judging.inputs import quantise as rounded
 
     given = rounded(test, inputs)
     for name, values in given.items():
@@ -180,7 +180,7 @@ def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.floa
 
 def _raw(test: TestSpec, places: list[str]) -> Tensors:
     """The unquantised inputs; with a raw x and no raw mean and rstd, those of the raw x."""
-    from gonogo.inputs import row_statistics
+    from gonogo.judging.inputs import row_statistics
 
     for place in places:
         if "=" not in place:

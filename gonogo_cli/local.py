@@ -14,14 +14,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.diagnoses import beside
-from gonogo.kernels import KERNELS
-from gonogo.problems import FieldError
-from gonogo.verdicts import Explanation, Verdict, worst
+from gonogo.errors import FieldError
+from gonogo.spec.diagnoses import beside
+from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli import references, show
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 Row = dict[str, Any]
 """One seed's result, as the HTTP contract spells it."""
@@ -103,7 +103,7 @@ def diagnosed(
     test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row
 ) -> dict[str, Any]:
     """What the forensics say of the outputs of one judged seed, in plain JSON types."""
-    from gonogo.kernels import numerics
+    from gonogo.kernels.registry import numerics
 
     ours = {
         name: array for name, array in outputs.items() if name in test.outputs

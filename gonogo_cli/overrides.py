@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli import show
 from gonogo_cli.client import Client
 from gonogo_cli.jobs import JSON

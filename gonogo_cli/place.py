@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gonogo_settings
-from gonogo.problems import InfrastructureError, JobError
+from gonogo.errors import InfrastructureError, JobError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.problems import FieldError, InfrastructureError, quote
+from gonogo.errors import FieldError, InfrastructureError, quote
 
 TYPE_PREFIX = "urn:gonogo:problem:"
 USAGE, INFRASTRUCTURE = 2, 3

@@ -11,7 +11,7 @@ import threading
 import typer
 
 import gonogo_settings
-from gonogo.problems import InfrastructureError, JobError
+from gonogo.errors import InfrastructureError, JobError
 
 GRACE_S = 3
 """Requests in flight get this long when the API stops; `gonogo up` must be gone within 10 s

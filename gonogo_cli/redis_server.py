@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 
 
 def program() -> str:

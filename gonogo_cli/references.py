@@ -12,8 +12,8 @@ from rich.text import Text
 from gonogo_cli import show
 
 if TYPE_CHECKING:
-    from gonogo.judging import SeedJudgement
-    from gonogo.tests import TestSpec
+    from gonogo.judging.judging import SeedJudgement
+    from gonogo.spec.test_spec import TestSpec
     from gonogo_workers.executors.local import LocalRunner
 
 KEPT_BYTES = 2**29
@@ -33,7 +33,7 @@ class References:
     time: they may want one device."""
 
     def __init__(self, test: TestSpec, runner: LocalRunner, seeds: range) -> None:
-        from gonogo.pairs import Reference
+        from gonogo.judging.pairs import Reference
 
         self.build = runner.build
         self._reference = Reference(runner.build, runner.profile, runner.produced)
@@ -44,7 +44,7 @@ class References:
 
     def prepare(self, first: int) -> None:
         """Run the seeds from this one on, as many as are kept at once."""
-        from gonogo.inputs import generate, quantise
+        from gonogo.judging.inputs import generate, quantise
         from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
         self._outputs.clear()
@@ -72,7 +72,7 @@ class References:
     ) -> SeedJudgement:
         """The judgement with the comparison. Raises KernelOutputError when the reference build's
         outputs can't be compared."""
-        from gonogo.pairs import compare
+        from gonogo.judging.pairs import compare
 
         return compare(
             self._test, judged, raw, given, outputs, self._outputs[seed], self._reference
@@ -110,6 +110,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def _rank(explanation: str) -> int:
-    from gonogo.verdicts import Explanation
+    from gonogo.spec.verdicts import Explanation
 
     return list(Explanation).index(Explanation(explanation))

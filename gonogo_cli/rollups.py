@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gonogo.problems import JobError
+from gonogo.errors import JobError
 
 if TYPE_CHECKING:
     from gonogo_storage.rollups.rebuild import Progress as Done

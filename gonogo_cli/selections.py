@@ -11,12 +11,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.problems import FieldError
-from gonogo.verdicts import Verdict, worst
+from gonogo.errors import FieldError
+from gonogo.spec.verdicts import Verdict, worst
 from gonogo_cli import local, show
 
 if TYPE_CHECKING:
-    from gonogo.selections import Selection
+    from gonogo.spec.selections import Selection
 
 SUITE = typer.Option(None, help="gtest, pytest: a suite of the build.")
 FILTER = typer.Option(
@@ -56,7 +56,7 @@ def wanted(
     executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
 ) -> bool:
     """Whether the flags ask for a selection and not for a kernel."""
-    from gonogo.selections import REPORTERS
+    from gonogo.spec.selections import REPORTERS
 
     return (
         executor in REPORTERS
@@ -157,7 +157,7 @@ def with_stages(
 ) -> dict[str, Any] | None:
     """The diagnosis with the table of a staged suite's iterations, whose words come first; as it is
     for any other suite."""
-    from gonogo import stages
+    from gonogo.spec import stages
 
     tables = [
         stages.table({"name": name, **entry} for name, entry in row["outputs"].items())

@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.selections import Selection, is_selection
+from gonogo.spec.selections import Selection, is_selection
 
 COLOURS = {
     "pass": "green",

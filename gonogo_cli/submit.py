@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gonogo.problems import FieldError, JobError
+from gonogo.errors import FieldError, JobError
 from gonogo_cli import local, selections, show, suites
 from gonogo_cli.client import Client
 from gonogo_cli.jobs import FailOn, follow, report

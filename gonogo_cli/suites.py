@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.problems import JobError
+from gonogo.errors import JobError
 from gonogo_cli import compare, selections, show, waiting
 from gonogo_cli.client import Client
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import typer
 
-from gonogo.problems import JobError
+from gonogo.errors import JobError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_cli import redis_server
 from gonogo_cli.supervisor import Child, GaveUp, Supervisor
 

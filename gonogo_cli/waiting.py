@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 
 POLL_S = 1.0
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 import gonogo_settings
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 
 app = typer.Typer(
     no_args_is_help=True,

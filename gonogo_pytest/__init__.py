@@ -13,5 +13,5 @@ the end
 
 Standard library, pytest and gonogo only: it runs in the process of a user's tests (Python 3.10 or
 newer). gonogo itself knows no files and no servers; the plug-in hangs itself on the hooks of
-gonogo.recorded.
+gonogo.public.recorded.
 """

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from gonogo import recorded
-from gonogo.recorded import Arrays
+from gonogo.public import recorded
+from gonogo.public.recorded import Arrays
 
 DUMP_VARIABLE = "GONOGO_DUMP_DIR"
 """Names the folder into which arrays are handed over; a worker that runs the test sets it."""

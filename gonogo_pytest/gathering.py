@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gonogo import recorded
-from gonogo.recorded import Comparison
+from gonogo.public import recorded
+from gonogo.public.recorded import Comparison
 
 ATTRIBUTE = "gonogo"
 """Of a report: JSON text, which every way between processes carries."""

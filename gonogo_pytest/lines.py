@@ -1,7 +1,7 @@
 """What happens to each test, line by line in a file, and which tests are run at all: the executor's
 side of the pytest plug-in.
 
-Standard library, pytest and gonogo.recorded only; runs in other people's interpreters (Python 3.10
+Standard library, pytest and gonogo.public.recorded only; runs in other people's interpreters (Python 3.10
 or newer).
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gonogo import recorded
+from gonogo.public import recorded
 
 MAX_MESSAGE = 4000
 MAX_EXPRESSION = 300

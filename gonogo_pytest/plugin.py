@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gonogo import dropin, handover
+from gonogo.public import dropin, handover
 from gonogo_pytest import dumps
 from gonogo_pytest.lines import Chooser, Measurer, Recorder
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gonogo.recorded import Comparison
+from gonogo.public.recorded import Comparison
 
 MOST_COMPARISONS = 100
 MOST_FAILURES = 20

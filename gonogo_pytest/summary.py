@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gonogo.recorded import RED_BUT_RIGHT, Comparison, factor
+from gonogo.public.recorded import RED_BUT_RIGHT, Comparison, factor
 from gonogo_pytest.records import Record
 
 MOST_SHOWN = 20

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 LOOSE = {"atol": 0.5}
 NORMAL = {

@@ -13,9 +13,9 @@ from benchmarks.strangers.rights import BASES, RIGHTS
 from benchmarks.strangers.showing import Showing, showing
 from benchmarks.strangers.wrongs import WRONGS
 from gonogo.flakiness.suspects import settled
-from gonogo.inputs import generate, quantise
-from gonogo.judging import SeedJudgement, judge
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.spec.verdicts import Explanation, Verdict
 
 SEEDS = 8
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation
 from gonogo_storage.jobs.job_seeds import SeedRecord
 
 _WORST_FIRST = [each.value for each in Explanation]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import words
 from gonogo_dashboards.charts import AXIS, Options
 from gonogo_storage.history.build_series import MOST_BUILDS

@@ -148,7 +148,7 @@ def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None
 
 
 def content(told: Mapping[str, Any]) -> MapContent:
-    """From the JSON of an artifact (gonogo.numerics.maps)."""
+    """From the JSON of an artifact (gonogo.judging.error_maps)."""
     rows, features, tile = int(told["rows"]), int(told["features"]), int(told["tile"])
     group = int(told["group"][0]), int(told["group"][1])
     down, across = int(told["cells"][0]), int(told["cells"][1])

@@ -10,9 +10,9 @@ from datetime import datetime
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from gonogo.builds import own_builds
-from gonogo.kernels import KERNELS
-from gonogo.selections import OWN_EXECUTORS, REPORTERS
+from gonogo.spec.builds import own_builds
+from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.selections import OWN_EXECUTORS, REPORTERS
 from gonogo_dashboards import prefill, urls
 from gonogo_dashboards.routes import Site
 from gonogo_storage.catalogue import builds, test_specs

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import words
 from gonogo_dashboards.charts import AXIS, LABEL, Options
 from gonogo_dashboards.gauge_curves import ALL, Picture

@@ -18,7 +18,7 @@ from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import with_numbers
-from gonogo.tolerances import Tolerance, for_output
+from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards import urls, words
 from gonogo_storage.gauges import gauge_rows
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.gauge.advice import spelt
 from gonogo.gauge.gates import GATES
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import WORST_FIRST
+from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards import words
 from gonogo_storage.jobs import seed_grids
 from gonogo_storage.jobs.job import Job

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.gauge.advice import spelt
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import gauge_findings, urls, words
 from gonogo_storage.gauges import gauges
 from gonogo_storage.rollups.variants import Variant

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gonogo.selections import Selection, is_selection
+from gonogo.spec.selections import Selection, is_selection
 from gonogo_dashboards import commands, imported, urls, words
 from gonogo_dashboards.imported import ImportedView
 from gonogo_dashboards.outcomes import OutcomeCount, outcomes

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import WORST_FIRST, Verdict
+from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_dashboards import urls, words
 from gonogo_dashboards.lines import Count, counts, shape_of, tolerance_of
 from gonogo_storage.comparison import matrices as reads

@@ -8,7 +8,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.matrices import HOLLOW, MatrixCell
 
 _NOTHING = '<td class="cell"><span class="no"><span class="visually-hidden">did not run</span></span></td>\n'

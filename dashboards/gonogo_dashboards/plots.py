@@ -17,7 +17,7 @@ from statistics import median
 
 from sqlalchemy.orm import Session
 
-from gonogo import verdicts
+from gonogo.spec import verdicts
 from gonogo_dashboards import spreads, words
 from gonogo_dashboards.spreads import Spread
 from gonogo_storage.jobs import job_seeds as reads

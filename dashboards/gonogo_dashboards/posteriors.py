@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from gonogo.flakiness.bisecting import Stage
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import words
 from gonogo_dashboards.bisections import Search
 from gonogo_dashboards.charts import AXIS, Options

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.selections import FIELD, is_selection
+from gonogo.spec.selections import FIELD, is_selection
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.history import variant_status

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from gonogo.selections import KERNEL, Selection
+from gonogo.spec.selections import KERNEL, Selection
 from gonogo_dashboards.outcomes import OutcomeCount, outcomes
 from gonogo_storage.jobs import selection_tests
 from gonogo_storage.jobs.job import Job

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_dashboards import urls
 from gonogo_storage.db.paging import BadCursor
 

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
-from gonogo.cron import CronLine
-from gonogo.selections import is_selection
-from gonogo.verdicts import Verdict
+from gonogo.ci.cron import CronLine
+from gonogo.spec.selections import is_selection
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import commands, urls, words
 from gonogo_dashboards.hooks import OriginLine, origins
 from gonogo_dashboards.lines import Count, counts

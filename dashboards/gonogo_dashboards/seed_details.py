@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo import verdicts
+from gonogo.spec import verdicts
 from gonogo_dashboards import imported, urls, words
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.jobs.job import Job

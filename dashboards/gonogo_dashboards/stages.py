@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.problems import FieldError
-from gonogo.stages import StageResult, StageStatus, StageTable
-from gonogo.verdicts import Verdict
+from gonogo.errors import FieldError
+from gonogo.spec.stages import StageResult, StageStatus, StageTable
+from gonogo.spec.verdicts import Verdict
 
 LOOKS: Mapping[StageStatus, str] = {
     StageStatus.hung: Verdict.hang.value,

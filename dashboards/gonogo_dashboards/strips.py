@@ -20,12 +20,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo import verdicts
 from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
-from gonogo.selections import is_selection
-from gonogo.tolerances import for_output
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec import verdicts
+from gonogo.spec.selections import is_selection
+from gonogo.spec.tolerances import for_output
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards import spreads, urls, words
 from gonogo_dashboards.lines import Count, counts
 from gonogo_dashboards.plots import MAX_MARKS, TOLERANCE_RATIO

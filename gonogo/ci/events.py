@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gonogo import fields
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
+from gonogo.spec import fields
 
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
 """Events that a rule may name."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate, rate_of
 from gonogo.flakiness.samples import Configuration, Sample, contexts, devices, once, significant
-from gonogo.suspicion import Suspicion
 
 EXAMPLES = 5
 """Seeds that are named as evidence: enough to run them again."""
@@ -121,7 +121,7 @@ def attribute(
     """Why one test's outcomes flicker; samples of one full variant, of one build or more (digests
     are compared within a build only).
 
-    sick: devices that gonogo.suspicion.suspects names; what ran there is left out, for it says
+    sick: devices that gonogo.devices.suspicion.suspects names; what ran there is left out, for it says
     nothing of the test.
 
     Digests first, by 4-flakiness. Groups of equal (build, seed, device, context, position class)

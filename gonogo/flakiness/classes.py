@@ -11,7 +11,7 @@ from typing import Any
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.policy import FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 
 class Class(StrEnum):

@@ -22,7 +22,7 @@ from gonogo.flakiness.classes import (
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import fisher
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 
 def classify(

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gonogo.flakiness.classes import LOST, Class, Classification, Finding
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 
 class FailOn(StrEnum):

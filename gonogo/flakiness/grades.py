@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 if TYPE_CHECKING:
     from gonogo.flakiness.tails import Tail

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.verdicts import POLICY as VERDICTS
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import POLICY as VERDICTS
+from gonogo.spec.verdicts import Explanation
 
 
 class Change(StrEnum):
@@ -50,7 +50,7 @@ _SENTENCES = {
 @dataclass(frozen=True)
 class Coefficients:
     """How often each tile's part of a term was used, with standard errors, as
-    gonogo.numerics.forensics gives them; None: can't be told."""
+    gonogo.kernels.layernorm.forensics gives them; None: can't be told."""
 
     values: tuple[float | None, ...]
     errors: tuple[float | None, ...]

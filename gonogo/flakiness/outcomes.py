@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 
 class Outcome(StrEnum):

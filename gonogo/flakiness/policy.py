@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 
 
 @dataclass(frozen=True)

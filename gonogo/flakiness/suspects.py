@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gonogo.verdicts import POLICY as VERDICTS
-from gonogo.verdicts import Explanation, Policy, explain
+from gonogo.spec.verdicts import POLICY as VERDICTS
+from gonogo.spec.verdicts import Explanation, Policy, explain
 
 
 def pooled(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:

@@ -54,7 +54,7 @@ class Comparator:
         return 1.0 if self.name == "pcc" else math.inf
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
-        """Whether the output is outside what `tolerance` gave, compared as gonogo.verdicts.within
+        """Whether the output is outside what `tolerance` gave, compared as gonogo.spec.verdicts.within
         does."""
         deviation = self.deviation(numbers)
         if self.name == "pcc":

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gonogo import kernels
 from gonogo.gauge.advice import spelt
 from gonogo.gauge.report import Gauge
+from gonogo.kernels import registry
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Elsewhere:
 def candidates(test: TestSpec) -> list[Elsewhere]:
     """Inputs for the test's kernel, the likeliest first; those that the test has already are left
     out."""
-    found = [Elsewhere(*each) for each in kernels.numerics(test).candidates(test)]
+    found = [Elsewhere(*each) for each in registry.numerics(test).candidates(test)]
     return [each for each in found if replace(test, inputs=each.inputs).inputs != test.inputs]
 
 

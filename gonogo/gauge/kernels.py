@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gonogo.builds import EMULATOR
+from gonogo.spec.builds import EMULATOR
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 class Kind(StrEnum):
@@ -52,9 +52,9 @@ class Part:
 
 def right(test: TestSpec) -> list[Part]:
     """The right kernels of the emulator; those whose switch the test sets already are left out."""
-    from gonogo.kernels import (
-        numerics,
-    )  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+    from gonogo.kernels.registry import (
+        numerics,  # loads the emulator with numba behind it: whoever plans a gauge needs names only
+    )
 
     return [
         Part("correct", Kind.go, "The right kernel.", "correct", test, test),
@@ -76,7 +76,7 @@ def right(test: TestSpec) -> list[Part]:
 
 def wrong(test: TestSpec) -> list[Part]:
     """The named faults that change this kernel."""
-    from gonogo.kernels import numerics
+    from gonogo.kernels.registry import numerics
 
     return [
         Part(fault.name, Kind.no_go, fault.sentence, fault.name, test, test, unsure=fault.unsure)

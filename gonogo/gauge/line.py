@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gonogo.builds import EMULATOR
+from gonogo.spec.builds import EMULATOR
 
 LEFT_OUT = ("memory", "program")
 """Fields of a test that the command has no flags for, and the emulator no use."""

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.gauge.gates import RTOLS
 from gonogo.gauge.kernels import Kind, Part
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge, matrix
-from gonogo.numerics import edges
-from gonogo.numerics.reach import shows
-from gonogo.tests import TestSpec
+from gonogo.judging import edges
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge, matrix
+from gonogo.judging.reach import shows
+from gonogo.kernels import registry
+from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ class Drawn:
     @cached_property
     def references(self) -> Arrays:
         """The raw reference of every output."""
-        return kernels.numerics(self.test).reference(self.test, self.raw)
+        return registry.numerics(self.test).reference(self.test, self.raw)
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
@@ -83,7 +83,7 @@ def measured(
     with_edges: bool = True,
 ) -> Row:
     """The row of one run. `outputs` as the kernel gave them, for `given_to`. Raises
-    KernelOutputError as gonogo.judging.judge."""
+    KernelOutputError as gonogo.judging.judging.judge."""
     test = part.judged
     if part.turned:
         named = (
@@ -135,7 +135,7 @@ def able(part: Part, drawn: Drawn, outputs: Arrays, profile: str | None) -> bool
     return shows(
         drawn.test,
         drawn.given,
-        kernels.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build),
+        registry.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build),
         profile,
     )
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gonogo.builds import EMULATOR
+from gonogo.errors import FieldError
 from gonogo.gauge.kernels import Kind, foreign
-from gonogo.kernels import KERNELS
-from gonogo.problems import FieldError
+from gonogo.spec.builds import EMULATOR
+from gonogo.spec.kernels.registry import KERNELS
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 RIGHT = "correct"
 """The emulator's right build."""

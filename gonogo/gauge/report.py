@@ -13,11 +13,11 @@ from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import GATES
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.windows import Row, Window, window
-from gonogo.tolerances import Tolerance
-from gonogo.verdicts import Explanation, Verdict, within
+from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.verdicts import Explanation, Verdict, within
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 @dataclass(frozen=True)

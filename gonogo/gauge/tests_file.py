@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo import fields
-from gonogo.builds import EMULATOR
-from gonogo.problems import FieldError
-from gonogo.tests import MAX_ELEMENTS, TestSpec
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.builds import EMULATOR
+from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 
 MAX_TESTS = 1000
 NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_builds")

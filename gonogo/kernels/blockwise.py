@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics import compare, directions
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.budgets.expectation import (
+from gonogo.numerics.expectation import (
     Array,
     Direction,
     Expectation,
@@ -24,10 +24,27 @@ from gonogo.numerics.budgets.expectation import (
 )
 
 if TYPE_CHECKING:
-    from gonogo.kernels.kind import Arrays, Numerics
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 Allclose = tuple[float, float] | None
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Expecting(Protocol):
+    """What the statistics need of a kind of kernel (gonogo.kernels.kind.Numerics has it)."""
+
+    def spans(self, test: TestSpec) -> tuple[int, int]:
+        """Return (rows, rows of a block)."""
+
+    def expectations(
+        self, test: TestSpec, given: Arrays, profile: str | None, rows: slice
+    ) -> dict[str, Expectation]:
+        """Return what is expected of every output in these rows."""
+
+    def views(
+        self, test: TestSpec, given: Arrays, output: str, expected: Expectation, rows: slice
+    ) -> tuple[Expectation, ...]:
+        """Return the same expectation with its rows cut otherwise."""
 
 
 @dataclass
@@ -164,7 +181,7 @@ LARGEST = (
 
 
 def statistics(
-    numerics: Numerics,
+    numerics: Expecting,
     test: TestSpec,
     references: Mapping[str, Array],
     given: Arrays,

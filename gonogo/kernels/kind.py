@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from gonogo.kernels import blockwise
 from gonogo.numerics import compare
 from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.budgets.expectation import Array, Expectation
-from gonogo.numerics.forensics.model import Diagnosis, Term
+from gonogo.numerics.diagnosis import Diagnosis, Term
+from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics import directions
-from gonogo.numerics.budgets.expectation import (
+from gonogo.numerics.distances import NEEDED_RTOLS as NEEDED_RTOLS
+from gonogo.numerics.distances import coarse as coarse
+from gonogo.numerics.distances import pcc_deficit as pcc_deficit
+from gonogo.numerics.distances import pcc_from_sums as pcc_from_sums
+from gonogo.numerics.distances import percentile_99 as percentile_99
+from gonogo.numerics.distances import storable as storable
+from gonogo.numerics.expectation import (
     Array,
     Direction,
     Expectation,
@@ -24,12 +30,6 @@ from gonogo.numerics.budgets.expectation import (
     binade,
     output_step,
 )
-from gonogo.numerics.distances import NEEDED_RTOLS as NEEDED_RTOLS
-from gonogo.numerics.distances import coarse as coarse
-from gonogo.numerics.distances import pcc_deficit as pcc_deficit
-from gonogo.numerics.distances import pcc_from_sums as pcc_from_sums
-from gonogo.numerics.distances import percentile_99 as percentile_99
-from gonogo.numerics.distances import storable as storable
 
 OUTLIER_BUDGETS = 3.0
 """An outlier is beyond so many budgets,"""

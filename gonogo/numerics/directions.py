@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Keyed, Mask, excess
+from gonogo.numerics.expectation import Array, Direction, Expectation, Keyed, Mask, excess
 
 Golden = tuple[Array, ...]
 """Errors of perfectly rounded outputs: ties to even, ties away, and of the predicted value where a

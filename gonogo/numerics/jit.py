@@ -32,7 +32,7 @@ else:
     HAVE_NUMBA = True
 
 DOMAIN = Path(__file__).resolve().parent.parent
-SOURCES = (DOMAIN / "numerics", DOMAIN / "tensix")
+SOURCES = (DOMAIN / "numerics", DOMAIN / "kernels")
 """Where compiled functions and the constants in them come from."""
 PREFIX = "gonogo-"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.reports.outcomes import Outcome
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 MOST_CASES = 200_000
 """Tests of a report, each seed and repeat of one counted."""
@@ -24,7 +24,7 @@ class Comparison:
     """Arrays that a test compared: their numbers, never the arrays."""
 
     outputs: Mapping[str, Mapping[str, Any]]
-    """Output -> statistics, as gonogo.judging has them, in plain JSON types."""
+    """Output -> statistics, as gonogo.judging.judging has them, in plain JSON types."""
     name: str | None = None
     """Its own, where a test compares several times."""
     test: TestSpec | None = None

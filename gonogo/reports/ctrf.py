@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gonogo import fields
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import documents, junit
 from gonogo.reports.cases import MOST_CASES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+from gonogo.spec import fields
 
 STATUSES = {
     "passed": Outcome.passed,

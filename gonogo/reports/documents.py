@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports.texts import clean
 
 MOST_LISTS = 1_000_000

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gonogo import fields
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import documents, junit, xml
 from gonogo.reports.cases import MOST_CASES, MOST_FAILURES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, clean
+from gonogo.spec import fields
 
 _OWN = frozenset(
     {"name", "classname", "file", "line", "status", "result", "time", "timestamp", "value_param", "type_param", "failures", "skipped"}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import xml
 from gonogo.reports.cases import MOST_CASES, MOST_FAILURES, MOST_MEASUREMENTS, Case, TestReport
 from gonogo.reports.outcomes import Outcome

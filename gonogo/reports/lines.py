@@ -12,9 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo import fields
-from gonogo.builds import PROFILES
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports.cases import (
     MAX_SEED,
     MOST_CASES,
@@ -26,8 +24,10 @@ from gonogo.reports.cases import (
 )
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean
-from gonogo.tests import MAX_ELEMENTS, TestSpec
-from gonogo.tolerances import Tolerance
+from gonogo.spec import fields
+from gonogo.spec.builds import PROFILES
+from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
+from gonogo.spec.tolerances import Tolerance
 
 FORMAT = "gonogo"
 VERSION = 1

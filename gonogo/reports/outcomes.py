@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gonogo.verdicts import Explanation, Verdict, verdict, worst, worst_explanation
+from gonogo.spec.verdicts import Explanation, Verdict, verdict, worst, worst_explanation
 
 
 class Outcome(StrEnum):

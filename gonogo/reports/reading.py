@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gonogo import fields
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.reports.cases import TestReport
-from gonogo.tests import MAX_ELEMENTS
+from gonogo.spec import fields
+from gonogo.spec.test_spec import MAX_ELEMENTS
 
 FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports.cases import MOST_OF_ITERATION, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, verdict_of
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, short_name
-from gonogo.verdicts import (
+from gonogo.spec.verdicts import (
     POLICY,
     Explanation,
     Verdict,
@@ -111,7 +111,7 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
 
 
 def _compared(comparison: Comparison, label: str, outputs: Entries) -> OfArrays | None:
-    """Judge the numbers of one comparison, as gonogo.judging judges arrays; None where there is no
+    """Judge the numbers of one comparison, as gonogo.judging.judging judges arrays; None where there is no
     spec, or no number."""
     test = comparison.test
     judged: list[tuple[bool, Explanation]] = []

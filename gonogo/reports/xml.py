@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from xml.parsers import expat
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 2_000_000

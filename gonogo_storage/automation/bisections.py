@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
 from gonogo.flakiness.outcomes import Outcome, outcome_of
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id

@@ -16,8 +16,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import Verdict
-from gonogo.verdicts import worst as worst_verdict
+from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import BadCursor, Page

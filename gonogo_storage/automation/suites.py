@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.canonical import key_of
+from gonogo.spec.canonical import key_of
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page

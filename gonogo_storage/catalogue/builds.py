@@ -1,4 +1,4 @@
-"""Builds that an administrator registered. The emulator's own builds are code: `gonogo.builds`;
+"""Builds that an administrator registered. The emulator's own builds are code: `gonogo.spec.builds`;
 callers look there as well."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.selections import FIELD, KERNEL, Selection, is_selection
+from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id

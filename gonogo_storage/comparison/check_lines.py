@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import Classification, Ran
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.comparison.comparison_side import Place, Told
 from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.flags.evidence import check_line

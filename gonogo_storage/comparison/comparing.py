@@ -12,13 +12,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class, Classification, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.overrides import suppressed, touches
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.problems import FieldError
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.comparison import check_lines, comparison_side, overrides
 from gonogo_storage.comparison.check_lines import Wanted

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.classes import LOST, Ran
-from gonogo.problems import FieldError
-from gonogo.selections import KERNEL
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.selections import KERNEL
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.devices import sick_devices

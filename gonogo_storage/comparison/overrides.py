@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import Override
-from gonogo.problems import FieldError
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp

@@ -1,5 +1,5 @@
 """What canaries give, bit for bit: each device's latest, and the golden digest per build and
-architecture. The rule is gonogo.golden."""
+architecture. The rule is gonogo.devices.golden."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo import golden
-from gonogo.golden import Change, Finding, Golden, Sung
+from gonogo.devices import golden
+from gonogo.devices.golden import Change, Finding, Golden, Sung
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
 from gonogo_storage.devices import devices, periods

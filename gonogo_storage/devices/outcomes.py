@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.suspicion import Tried
-from gonogo.verdicts import Verdict
+from gonogo.devices.suspicion import Tried
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.tables import JobRow, SeedResultRow
 

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import case, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.verdicts import WORST_FIRST, Verdict
+from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.flags import triage

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
-from gonogo.diagnoses import beside
-from gonogo.selections import KERNEL, Selection, is_selection
-from gonogo.tolerances import for_output
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.diagnoses import beside
+from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.tolerances import for_output
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.flags import Finding

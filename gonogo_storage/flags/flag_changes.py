@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id

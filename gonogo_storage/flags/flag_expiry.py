@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.rollups.variants import JobFacts
 

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import pooled, settled
-from gonogo.selections import KERNEL
-from gonogo.verdicts import POLICY as VERDICTS
-from gonogo.verdicts import Explanation, Verdict, evidence, worst_explanation
+from gonogo.spec.selections import KERNEL
+from gonogo.spec.verdicts import POLICY as VERDICTS
+from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.flags import Finding

@@ -11,13 +11,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import Elsewhere, Tried, beyond, candidates
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import Gauge, report
-from gonogo.tests import TestSpec
+from gonogo.spec.builds import EMULATOR
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.evidence import check_line

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.tables import GaugeResultRow, GaugeRow

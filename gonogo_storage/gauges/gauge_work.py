@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR
 from gonogo.gauge.plan import work_of
+from gonogo.spec.builds import EMULATOR
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import ChunkState
 from gonogo_storage.tables import BuildRow, ChunkRow, GaugeRow, JobRow

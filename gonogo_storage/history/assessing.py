@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness import masking
 from gonogo.flakiness.attribution import Attribution, attribute
 from gonogo.flakiness.changes import Changes, number_changes, rate_changes
 from gonogo.flakiness.grades import Grade, grade
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, rate
-from gonogo.suspicion import Suspicion
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.gauges import gauges
 from gonogo_storage.history import build_series, error_signature_runs, samples

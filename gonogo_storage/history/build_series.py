@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.encoding import decode
 from gonogo_storage.history.samples import outcomes_of
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of

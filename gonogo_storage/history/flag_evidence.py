@@ -14,7 +14,7 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.attribution import Finding as Factor
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
 from gonogo_storage.flags import evidence
 from gonogo_storage.flags.evidence import check_line

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.rejudging import rejudge
-from gonogo.tests import TestSpec
-from gonogo.verdicts import POLICY, Policy, Verdict, worst
+from gonogo.judging.rejudging import rejudge
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import POLICY, Policy, Verdict, worst
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id, new_id

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import grades
 from gonogo.flakiness.attribution import attribute
 from gonogo.flakiness.rates import Outcome, Rate, rate
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.history import assessments, samples
 from gonogo_storage.history.samples import Looked

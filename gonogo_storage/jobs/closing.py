@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from gonogo.selections import KERNEL, sample
-from gonogo.verdicts import Verdict
-from gonogo.verdicts import worst as worst_verdict
+from gonogo.spec.selections import KERNEL, sample
+from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.flags import evidence, flags, suspects

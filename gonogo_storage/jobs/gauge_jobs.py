@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR
 from gonogo.gauge.plan import RIGHT, Planned
+from gonogo.spec.builds import EMULATOR
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id

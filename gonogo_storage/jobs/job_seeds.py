@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, literal_column, select, union_all
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import POLICY, WORST_FIRST
+from gonogo.spec.verdicts import POLICY, WORST_FIRST
 from gonogo_storage.db.encoding import decode
 from gonogo_storage.rollups.rollups import Sums
 from gonogo_storage.rollups.tallies import WHOLE
@@ -259,7 +259,7 @@ def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
 
 def _severity() -> ColumnElement[float]:
     """How far an output is beyond what rounding explains, from the statistics that have a column
-    (gonogo.verdicts.evidence has all)."""
+    (gonogo.spec.verdicts.evidence has all)."""
     limits = {
         "chi": POLICY.chi,
         **{name: POLICY.direction for name in COLUMNS if name.endswith("_z")},

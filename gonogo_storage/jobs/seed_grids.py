@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.seeds.seed_order import SeedOrder
 from gonogo_storage.tables import JobRow, SeedGridRow, SeedResultRow
 

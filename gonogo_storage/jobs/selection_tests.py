@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.selections import KERNEL
-from gonogo.verdicts import WORST_FIRST
+from gonogo.spec.selections import KERNEL
+from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.tables import SeedResultRow
 

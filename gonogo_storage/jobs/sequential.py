@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.flakiness.sequential import Decision, Progress, Stopping
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.tables import ChunkRow, JobRow, SeedResultRow
 
 HOLLOW = "hollow"

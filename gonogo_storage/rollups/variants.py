@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Integer, Select, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.selections import KERNEL
+from gonogo.spec.selections import KERNEL
 from gonogo_storage.db.states import TOLD_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 

@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
-from gonogo.problems import FieldError
-from gonogo.stages import StageTable, combined, regression_words, regressions
+from gonogo.errors import FieldError
+from gonogo.spec.stages import StageTable, combined, regression_words, regressions
 from gonogo_storage.db.states import JobState
 from gonogo_storage.tables import ArtifactRow, JobRow, TestSpecRow
 
 KIND = "stages"
 """The kind of the artifact in which a worker sends the table of one iteration
-(gonogo.stages.StageTable.to_json)."""
+(gonogo.spec.stages.StageTable.to_json)."""
 MAX_EARLIER = 100
 """Jobs that are looked at for a stage that passed once."""
 

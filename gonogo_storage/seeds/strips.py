@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
-from gonogo.verdicts import WORST_FIRST, Verdict
+from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.columns import IdType, JsonType
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seeds.results import COLUMNS

@@ -24,7 +24,7 @@ class TestSpecRow(Base):
 
 
 class BuildRow(Base):
-    """A build that an administrator registered; the emulator's own are code (`gonogo.builds`)."""
+    """A build that an administrator registered; the emulator's own are code (`gonogo.spec.builds`)."""
 
     __tablename__ = "builds"
     name: Mapped[str] = mapped_column(primary_key=True)

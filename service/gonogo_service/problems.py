@@ -2,7 +2,7 @@
 and the limit.
 
 Problem                      an error made by the service itself, with its status
-├── BadField                 422: one field, as gonogo.problems.FieldError is for the domain
+├── BadField                 422: one field, as gonogo.errors.FieldError is for the domain
 └── (others are made by `problem(status, detail)`)
 """
 
@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from gonogo.problems import FieldError, quote, shorten
+from gonogo.errors import FieldError, quote, shorten
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gonogo:problem:"

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from gonogo.problems import FieldError, InfrastructureError, JobError
+from gonogo.errors import FieldError, InfrastructureError, JobError
 from gonogo_dashboards.pages import error_page
 from gonogo_service.bodies import BodyLimit, BodyLimits
 from gonogo_service.problems import (

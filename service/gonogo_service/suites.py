@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from gonogo import fields
-from gonogo.problems import FieldError
-from gonogo.suites import Template, expand
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.suites import Template, expand
 from gonogo_service import problems
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_dashboards import triage, urls
 from gonogo_dashboards.pages import render
 from gonogo_dashboards.triage import Kept, Told

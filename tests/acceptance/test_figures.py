@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from benchmarks import figures
-from gonogo import tensix
-from gonogo.judging import SeedJudgement
-from gonogo.numerics.forensics import diagnose
-from gonogo.numerics.reach import can_show
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation, Verdict, within
+from gonogo.judging.judging import SeedJudgement
+from gonogo.judging.reach import can_show
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import diagnose
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Verdict, within
 
 
 def spec(test: Mapping[str, Any], **fields: Any) -> TestSpec:
@@ -94,7 +94,7 @@ def test_what_cannot_show_and_what_is_not_modelled() -> None:
         for features in (20, 33):
             test = spec(figures.NIGHTLY, shape=[64, features])
             found, given, _ = figures.run(test, build, 0)
-            assert not can_show(test, given, tensix.ideal(test, given, build), figures.PROFILE)
+            assert not can_show(test, given, emulation.ideal(test, given, build), figures.PROFILE)
             assert found.explanation is Explanation.explained
     unmodelled, _, _ = figures.run(spec(figures.NIGHTLY, numerics={"srcb": "bf16"}), "correct", 0)
     dx = unmodelled.outputs["dx"].statistics

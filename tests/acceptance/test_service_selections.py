@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gonogo.problems import JobError
+from gonogo.errors import JobError
 from gonogo_cli.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from running import Service, clean_environment, family, gonogo, until

@@ -10,11 +10,11 @@ from playwright.sync_api import Locator, Page, Route, expect
 from sqlalchemy.orm import Session
 
 import seeded
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.layernorm import reference
-from gonogo.numerics.maps import error_map
-from gonogo.tests import TestSpec
+from gonogo.judging.error_maps import error_map
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import artifacts
@@ -51,7 +51,7 @@ def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False
     last tile is not masked."""
     test = TestSpec.parse(job.canonical)
     given = quantise(test, generate(test, seed))
-    dx = tensix.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
+    dx = emulation.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
     if mask_missing:
         dx[:, 480:] += np.float32(0.25)
     content = plain(error_map(dx, reference(test, given)["dx"], test.numerics.output).to_json())

@@ -9,7 +9,7 @@ import numpy as np
 from playwright.sync_api import Page, Route, expect
 
 import seeded
-from gonogo.numerics.maps import error_map
+from gonogo.judging.error_maps import error_map
 from gonogo_service.auth import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id

@@ -13,7 +13,7 @@ import redis
 
 import seeded
 from api import JOB, Api, in_process
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.queue import DOORBELL_KEY
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import seeded
 from api import JOB, Api, in_process
-from gonogo.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
-from gonogo.kernels import layernorm
-from gonogo.tensix.defects import DEFECTS
+from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.spec.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
+from gonogo.spec.kernels import layernorm
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
 

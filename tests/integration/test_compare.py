@@ -15,8 +15,8 @@ import nights
 import seeded
 from api import JOB, Api, in_process, on_port
 from commits import BASE, HEAD
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
 from gonogo_service.api.compare import ComparisonOut
 from gonogo_storage.catalogue import builds

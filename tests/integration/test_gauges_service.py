@@ -17,7 +17,7 @@ import nights
 from api import JOB, Api, in_process
 from gauging import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from gonogo.gauge.rates import Rate
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine

@@ -14,7 +14,7 @@ from api import in_process
 from backgrounds import running, short
 from chunks import KEY, Workplace
 from gonogo.gauge.tests_file import Entry
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.gauge import gauged
 from gonogo_storage.tables import GaugeResultRow
 from running import until as eventually

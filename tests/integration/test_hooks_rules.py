@@ -24,7 +24,7 @@ from github import REPOSITORY as AT_GITHUB
 from github_hooks import HookedGitHub
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
-from gonogo.problems import InfrastructureError, JobError
+from gonogo.errors import InfrastructureError, JobError
 from gonogo_cli.app import app
 from gonogo_service.hooks import fetching
 from gonogo_storage.db.encoding import utcnow

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Verdict
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
 from gonogo_workers.executors import conformance, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
@@ -52,7 +52,7 @@ def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
         assert {name: array.tobytes() for name, array in first.items()} == {
             name: array.tobytes() for name, array in second.items()
         }
-    direct = tensix.run(TEST, GIVEN, "tt-train-2025")
+    direct = emulation.run(TEST, GIVEN, "tt-train-2025")
     assert all(np.array_equal(first[name].ravel(), direct[name].ravel()) for name in TEST.outputs)
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.inputs import generate, quantise
-from gonogo.problems import InfrastructureError
-from gonogo.tests import TestSpec
+from gonogo.errors import InfrastructureError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,

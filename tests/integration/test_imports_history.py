@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
-from gonogo.selections import Selection
+from gonogo.spec.selections import Selection
 from gonogo_storage.automation import imports
 from gonogo_storage.automation.imports import NewImport
 from gonogo_storage.catalogue import test_specs

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 import seeded
 from api import in_process
-from gonogo.numerics.maps import error_map
+from gonogo.judging.error_maps import error_map
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id

@@ -14,7 +14,7 @@ import seeded
 from api import in_process
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards import histories, matrices, strips
 from gonogo_storage.comparison import matrices as matrix_reads
 from gonogo_storage.db import engine as engines

@@ -16,7 +16,7 @@ import commits
 import nights
 from api import Api, in_process, on_port
 from commits import BASE, HEAD
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
 from gonogo_storage.comparison import comparing, overrides
 from gonogo_storage.db.encoding import timestamp, utcnow

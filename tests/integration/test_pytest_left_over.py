@@ -14,7 +14,7 @@ from textwrap import dedent
 import pytest
 
 from api import on_port
-from gonogo.recorded import Comparison
+from gonogo.public.recorded import Comparison
 from gonogo_pytest import spool
 from gonogo_pytest.__main__ import main
 from gonogo_pytest.collecting import Collector

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from api import on_port
-from gonogo.inputs import generate, quantise
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.layernorm import reference
 from gonogo.reports import lines
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_pytest import server, spool, surroundings
 from gonogo_pytest.delivery import catch_up
 from gonogo_pytest.records import new_id

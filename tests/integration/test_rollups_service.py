@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import Engine, delete, select, update
 
 import seeded
+from gonogo.errors import JobError
 from gonogo.flakiness.rates import rate
-from gonogo.problems import JobError
 from gonogo_cli.app import load
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db import engine as engines

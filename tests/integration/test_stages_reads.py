@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 import seeded
 from api import Api, in_process
-from gonogo.canonical import key_of
-from gonogo.stages import table
+from gonogo.spec.canonical import key_of
+from gonogo.spec.stages import table
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.flags import evidence

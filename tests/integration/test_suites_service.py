@@ -16,7 +16,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from api import Api, in_process, on_port
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli import suites as command
 from gonogo_cli import waiting
 from gonogo_cli.app import app

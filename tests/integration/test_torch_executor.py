@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gonogo.builds import torch_builds
-from gonogo.inputs import generate, quantise
-from gonogo.judging import SeedJudgement, judge
-from gonogo.pairs import Reference, compare
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.pairs import Reference, compare
+from gonogo.spec.builds import torch_builds
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
 from gonogo_workers.executors.local import LocalRunner

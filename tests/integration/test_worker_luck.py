@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from chunks import KEY, Workplace
-from gonogo.problems import FieldError, InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
 from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary

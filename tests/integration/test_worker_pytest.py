@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from chunks import Answer, Workplace
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.stages import StageTable
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.stages import StageTable
+from gonogo.spec.test_spec import TestSpec
 from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(180)
@@ -69,7 +69,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     given = quantise(TEST, generate(TEST, 0))
     for build in ("correct", "double-subtract"):
-        tensors = {**given, "dx": tensix.run(TEST, given, build)["dx"]}
+        tensors = {**given, "dx": emulation.run(TEST, given, build)["dx"]}
         np.savez(
             root / f"{build}.npz",
             **{

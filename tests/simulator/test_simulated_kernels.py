@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gonogo.builds import own_builds
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.spec.builds import own_builds
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import KernelError, shaped_inputs
 from simulated import Child
 

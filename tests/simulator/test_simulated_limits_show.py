@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gonogo.builds import own_builds
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.spec.builds import own_builds
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import ExecutorFailure, shaped_inputs
 from gonogo_workers.executors.limits import LIMITS, known
 from running import clean_environment, gonogo

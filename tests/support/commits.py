@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 import nights
 import seeded
-from gonogo.canonical import key_of
+from gonogo.spec.canonical import key_of
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import Core, open_core
@@ -89,4 +89,4 @@ def _run(core: Core, chunk: Chunk) -> None:
 def _kernel(test: TestSpec, chunk: Chunk, seed: int, position: int) -> tuple[Any, Any, Any]:
     raw = generate(test, seed)
     given = quantise(test, raw)
-    return raw, given, tensix.run(test, given, chunk.build, seed=seed, position=position)
+    return raw, given, emulation.run(test, given, chunk.build, seed=seed, position=position)

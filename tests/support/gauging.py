@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import ChunkState
 from gonogo_storage.jobs import attempts, chunks

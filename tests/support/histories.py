@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 import seeded
-from gonogo.selections import parse_subject
+from gonogo.spec.selections import parse_subject
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import Core, open_core
 from gonogo_settings import Settings

@@ -21,7 +21,7 @@ import gauging
 import nights
 import seeded
 from api import Api
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards import assets, urls
 from gonogo_dashboards.pages import make_router
 from gonogo_storage.automation import ci_subjects, runs

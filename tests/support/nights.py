@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 import seeded
 from gonogo.gauge.comparators import STORED_RTOLS
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job, NewJob

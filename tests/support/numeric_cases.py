@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.judging import matrix
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import matrix
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 
 KERNELS = ("layernorm_bw", "layernorm_fw")
 
@@ -55,7 +55,7 @@ class Case:
 
     def emulated(self, build: str = "correct") -> dict[str, NDArray[np.float32]]:
         """What the emulated build makes of it, in the kernel's own shapes."""
-        return tensix.run(self.test, self.given, build, seed=self.seed)
+        return emulation.run(self.test, self.given, build, seed=self.seed)
 
     def matrices(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
         """The outputs as the numerics take them: (rows, N), or one row."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import gonogo_pytest.plugin as plug_in
-from gonogo.recorded import Comparison
+from gonogo.public.recorded import Comparison
 from gonogo_pytest.collecting import Collector
 from gonogo_pytest.records import Record
 

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.harvest import DX, VERDICTS
-from gonogo.numerics.forensics.words import ordinal
-from gonogo.tests import TestSpec
+from gonogo.kernels.layernorm.forensics.words import ordinal
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id

@@ -13,8 +13,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from gonogo.builds import own_builds
-from gonogo.tests import TestSpec
+from gonogo.spec.builds import own_builds
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.base import output_shapes
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Stage
 from gonogo.flakiness.bisection import Tally, _model, look
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.problems import FieldError
 
 NEAR = [(0, 20), (1, 20), (17, 20), (20, 20)]
 """Builds around a change at place 2, run often."""

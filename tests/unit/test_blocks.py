@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.numerics import blocks, expected
+from gonogo.judging import expected
+from gonogo.numerics import blocks
 from numeric_cases import KERNELS, Case, spec
 
 

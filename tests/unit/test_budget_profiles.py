@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.builds import PROFILES
-from gonogo.numerics.budgets.profiles import (
+from gonogo.errors import FieldError
+from gonogo.kernels.layernorm.arithmetic.profiles import (
     FIDELITY_LOSS,
     BackwardTerms,
     ForwardTerms,
@@ -18,7 +18,7 @@ from gonogo.numerics.budgets.profiles import (
     truncated_reciprocal,
 )
 from gonogo.numerics.formats import FORMATS, round_to
-from gonogo.problems import FieldError
+from gonogo.spec.builds import PROFILES
 from numeric_cases import spec
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.builds import torch_builds
-from gonogo.judging import SeedJudgement, judge
-from gonogo.numerics.budgets.profiles import backward_terms, forward_terms
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.kernels.layernorm.arithmetic.profiles import backward_terms, forward_terms
 from gonogo.numerics.formats import round_to
+from gonogo.spec.builds import torch_builds
 from numeric_cases import REGIMES, Case, spec
 
 Array = NDArray[np.float32]

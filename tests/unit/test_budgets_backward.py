@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from benchmarks.arithmetics import MONTE_CARLO, RIGHT
 from benchmarks.false_alarms import DEVIATIONS, applies, cases
-from gonogo.judging import judge
-from gonogo.numerics import expected, layernorm
-from gonogo.numerics.budgets.backward import aligned_error
-from gonogo.numerics.budgets.expectation import Expectation
-from gonogo.numerics.budgets.profiles import reciprocal_error
-from gonogo.tensix import run
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation
+from gonogo.judging import expected
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import reference
+from gonogo.kernels.layernorm.arithmetic.backward import aligned_error
+from gonogo.kernels.layernorm.arithmetic.profiles import reciprocal_error
+from gonogo.kernels.layernorm.emulation import run
+from gonogo.numerics.expectation import Expectation
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 from numeric_cases import Case, spec
 
 Row = list[float]
@@ -168,7 +169,7 @@ def test_dgamma_and_dbeta_are_bounded_by_their_terms_sums_and_output() -> None:
 def test_the_references_are_those_of_what_the_device_was_given() -> None:
     for numerics in ({}, {"statistics": "own"}):
         case = Case.of(spec(shape=(40, 50), numerics=numerics))
-        wanted = layernorm.reference(case.test, case.given)
+        wanted = reference.reference(case.test, case.given)
         for name, found in expected.expectations(case.test, case.given, "generic").items():
             np.testing.assert_allclose(
                 found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-9, atol=1e-12

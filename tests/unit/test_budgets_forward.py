@@ -11,13 +11,14 @@ import pytest
 
 from benchmarks.arithmetics import RIGHT
 from benchmarks.false_alarms import applies, cases
-from gonogo.judging import judge
-from gonogo.numerics import expected, layernorm
-from gonogo.numerics.budgets import forward
-from gonogo.numerics.budgets.moments import lanes, moments
-from gonogo.numerics.budgets.profiles import forward_terms, reciprocal_error
+from gonogo.judging import expected
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import reference
+from gonogo.kernels.layernorm.arithmetic import forward
+from gonogo.kernels.layernorm.arithmetic.moments import lanes, moments
+from gonogo.kernels.layernorm.arithmetic.profiles import forward_terms, reciprocal_error
 from gonogo.numerics.formats import round_to
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation
 from numeric_cases import REGIMES, Case, spec
 
 UNIFORM = {
@@ -108,7 +109,7 @@ def test_the_bounds_are_the_written_ones(n: int, regime: str) -> None:
 
 def test_the_references_are_those_of_what_the_device_was_given() -> None:
     case = Case.of(spec("layernorm_fw", (40, 50)))
-    wanted = layernorm.reference(case.test, case.given)
+    wanted = reference.reference(case.test, case.given)
     for name, found in expected.expectations(case.test, case.given, "tt-train").items():
         np.testing.assert_allclose(
             found.reference, wanted[name].reshape(found.reference.shape), rtol=1e-12, atol=1e-14

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.builds import Build, emulator_build, emulator_builds, ordered
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
+from gonogo.spec.builds import Build, emulator_build, emulator_builds, ordered
 
 
 def test_builds_are_ordered_by_line_and_sequence() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MOST_SPARES, HostPool

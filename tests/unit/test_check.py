@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli.app import app
 
 PLUGIN = """

@@ -10,7 +10,7 @@ import pytest
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github
 from gonogo.ci.patterns import fits, fits_any
 from gonogo.ci.rules import Registration, Rule, build_name, problem_of
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from hookings import BEFORE, HEAD, check_suite, pull_request, push, workflow_run
 
 

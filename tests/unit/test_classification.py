@@ -11,7 +11,7 @@ from gonogo.flakiness.classes import Class, Known, Ran
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
 from gonogo.flakiness.masking import Coefficients, Record, Seed
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 
 OPEN = Known("f1", "flaky", False)
 TAKEN_ON = Known(

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_cli import waiting
 from gonogo_cli.client import Client
 

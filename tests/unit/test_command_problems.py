@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from gonogo.problems import FieldError, quote
+from gonogo.errors import FieldError, quote
 from gonogo_cli import doctor, jobs, problem
 from gonogo_settings import release
 

@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gonogo.numerics import compare
-from gonogo.numerics.budgets.expectation import Direction, Expectation
+from gonogo.numerics.expectation import Direction, Expectation
 from gonogo.numerics.formats import round_to
 
 Array = NDArray[np.float64]

@@ -16,11 +16,12 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
-from gonogo import handover, tensix
-from gonogo.inputs import generate, quantise
-from gonogo.problems import FieldError, JobError
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Verdict
+from gonogo.errors import FieldError, JobError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.public import handover
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
 from plugged import in_this_process
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 def arrays(build: str) -> dict[str, NDArray[Any]]:
     """Inputs and dx of an emulated build, in the test's shapes."""
     given = quantise(TEST, generate(TEST, 0))
-    outputs = tensix.run(TEST, given, build)
+    outputs = emulation.run(TEST, given, build)
     return {
         name: np.asarray(array).reshape(TEST.shape_of(name))
         for name, array in {**given, "dx": outputs["dx"]}.items()
@@ -147,7 +148,7 @@ def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]])
 
 
 def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
-    code = "import gonogo, gonogo_pytest.plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging'} & set(sys.modules)"
+    code = "import gonogo, gonogo_pytest.plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging.judging'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from gonogo.cron import CronLine
-from gonogo.problems import FieldError
+from gonogo.ci.cron import CronLine
+from gonogo.errors import FieldError
 
 FORWARD = datetime(2026, 3, 28, 22, tzinfo=UTC)  # Berlin: 29 March, 02:00 becomes 03:00 (01:00 UTC)
 BACK = datetime(2026, 10, 24, 22, tzinfo=UTC)  # Berlin: 25 October, 03:00 becomes 02:00 (01:00 UTC)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.numerics.maps import error_map
+from gonogo.judging.error_maps import error_map
 from gonogo_dashboards import error_maps, map_charts
 from gonogo_dashboards.error_maps import MapContent
 

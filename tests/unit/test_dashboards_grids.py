@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import grids
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs.job import Job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gonogo.flakiness.sketches import Sketch
-from gonogo.verdicts import POLICY
+from gonogo.spec.verdicts import POLICY
 from gonogo_dashboards import charts, plots, spreads
 from gonogo_dashboards.diagnoses import TermView, view
 from gonogo_dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from gonogo.stages import table
+from gonogo.spec.stages import table
 from gonogo_cli import show
 from gonogo_dashboards import pages, stages
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import commands, pages, urls, words
 from gonogo_storage.db.states import DeviceHealth, DeviceState, FlagKind, JobState
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.problems import FieldError, InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
 from gonogo_workers.devices import chips, discovery
 from gonogo_workers.devices.chips import Chip
 

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
+from gonogo.judging.expected import statistics
 from gonogo.numerics import compare, directions
-from gonogo.numerics.budgets.expectation import Direction, Expectation, Keyed, Shared, coherence
-from gonogo.numerics.expected import statistics
-from gonogo.verdicts import POLICY
+from gonogo.numerics.expectation import Direction, Expectation, Keyed, Shared, coherence
+from gonogo.spec.verdicts import POLICY
 from numeric_cases import KERNELS, REGIMES, Case, spec
 
 Array = NDArray[np.float64]

@@ -11,16 +11,19 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
-from gonogo import closeness, diagnoses, handover, recorded, tensix, tensors
-from gonogo.closeness import Gate
-from gonogo.inputs import generate, quantise
+from gonogo.errors import FieldError
+from gonogo.judging import closeness
+from gonogo.judging.closeness import Gate
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.arithmetic import forward, forward_terms
+from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics import compare
-from gonogo.numerics.budgets import forward, forward_terms
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.layernorm import reference
-from gonogo.problems import FieldError
-from gonogo.recorded import Comparison
-from gonogo.tests import TestSpec
+from gonogo.public import handover, recorded, tensors
+from gonogo.public.recorded import Comparison
+from gonogo.spec import diagnoses
+from gonogo.spec.test_spec import TestSpec
 from torches import run_in_torch
 
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 256]})
@@ -43,7 +46,7 @@ def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
     expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
     inputs = {name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()}
     return lambda build: (
-        tensix.run(TEST, given, build)["dx"].reshape(TEST.shape),
+        emulation.run(TEST, given, build)["dx"].reshape(TEST.shape),
         expected,
         inputs,
     )
@@ -311,7 +314,7 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
     _, _, inputs = case("correct")
     outputs = {
         name: array.reshape(TEST.shape_of(name))
-        for name, array in tensix.run(TEST, given, "correct").items()
+        for name, array in emulation.run(TEST, given, "correct").items()
     }
     expected = {
         name: array.reshape(TEST.shape_of(name))

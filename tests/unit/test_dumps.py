@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.layernorm import reference
-from gonogo.problems import FieldError, JobError
-from gonogo.stored import given_inputs, shaped
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError, JobError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.stored_tensors import given_inputs, shaped
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import dumps
 from gonogo_workers.dumps import Dump
 

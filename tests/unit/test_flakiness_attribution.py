@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo import tensix
+from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.attribution import Cause, attribute, beyond_chance
 from gonogo.flakiness.rates import Outcome, rate
 from gonogo.flakiness.samples import Sample, contexts
-from gonogo.inputs import generate, quantise
-from gonogo.suspicion import Suspicion
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 
 PASSED, FAILED = Outcome.passed, Outcome.failed
 
@@ -179,7 +179,7 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
     def run(seed: int, position: int) -> str:
         given = quantise(test, generate(test, seed))
         return (
-            tensix.run(test, given, "stale-register", position=position)["dx"]
+            emulation.run(test, given, "stale-register", position=position)["dx"]
             .tobytes()
             .hex()[:4000]
         )

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo import tensix
 from gonogo.flakiness.masking import (
     Change,
     Coefficients,
@@ -21,11 +20,12 @@ from gonogo.flakiness.masking import (
     series,
 )
 from gonogo.flakiness.rates import Outcome, outcome_of
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.numerics.forensics import diagnose
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import diagnose
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 
 TEST = TestSpec.parse(
     {"kernel": "layernorm_bw", "shape": [96, 1024], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
@@ -40,7 +40,7 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
     for seed in seeds:
         raw = generate(TEST, seed)
         inputs = quantise(TEST, raw)
-        dx = np.array(tensix.run(TEST, inputs, defect)["dx"])
+        dx = np.array(emulation.run(TEST, inputs, defect)["dx"])
         dx[3, 5] += stray
         judged = judge(TEST, raw, inputs, {"dx": dx}, profile="tt-train", produced=("dx",))
         output = judged.outputs["dx"]

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, fisher, greater, outcome_of, rate, rate_of
@@ -21,8 +22,7 @@ from gonogo.flakiness.special import (
     normal_quantile,
     student_tail,
 )
-from gonogo.problems import FieldError
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 SIZES = st.floats(0.1, 1e6)
 

@@ -16,7 +16,7 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.suspects import pooled, settled
 from gonogo.flakiness.tails import pareto_fit, survival, tail
-from gonogo.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation
 
 
 def exponential(

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.diagnoses import PARTLY
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.forensics import RIGHT, Diagnosis, Term, diagnose
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import RIGHT, Diagnosis, Term, diagnose
+from gonogo.spec.diagnoses import PARTLY
+from gonogo.spec.test_spec import TestSpec
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -30,7 +30,7 @@ def made(rows: int, features: int, seed: int = 0, **fields: Any) -> tuple[TestSp
 def emulated(build: str, rows: int, features: int, seed: int = 0, **fields: Any) -> Diagnosis:
     """The diagnosis of an emulated build."""
     test, given = made(rows, features, seed, **fields)
-    return diagnose(test, given, tensix.run(test, given, build))
+    return diagnose(test, given, emulation.run(test, given, build))
 
 
 def term(found: Diagnosis, name: str) -> Term:
@@ -276,25 +276,25 @@ def test_gamma_wrong_in_one_tile_is_found() -> None:
     test, given = made(160, 1024)
     wrong = dict(given, gamma=given["gamma"].copy())
     wrong["gamma"][224:256] *= 2
-    found = diagnose(test, given, tensix.run(test, wrong, "correct"))
+    found = diagnose(test, given, emulation.run(test, wrong, "correct"))
     assert found.words == "gamma is 2 times what it should be in the 8th tile of 32"
     wrong["gamma"][224:256] = 1
     assert (
-        diagnose(test, given, tensix.run(test, wrong, "correct")).words
+        diagnose(test, given, emulation.run(test, wrong, "correct")).words
         == "gamma is missing (1 in its place) in the 8th tile of 32"
     )
 
 
 def test_dbeta_wrong_in_one_column_tile_is_found() -> None:
     test, given = made(160, 1024)
-    outputs = tensix.run(test, given, "correct")
+    outputs = emulation.run(test, given, "correct")
     outputs["dbeta"][64:96] *= 2
     assert diagnose(test, given, outputs).words == "dbeta differs in the 3rd column tile of 32"
 
 
 def test_any_subset_of_outputs_will_do_and_the_json_is_plain() -> None:
     test, given = made(64, 256)
-    outputs = tensix.run(test, given, "tt-train-2025")
+    outputs = emulation.run(test, given, "tt-train-2025")
     assert {each.output for each in diagnose(test, given, {"dbeta": outputs["dbeta"]}).terms} == {
         "dbeta"
     }

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gonogo import tensix
-from gonogo.diagnoses import AT_THE_EDGE, NOT_FOUND, PARTLY, RIGHT, beside
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.forensics import Diagnosis, diagnose
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import Diagnosis, diagnose
+from gonogo.spec.diagnoses import AT_THE_EDGE, NOT_FOUND, PARTLY, RIGHT, beside
+from gonogo.spec.test_spec import TestSpec
 
 CALM = {
     "gamma": {"regime": "uniform", "low": 0.5, "high": 1.5},
@@ -31,7 +31,7 @@ def emulated(
         {"kernel": kernel, "shape": shape, "numerics": numerics, "inputs": inputs or {}}
     )
     given = quantise(test, generate(test, 3))
-    return diagnose(test, given, tensix.run(test, given, build))
+    return diagnose(test, given, emulation.run(test, given, build))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.diagnoses import PARTLY
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.forensics import RIGHT, Diagnosis, diagnose
-from gonogo.numerics.layernorm import forward
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.forensics import RIGHT, Diagnosis, diagnose
+from gonogo.kernels.layernorm.reference import forward
+from gonogo.spec.diagnoses import PARTLY
+from gonogo.spec.test_spec import TestSpec
 
 Arrays = dict[str, NDArray[np.float32]]
 CALM = {
@@ -39,7 +39,7 @@ def emulated(
 ) -> Diagnosis:
     """The diagnosis of some outputs of an emulated build."""
     test, given = made(rows, features, **fields)
-    results = tensix.run(test, given, build)
+    results = emulation.run(test, given, build)
     return diagnose(test, given, {name: results[name] for name in outputs})
 
 

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo.numerics.forensics import diagnose
-from gonogo.tests import TestSpec
+from gonogo.kernels.layernorm.forensics import diagnose
+from gonogo.spec.test_spec import TestSpec
 
 STRANGE = [
     0.0,

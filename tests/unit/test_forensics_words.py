@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gonogo.numerics.forensics.fit import fit_tiles
-from gonogo.numerics.forensics.words import Noun, close, describe, odd_rows, ordinal, place
+from gonogo.kernels.layernorm.forensics.fit import fit_tiles
+from gonogo.kernels.layernorm.forensics.words import Noun, close, describe, odd_rows, ordinal, place
 
 S1 = Noun("s1", twice="is subtracted twice")
 

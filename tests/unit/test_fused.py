@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
-from gonogo.numerics import expected
-from gonogo.numerics.budgets.expectation import binade, round_away, truncate
-from gonogo.numerics.fused import loops
+from gonogo.judging import expected
+from gonogo.kernels.layernorm import statistics
+from gonogo.kernels.layernorm.fused import loops
+from gonogo.numerics.expectation import binade, round_away, truncate
 from gonogo.numerics.jit import HAVE_NUMBA
-from gonogo.tests import TestSpec
-from gonogo.verdicts import explain, within
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import explain, within
 from numeric_cases import KERNELS, REGIMES, Case, spec
 
 needs_numba = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
@@ -58,7 +59,7 @@ def both(
     """(fused, definition)."""
     matrices = case.matrices(outputs)
     arguments = case.test, case.raw, case.given, matrices, profile
-    return expected.statistics(*arguments), expected.statistics_plain(*arguments)
+    return expected.statistics(*arguments), statistics.statistics_plain(*arguments)
 
 
 def assert_same(
@@ -324,7 +325,9 @@ def test_without_numba_the_definition_answers(monkeypatch: pytest.MonkeyPatch) -
     matrices = case.matrices(case.emulated())
     monkeypatch.setattr(expected, "HAVE_NUMBA", False)
     found = expected.statistics(case.test, case.raw, case.given, matrices, "tt-train")
-    assert found == expected.statistics_plain(case.test, case.raw, case.given, matrices, "tt-train")
+    assert found == statistics.statistics_plain(
+        case.test, case.raw, case.given, matrices, "tt-train"
+    )
 
 
 def test_block_formats_are_judged_by_the_definition() -> None:

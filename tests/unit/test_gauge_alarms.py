@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
 from gonogo.gauge import kernels, measure
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.gauge.report import Gauge, report
-from gonogo.numerics import layernorm
+from gonogo.kernels.layernorm import emulation, reference
 from gonogo.numerics.formats import round_to
 from numeric_cases import spec
 
@@ -44,11 +43,11 @@ def rows() -> list[measure.Row]:
     for seed in range(SEEDS):
         drawn = measure.Drawn.of(TEST, seed)
         perfect = Part("perfect", Kind.go, "Rounds its output only.", "correct", TEST, TEST)
-        outputs = rounded(layernorm.reference(TEST, drawn.raw))
+        outputs = rounded(reference.reference(TEST, drawn.raw))
         found.append(measure.measured(perfect, drawn, outputs, profile=PROFILE, produced=None))
         if seed < 2:
             for part in kernels.wrong(TEST):
-                ideal = rounded(tensix.ideal(TEST, drawn.given, part.build))
+                ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
                 found.append(measure.measured(part, drawn, ideal, profile=PROFILE, produced=None))
     return found
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from gonogo.errors import FieldError, JobError
 from gonogo.gauge.tests_file import parse
-from gonogo.problems import FieldError, JobError
 from gonogo_cli.app import app
 
 PLUGIN = """

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo import tensix
 from gonogo.gauge import elsewhere, kernels, measure
 from gonogo.gauge.gates import GATES
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.gauge.report import Gauge, Sharpness, report
-from gonogo.judging import judge
-from gonogo.tests import TestSpec
-from gonogo.tolerances import Tolerance
-from gonogo.verdicts import within
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.verdicts import within
 from numeric_cases import spec
 
 PROFILE = "tt-train"
@@ -30,8 +30,8 @@ wrong."""
 def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
     given = measure.given_to(part, drawn)
     if part.unsure:
-        tensix.run(part.test, given, part.build)
-    return tensix.run(part.test, given, part.build, position=1)
+        emulation.run(part.test, given, part.build)
+    return emulation.run(part.test, given, part.build, position=1)
 
 
 def row(part: Part, drawn: measure.Drawn) -> measure.Row:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import gauge_line
 from gonogo.gauge.plan import GO, planned, work_of
-from gonogo.problems import FieldError
-from gonogo.tests import KERNELS, TestSpec
+from gonogo.spec.test_spec import KERNELS, TestSpec
 from gonogo_cli.app import app
 from gonogo_workers import gauge_parts
 from numeric_cases import spec
@@ -99,7 +99,7 @@ def test_planning_and_reporting_load_no_numpy() -> None:
         "import sys\n"
         "from gonogo.gauge.plan import planned\n"
         "from gonogo.gauge.report import report\n"
-        "from gonogo.tests import TestSpec\n"
+        "from gonogo.spec.test_spec import TestSpec\n"
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
         "planned(test, 'mine', ['a'], ['b'])\n"
         "report(test, []).to_json()\n"

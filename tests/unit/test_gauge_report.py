@@ -15,8 +15,8 @@ from gonogo.gauge.comparators import STORED_RTOLS, Comparator, above
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import Sharpness, report
 from gonogo.numerics.compare import NEEDED_RTOLS
-from gonogo.tolerances import Tolerance
-from gonogo.verdicts import within
+from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.verdicts import within
 from numeric_cases import spec
 
 ATOL = Comparator("allclose", 1e-3)

@@ -11,7 +11,7 @@ import pytest
 
 from gonogo.flakiness.classes import Class, Classification, Finding, Ran
 from gonogo.flakiness.overrides import Override, suppressed
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.github import markdown, report
 from gonogo_service.github.client import MOST_TEXT
 from gonogo_service.github.report import Links

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
-from gonogo.golden import Accusation, Change, Golden, Sung, judge
+from gonogo.devices.golden import Accusation, Change, Golden, Sung, judge
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KNOWN = Golden("x", "lab-1/a", "lab-1/b")

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gonogo import normals
-from gonogo.inputs import MAX_SEED, _uniform, generate, quantise, row_statistics
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import MAX_SEED, _uniform, generate, quantise, row_statistics
+from gonogo.numerics import normals
 from gonogo.numerics.formats import round_to
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 
 def backward(*shape: int, **fields: Any) -> TestSpec:
@@ -248,7 +248,7 @@ def test_neither_scipy_nor_numba_is_needed_for_specs_verdicts_and_builds() -> No
     import subprocess
 
     code = (
-        "import gonogo.tests, gonogo.verdicts, gonogo.builds, sys; gonogo.builds.emulator_builds();"
+        "import gonogo.spec.test_spec, gonogo.spec.verdicts, gonogo.spec.builds, sys; gonogo.spec.builds.emulator_builds();"
         "sys.exit(str(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gonogo.judging import judge
+from gonogo.judging.judging import judge
 from gonogo.numerics import jit
 from numeric_cases import Case, spec
 
@@ -161,7 +161,7 @@ def test_the_stamp_is_of_names_and_contents(tmp_path: Path) -> None:
 def test_what_is_read_only_or_of_another_order_needs_no_code_of_its_own() -> None:
     """numba compiles read-only arrays apart: half a minute, for a tensor that was mapped from a
     file."""
-    from gonogo.numerics.fused import backward_rows
+    from gonogo.kernels.layernorm.fused import backward_rows
 
     case = Case.of(spec("layernorm_bw", (32, 64)))
     outputs = case.emulated()

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
-from gonogo.judging import SeedJudgement, judge, matrix
-from gonogo.numerics import expected
-from gonogo.problems import FieldError, KernelOutputError
-from gonogo.verdicts import POLICY, Explanation, Verdict
+from gonogo.errors import FieldError, KernelOutputError
+from gonogo.judging import expected
+from gonogo.judging.judging import SeedJudgement, judge, matrix
+from gonogo.spec.verdicts import POLICY, Explanation, Verdict
 from numeric_cases import KERNELS, Case, spec
 
 Outputs = dict[str, NDArray[Any]]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.judging import SeedJudgement, judge
-from gonogo.verdicts import (
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.spec.verdicts import (
     POLICY,
     Explanation,
     Verdict,

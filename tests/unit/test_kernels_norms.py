@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from benchmarks.arithmetics import RIGHT
 from benchmarks.false_alarms import applies, cases
-from gonogo import kernels
-from gonogo.inputs import generate, quantise
-from gonogo.judging import SeedJudgement, judge
-from gonogo.kernels import kind
-from gonogo.numerics import compare, edges, paired
+from gonogo.judging import edges, paired
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.reach import can_show
+from gonogo.kernels import registry
+from gonogo.numerics import compare
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.reach import can_show
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.kernels.registry import kind
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Verdict
 
 KINDS = ("rmsnorm_fw", "groupnorm_fw")
 AFFINE = {"gamma": {"regime": "uniform", "low": 0.5, "high": 1.5}}
@@ -44,7 +45,7 @@ class Seed:
     """A seed's arrays, and what is said of a build's outputs."""
 
     def __init__(self, test: TestSpec, seed: int = 0) -> None:
-        self.test, self.numerics = test, kernels.numerics(test)
+        self.test, self.numerics = test, registry.numerics(test)
         self.raw = generate(test, seed)
         self.given = quantise(test, self.raw)
 
@@ -59,7 +60,7 @@ class Seed:
 
 def test_rmsnorm_by_hand() -> None:
     test = TestSpec.parse({"kernel": "rmsnorm_fw", "shape": [1, 4], "epsilon": 3.0})
-    found = kernels.numerics(test).reference(
+    found = registry.numerics(test).reference(
         test, {"x": np.array([[1.0, -1, 3, 5]]), "gamma": np.array([1.0, 2, 0, -1])}
     )
     root = np.sqrt((1 + 1 + 9 + 25) / 4 + 3)
@@ -82,7 +83,7 @@ def test_group_norm_by_hand() -> None:
         [[1.0, 3, 1, 3], [0, 0, 4, 4], [2, 2, 2, 6], [1, -1, 1, -1]]
     )  # the rows are groups
     gamma, beta = np.array([1.0, 2, 3, 4]), np.array([0.0, 0, 10, 20])
-    found = kernels.numerics(test).reference(test, {"x": x, "gamma": gamma, "beta": beta})
+    found = registry.numerics(test).reference(test, {"x": x, "gamma": gamma, "beta": beta})
     assert np.allclose(found["mean"], [2, 2, 3, 0])
     assert np.allclose(found["rstd"], [1, 0.5, 1 / np.sqrt(3), 1])
     assert np.allclose(found["y"][:2], [[-1, 1, -2, 2], [10 - 3, 10 - 3, 20 + 4, 20 + 4]])
@@ -95,9 +96,9 @@ def test_group_norm_with_one_group_of_one_sample_row_is_layernorm() -> None:
         for name in ("groupnorm_fw", "layernorm_fw")
     )
     given = quantise(layer, generate(layer, 0))
-    mine, theirs = (kernels.numerics(test).reference(test, given) for test in (group, layer))
+    mine, theirs = (registry.numerics(test).reference(test, given) for test in (group, layer))
     assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
-    ours, others = (kernels.numerics(test).run(test, given, "correct") for test in (group, layer))
+    ours, others = (registry.numerics(test).run(test, given, "correct") for test in (group, layer))
     assert all(np.array_equal(ours[name], others[name]) for name in others), (
         "one dataflow, written twice"
     )
@@ -156,7 +157,7 @@ def test_wrong_kernels_that_can_show_are_seen_and_the_others_are_not_blamed(kern
     shown: set[str] = set()
     faults = [
         fault
-        for fault in kernels.numerics(spec(kernel)).faults.values()
+        for fault in registry.numerics(spec(kernel)).faults.values()
         if fault.gauge and not fault.unsure
     ]
     for inputs in INPUTS.values():

@@ -14,13 +14,14 @@ from typer.testing import CliRunner
 
 import softmax
 from api import in_process
-from gonogo import kernels
-from gonogo.builds import emulator_builds
-from gonogo.comparison import judge_here
-from gonogo.inputs import generate, quantise
-from gonogo.kernels import groupnorm, layernorm, rmsnorm
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.judging.comparison import judge_here
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels import registry
+from gonogo.spec.builds import emulator_builds
+from gonogo.spec.kernels import groupnorm, layernorm, rmsnorm
+from gonogo.spec.kernels.registry import KERNELS, register, unregister
+from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import app
 from gonogo_storage.flags.evidence import check_line
 
@@ -29,9 +30,9 @@ TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"tempe
 
 @pytest.fixture
 def toy() -> Iterator[None]:
-    kernels.register(softmax.KERNEL)
+    register(softmax.KERNEL)
     yield
-    kernels.unregister("softmax_fw")
+    unregister("softmax_fw")
 
 
 def command(*arguments: str) -> tuple[int, Any]:
@@ -70,7 +71,7 @@ def test_a_registered_kind_is_gauged() -> None:
 def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -> None:
     test = TestSpec.parse({"kernel": "softmax_fw", "shape": [4, 40]})
     given = quantise(test, generate(test, 0))
-    outputs = kernels.numerics(test).run(test, given, "correct")
+    outputs = registry.numerics(test).run(test, given, "correct")
     (tmp_path / "spec.json").write_text(json.dumps({"test": test.canonical()}))
     for name, array in {**given, **outputs}.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -82,7 +83,7 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
         "--json",
     )
     assert (code, found["verdict"]) == (0, "pass")
-    wrong = kernels.numerics(test).run(test, given, "last-tile-only")
+    wrong = registry.numerics(test).run(test, given, "last-tile-only")
     _, words, serious, _ = judge_here(test.canonical(), {**given, **wrong}, {})
     assert serious
     assert "softmax_fw [4, 40]" in str(words)
@@ -109,22 +110,22 @@ def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path
 
 
 def test_a_kind_that_is_gone_is_unknown() -> None:
-    assert "softmax_fw" not in kernels.KERNELS
+    assert "softmax_fw" not in KERNELS
     with pytest.raises(FieldError, match="unknown value"):
         TestSpec.parse({"kernel": "softmax_fw", "shape": [2, 2]})
 
 
 def test_a_name_is_registered_once() -> None:
-    kernels.register(rmsnorm.KERNELS[0])  # the same again is nothing new
+    register(rmsnorm.KERNELS[0])  # the same again is nothing new
     with pytest.raises(ValueError, match="there is a kernel"):
-        kernels.register(type(softmax.KERNEL)("rmsnorm_fw", ("y",), ("x",), "softmax.numerics"))
+        register(type(softmax.KERNEL)("rmsnorm_fw", ("y",), ("x",), "softmax.numerics"))
 
 
 @pytest.mark.parametrize("kind", [layernorm, rmsnorm, groupnorm])
 def test_the_builds_of_a_kernel_are_the_faults_of_its_numerics(kind: Any) -> None:
     for kernel in kind.KERNELS:
         test = TestSpec.parse({"kernel": kernel.name, "shape": [2, 4]})
-        faults = kernels.numerics(test).faults
+        faults = registry.numerics(test).faults
         assert tuple(faults) == kernel.builds
         assert all(
             name == fault.name and fault.sentence.endswith(".") for name, fault in faults.items()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.numerics import layernorm
+from gonogo.kernels.layernorm import reference
 from numeric_cases import Case, spec
 
 Array = NDArray[np.float64]
@@ -37,7 +37,7 @@ def exact_moments(row: Array, epsilon: float) -> tuple[float, float]:
 
 def test_moments_are_those_of_exact_arithmetic_with_the_biased_variance() -> None:
     x = drawn(5, 37)["x"]
-    mean, rstd = layernorm.moments(x, EPSILON)
+    mean, rstd = reference.moments(x, EPSILON)
     wanted = np.array([exact_moments(row, EPSILON) for row in x])
     np.testing.assert_allclose(np.stack([mean, rstd], axis=1), wanted, rtol=1e-14)
 
@@ -46,7 +46,7 @@ def test_float32_inputs_are_widened_before_anything_is_summed() -> None:
     x = (
         np.float32(1e4) + np.random.default_rng(2).normal(0, 1, (3, 200)).astype(np.float32)
     ).astype(np.float32)
-    mean, rstd = layernorm.moments(x, EPSILON)
+    mean, rstd = reference.moments(x, EPSILON)
     assert mean.dtype == rstd.dtype == np.float64
     wanted = np.array([exact_moments(row.astype(np.float64), EPSILON) for row in x])
     np.testing.assert_allclose(np.stack([mean, rstd], axis=1), wanted, rtol=1e-11)
@@ -54,7 +54,7 @@ def test_float32_inputs_are_widened_before_anything_is_summed() -> None:
 
 def test_the_forward_is_the_textbook_one() -> None:
     a = drawn(4, 19)
-    found = layernorm.forward(a["x"], a["gamma"], a["beta"], EPSILON)
+    found = reference.forward(a["x"], a["gamma"], a["beta"], EPSILON)
     for i, row in enumerate(a["x"]):
         mean, rstd = exact_moments(row, EPSILON)
         wanted = [
@@ -67,14 +67,14 @@ def test_the_forward_is_the_textbook_one() -> None:
 @pytest.mark.parametrize("epsilon", [1e-6, 0.25])
 def test_the_backward_is_the_derivative_of_the_forward(epsilon: float) -> None:
     a = drawn(3, 11, seed=5)
-    mean, rstd = layernorm.moments(a["x"], epsilon)
-    found = layernorm.backward(a["x"], a["gamma"], mean, rstd, a["dy"])
+    mean, rstd = reference.moments(a["x"], epsilon)
+    found = reference.backward(a["x"], a["gamma"], mean, rstd, a["dy"])
 
     def loss(**changed: Array) -> float:
         used = a | changed
         return math.fsum(
             (
-                layernorm.forward(used["x"], used["gamma"], used["beta"], epsilon)["y"] * a["dy"]
+                reference.forward(used["x"], used["gamma"], used["beta"], epsilon)["y"] * a["dy"]
             ).ravel()
         )
 
@@ -92,7 +92,7 @@ def test_the_backward_is_the_derivative_of_the_forward(epsilon: float) -> None:
 def test_the_backward_takes_the_statistics_that_it_is_given() -> None:
     a = drawn(3, 6)
     mean, rstd = np.array([0.5, -1.0, 0.0]), np.array([1.0, 2.0, 0.25])  # none of them x's own
-    found = layernorm.backward(a["x"], a["gamma"], mean, rstd, a["dy"])
+    found = reference.backward(a["x"], a["gamma"], mean, rstd, a["dy"])
     for i in range(3):
         xhat = [(v - mean[i]) * rstd[i] for v in a["x"][i]]
         p = [d * g for d, g in zip(a["dy"][i], a["gamma"], strict=True)]
@@ -112,25 +112,25 @@ def test_reference_makes_the_statistics_itself_only_where_none_are_given() -> No
     own = Case.of(spec(shape=(4, 9), numerics={"statistics": "own"}))
     given = Case.of(spec(shape=(4, 9)))
     assert "mean" not in own.given
-    mean, rstd = layernorm.moments(own.given["x"], EPSILON)
-    with_them = layernorm.reference(own.test, {**own.given, "mean": mean, "rstd": rstd})
-    without = layernorm.reference(own.test, own.given)
+    mean, rstd = reference.moments(own.given["x"], EPSILON)
+    with_them = reference.reference(own.test, {**own.given, "mean": mean, "rstd": rstd})
+    without = reference.reference(own.test, own.given)
     for name in ("dx", "dgamma", "dbeta"):
         np.testing.assert_array_equal(without[name], with_them[name])
     # Given ones are bf16 on the device: another function.
-    assert np.abs(layernorm.reference(given.test, given.given)["dx"] - without["dx"]).max() > 1e-4
+    assert np.abs(reference.reference(given.test, given.given)["dx"] - without["dx"]).max() > 1e-4
 
 
 def test_reference_uses_the_epsilon_of_the_test() -> None:
     small, large = (
         Case.of(spec("layernorm_fw", (2, 8), epsilon=epsilon)) for epsilon in (1e-6, 3.0)
     )
-    assert layernorm.reference(large.test, large.given)["rstd"].max() < 1 / math.sqrt(3)
-    assert layernorm.reference(small.test, small.given)["rstd"].min() > 1
+    assert reference.reference(large.test, large.given)["rstd"].max() < 1 / math.sqrt(3)
+    assert reference.reference(small.test, small.given)["rstd"].min() > 1
 
 
 def test_a_kernel_without_reference_is_refused() -> None:
     test = spec(shape=(2, 4))
     object.__setattr__(test, "kernel", "softmax")
     with pytest.raises(ValueError, match="no reference for kernel 'softmax'"):
-        layernorm.reference(test, {})
+        reference.reference(test, {})

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from gonogo.numerics.maps import MAX_TILE_COLUMNS, MAX_TILE_ROWS, error_map
+from gonogo.judging.error_maps import MAX_TILE_COLUMNS, MAX_TILE_ROWS, error_map
 
 
 def test_a_cell_holds_the_largest_and_the_mean_error_of_its_tile() -> None:

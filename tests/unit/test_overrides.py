@@ -18,7 +18,7 @@ from gonogo.flakiness.overrides import (
     suppressed,
     touches,
 )
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 

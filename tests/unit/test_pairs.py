@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.judging import SeedJudgement, judge
-from gonogo.numerics import expected, paired
-from gonogo.pairs import Reference, compare, words
-from gonogo.problems import FieldError, KernelOutputError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError, KernelOutputError
+from gonogo.judging import expected, paired
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.pairs import Reference, compare, words
+from gonogo.spec.test_spec import TestSpec
 from numeric_cases import REGIMES, Case, spec
 
 CORRECT = Reference("other", "tt-train")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gonogo import stages
+from gonogo.spec import stages
 from suites import Project, outcomes
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.judging import judge
-from gonogo.numerics import compare, directions, expected, layernorm
-from gonogo.numerics.reach import DIRECTION, can_show, shows
-from gonogo.verdicts import Explanation
+from gonogo.judging import expected
+from gonogo.judging.judging import judge
+from gonogo.judging.reach import DIRECTION, can_show, shows
+from gonogo.kernels.layernorm import emulation, reference
+from gonogo.numerics import compare, directions
+from gonogo.spec.verdicts import Explanation
 from numeric_cases import Case, spec
 
 PROFILE = "tt-train"
@@ -28,7 +29,9 @@ def seeds(
     found = []
     for seed in range(SEEDS):
         case = Case.of(spec(kernel, shape, **fields), seed)
-        able = can_show(case.test, case.given, tensix.ideal(case.test, case.given, build), profile)
+        able = can_show(
+            case.test, case.given, emulation.ideal(case.test, case.given, build), profile
+        )
         judged = judge(case.test, case.raw, case.given, case.emulated(build), profile=profile)
         found.append((able, judged.explanation))
     return found
@@ -126,7 +129,7 @@ def test_a_defect_of_statistics_that_are_given_cannot_show() -> None:
 
 
 def ideal_with(case: Case, effect: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    outputs = layernorm.reference(case.test, case.given)
+    outputs = reference.reference(case.test, case.given)
     return {**outputs, "dx": outputs["dx"] + effect}
 
 
@@ -166,7 +169,7 @@ def test_a_non_finite_effect_shows_and_an_absent_output_does_not_count(case: Cas
 
 def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
     constant = Case.of(spec("layernorm_fw", (8, 128), regime="constant"))
-    outputs = layernorm.reference(constant.test, constant.given)
+    outputs = reference.reference(constant.test, constant.given)
     assert not can_show(constant.test, constant.given, {"y": outputs["y"] + 5}, PROFILE)
     assert can_show(
         constant.test, constant.given, {"mean": outputs["mean"] + 5}, PROFILE
@@ -182,9 +185,9 @@ def test_an_effect_on_rows_that_say_nothing_cannot_show() -> None:
 def test_the_fused_answer_is_that_of_the_definition(kernel: str, fields: dict[str, Any]) -> None:
     for seed, shape in enumerate([(16, 64), (40, 130)]):
         case = Case.of(spec(kernel, shape, **fields), seed)
-        for build, defect in tensix.DEFECTS.items():
+        for build, defect in emulation.DEFECTS.items():
             if defect.plan.fate is None:
-                ideal = tensix.ideal(case.test, case.given, build)
+                ideal = emulation.ideal(case.test, case.given, build)
                 assert shows(case.test, case.given, ideal, PROFILE) is can_show(
                     case.test, case.given, ideal, PROFILE
                 ), build

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo import pairs
-from gonogo.judging import judge
+from gonogo.judging import pairs
+from gonogo.judging.judging import judge
+from gonogo.judging.rejudging import bounds, known_points, rejudge, within_stored
 from gonogo.numerics.compare import NEEDED_RTOLS
-from gonogo.rejudging import bounds, known_points, rejudge, within_stored
-from gonogo.tests import TestSpec
-from gonogo.tolerances import Tolerance
-from gonogo.verdicts import POLICY, Verdict
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.verdicts import POLICY, Verdict
 from numeric_cases import Case, spec
 
 DECLARED = {"rtol": 1e-3, "atol": 0.5}

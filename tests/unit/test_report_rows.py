@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.numerics.layernorm import reference
-from gonogo.problems import JobError
+from gonogo.errors import JobError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm.reference import reference
 from gonogo.reports.texts import MOST_NAME_CHARS
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.report_rows import Judged, Report, iteration_row, reports_of
 from gonogo_workers.rows import Place
 

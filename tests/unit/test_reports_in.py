@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import xml
 from gonogo.reports.cases import Case, TestReport
 from gonogo.reports.outcomes import Outcome

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo.problems import FieldError
-from gonogo.selections import Selection, check_executor, is_selection, parse_subject, sample
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.spec.selections import Selection, check_executor, is_selection, parse_subject, sample
+from gonogo.spec.test_spec import TestSpec
 
 KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.problems import FieldError
-from gonogo.stages import (
+from gonogo.errors import FieldError
+from gonogo.spec.stages import (
     Regression,
     StageStatus,
     StageTable,

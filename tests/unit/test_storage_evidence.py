@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.flags.evidence import check_line
 
 

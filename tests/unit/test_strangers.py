@@ -11,7 +11,7 @@ from benchmarks.strangers.plugin import Stranger
 from benchmarks.strangers.rights import RIGHTS
 from benchmarks.strangers.showing import Showing
 from benchmarks.strangers.wrongs import WRONGS
-from gonogo.inputs import generate, quantise
+from gonogo.judging.inputs import generate, quantise
 
 FORWARD, BACKWARD = (
     next(case for case in CASES if case.test.kernel == kernel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_cli.jobs import decided
 from gonogo_cli.submit import seeds_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.problems import FieldError
-from gonogo.suites import MAX_TESTS, Template, expand
+from gonogo.errors import FieldError
+from gonogo.spec.suites import MAX_TESTS, Template, expand
 
 TEST: dict[str, Any] = {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 DEFAULTS = {"test": TEST, "target": {"board": "n300"}, "seeds": {"count": 4}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.suspicion import Tried, suspects
+from gonogo.devices.suspicion import Tried, suspects
 
 
 def tried(device: str, failing: int, tests: int, build: str = "main") -> list[Tried]:

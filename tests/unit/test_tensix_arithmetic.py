@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo.tensix import arithmetic as wh
-from gonogo.tensix import arithmetic_jit as scalar
+from gonogo.numerics.tensix import arithmetic as wh
+from gonogo.numerics.tensix import arithmetic_jit as scalar
 
 Array = NDArray[np.float32]
 

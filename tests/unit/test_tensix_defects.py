@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.layernorm import reference
-from gonogo.tensix import DEFECTS
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.emulation import DEFECTS
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
 
@@ -57,7 +57,7 @@ def test_a_defect_touches_the_outputs_that_it_names_and_no_other(kernel: str, bu
         test, given = case(kernel, (70, 9))
     position = 1 if build == "stale-register" else 0
     got = touched(
-        tensix.run(test, given, "correct"), tensix.run(test, given, build, position=position)
+        emulation.run(test, given, "correct"), emulation.run(test, given, build, position=position)
     )
     defect = DEFECTS[build]
     named = set(defect.outputs) & set(test.outputs) if kernel in defect.kernels else set()
@@ -69,7 +69,7 @@ def test_a_defect_touches_the_outputs_that_it_names_and_no_other(kernel: str, bu
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_defect_is_what_its_float64_logic_says(kernel: str, build: str) -> None:
     test, given = case(kernel)
-    outputs, logic = tensix.run(test, given, build), tensix.ideal(test, given, build)
+    outputs, logic = emulation.run(test, given, build), emulation.ideal(test, given, build)
     for name in test.outputs:
         finite = np.isfinite(logic[name])
         assert np.array_equal(finite, np.isfinite(outputs[name]))
@@ -83,7 +83,7 @@ def test_a_defect_of_logic_changes_the_float64_function_of_a_kernel_that_it_appl
 ) -> None:
     for kernel in DEFECTS[build].kernels:
         test, given = case(kernel)
-        golden, logic = reference(test, given), tensix.ideal(test, given, build)
+        golden, logic = reference(test, given), emulation.ideal(test, given, build)
         assert {
             name
             for name in golden
@@ -95,7 +95,7 @@ def test_a_defect_of_logic_changes_the_float64_function_of_a_kernel_that_it_appl
 def test_a_build_without_a_fault_of_logic_is_the_reference(build: str) -> None:
     for kernel in KERNELS:
         test, given = case(kernel)
-        golden, logic = reference(test, given), tensix.ideal(test, given, build)
+        golden, logic = reference(test, given), emulation.ideal(test, given, build)
         assert all(np.array_equal(golden[name], logic[name]) for name in golden)
 
 
@@ -103,11 +103,12 @@ def test_a_build_without_a_fault_of_logic_is_the_reference(build: str) -> None:
 @pytest.mark.parametrize("build", ["last-two-tiles", "last-block-only"])
 def test_faults_of_many_tiles_cannot_show_in_one_or_two(build: str, features: int) -> None:
     test, given = case("layernorm_bw", (40, features))
-    assert not touched(tensix.run(test, given, "correct"), tensix.run(test, given, build))
+    assert not touched(emulation.run(test, given, "correct"), emulation.run(test, given, build))
     assert np.array_equal(
-        tensix.ideal(test, given, build)["dx"], tensix.ideal(test, given, "last-two-tiles")["dx"]
+        emulation.ideal(test, given, build)["dx"],
+        emulation.ideal(test, given, "last-two-tiles")["dx"],
     )
-    assert np.allclose(tensix.ideal(test, given, build)["dx"], reference(test, given)["dx"])
+    assert np.allclose(emulation.ideal(test, given, build)["dx"], reference(test, given)["dx"])
 
 
 def test_the_last_block_of_265_tiles_is_one_tile_and_the_last_two_are_two() -> None:
@@ -123,7 +124,7 @@ def test_a_row_that_fills_its_tiles_has_no_mask_to_miss() -> None:
     for kernel in KERNELS:
         test, given = case(kernel, (40, 96))
         assert not touched(
-            tensix.run(test, given, "correct"), tensix.run(test, given, "mask-missing")
+            emulation.run(test, given, "correct"), emulation.run(test, given, "mask-missing")
         )
 
 
@@ -131,25 +132,25 @@ def test_faults_of_the_statistics_cannot_show_where_they_are_given() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [40, 9]})
     given = quantise(test, generate(test, 0))
     for build in ("wrong-epsilon", "unbiased-variance"):
-        assert not touched(tensix.run(test, given, "correct"), tensix.run(test, given, build))
+        assert not touched(emulation.run(test, given, "correct"), emulation.run(test, given, build))
 
 
 def test_a_stale_register_depends_on_what_ran_before() -> None:
     test, given = case("layernorm_bw")
-    clean = tensix.run(test, given, "correct")
-    assert not touched(clean, tensix.run(test, given, "stale-register", position=0))
-    after_itself = tensix.run(test, given, "stale-register", position=1)
+    clean = emulation.run(test, given, "correct")
+    assert not touched(clean, emulation.run(test, given, "stale-register", position=0))
+    after_itself = emulation.run(test, given, "stale-register", position=1)
     assert touched(clean, after_itself) == {"dx"}
     other = {name: a + a for name, a in given.items()}
-    tensix.run(test, other, "correct")
-    assert touched(after_itself, tensix.run(test, given, "stale-register", position=2)) == {"dx"}
+    emulation.run(test, other, "correct")
+    assert touched(after_itself, emulation.run(test, given, "stale-register", position=2)) == {"dx"}
 
 
 def test_outliers_are_isolated_and_off_by_a_power_of_two() -> None:
     test, given = case("layernorm_bw")
     right, wrong = (
-        tensix.run(test, given, "correct")["dx"],
-        tensix.run(test, given, "power-of-two-outliers")["dx"],
+        emulation.run(test, given, "correct")["dx"],
+        emulation.run(test, given, "power-of-two-outliers")["dx"],
     )
     off = right != wrong
     assert 1 <= off.sum() <= 4
@@ -158,7 +159,7 @@ def test_outliers_are_isolated_and_off_by_a_power_of_two() -> None:
 
 def test_the_nan_tile_is_one_tile() -> None:
     test, given = case("layernorm_bw")
-    rows, columns = np.nonzero(np.isnan(tensix.run(test, given, "nan-tile")["dx"]))
+    rows, columns = np.nonzero(np.isnan(emulation.run(test, given, "nan-tile")["dx"]))
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 63, 160, 191)
     assert rows.size == 32 * 32
 
@@ -170,14 +171,14 @@ def test_every_build_has_its_sentence_and_an_unknown_one_is_refused() -> None:
     assert not DEFECTS["correct"].outputs
     test, given = case("layernorm_bw")
     with pytest.raises(KeyError):
-        tensix.run(test, given, "no-such-build")
+        emulation.run(test, given, "no-such-build")
 
 
 FATE = """
 import numpy as np
 from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.test_spec import TestSpec
 test = TestSpec.parse({{"kernel": "{kernel}", "shape": [2, 8]}})
 print("before", flush=True)
 tensix.run(test, quantise(test, generate(test, 0)), "{build}")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.layernorm import reference
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
 
@@ -48,7 +48,7 @@ def constant(features: int, srcb: str = "tf32") -> tuple[TestSpec, dict[str, Arr
 
 def largest_dx(features: int, build: str, srcb: str = "tf32") -> float:
     test, given = constant(features, srcb)
-    return float(np.abs(tensix.run(test, given, build)["dx"]).max())
+    return float(np.abs(emulation.run(test, given, build)["dx"]).max())
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_right_forward_kernel_can_lose_a_constant_row() -> None:
     test = spec(
         "layernorm_fw", (2, 20), inputs={"regime": "constant", "x": 0.5, "gamma": 1, "beta": 0}
     )
-    outputs = tensix.run(test, inputs(test), "correct")
+    outputs = emulation.run(test, inputs(test), "correct")
     assert outputs["mean"][0] == np.float32(0.498046875)
     assert outputs["y"][0, 0] == np.float32(0.890625)
 
@@ -90,7 +90,7 @@ def test_a_right_forward_kernel_can_lose_a_constant_row() -> None:
 def test_the_nightly_test_in_small_has_the_published_error() -> None:
     test = spec(shape=(64, 8462))
     raw = generate(test, 0)
-    outputs, golden = tensix.run(test, quantise(test, raw), "correct"), reference(test, raw)
+    outputs, golden = emulation.run(test, quantise(test, raw), "correct"), reference(test, raw)
     error = outputs["dx"] - golden["dx"]
     assert np.sqrt((error**2).mean()) == pytest.approx(1.72e-3, rel=0.03)
     assert np.abs(error).max() <= 0.0140
@@ -109,7 +109,7 @@ NUMERICS = st.fixed_dictionaries(
     }
 )
 BUILDS = st.sampled_from(
-    [name for name, defect in tensix.DEFECTS.items() if defect.plan.fate is None]
+    [name for name, defect in emulation.DEFECTS.items() if defect.plan.fate is None]
 )
 
 
@@ -133,8 +133,8 @@ def test_compiled_kernels_are_the_numpy_definition(
     test = spec(kernel, shape, numerics=numerics | {"input": dict.fromkeys(wide, "fp32")})
     given = inputs(test, seed)
     assert same(
-        tensix.run(test, given, build, compiled=True),
-        tensix.run(test, given, build, compiled=False),
+        emulation.run(test, given, build, compiled=True),
+        emulation.run(test, given, build, compiled=False),
     )
 
 
@@ -155,7 +155,7 @@ def test_the_right_kernel_stays_near_its_reference_in_every_arithmetic(
 ) -> None:
     test = spec(kernel, (64, 321), numerics=numerics)
     given = inputs(test)
-    outputs, golden = tensix.run(test, given, "correct"), reference(test, given)
+    outputs, golden = emulation.run(test, given, "correct"), reference(test, given)
     for name in test.outputs:
         scale = np.abs(golden[name]).max()
         assert np.abs(outputs[name] - golden[name]).max() <= allowed * scale, name
@@ -165,7 +165,7 @@ def test_outputs_are_in_the_output_format() -> None:
     for kernel in ("layernorm_bw", "layernorm_fw"):
         for output in ("bf16", "fp16", "tf32"):
             test = spec(kernel, numerics={"output": output})
-            for a in tensix.run(test, inputs(test), "correct").values():
+            for a in emulation.run(test, inputs(test), "correct").values():
                 assert np.array_equal(a, round_to(a, output))
 
 
@@ -174,7 +174,7 @@ def test_any_shape_runs_and_outputs_have_the_shapes_of_the_inputs(shape: tuple[i
     for kernel in ("layernorm_bw", "layernorm_fw"):
         test = spec(kernel, shape)
         given = {name: a.reshape(test.shape_of(name)) for name, a in inputs(test).items()}
-        outputs = tensix.run(test, given, "correct")
+        outputs = emulation.run(test, given, "correct")
         assert {name: a.shape for name, a in outputs.items()} == {
             name: test.shape_of(name) for name in test.outputs
         }
@@ -184,29 +184,29 @@ def test_any_shape_runs_and_outputs_have_the_shapes_of_the_inputs(shape: tuple[i
 def test_rows_do_not_depend_on_their_neighbours_or_on_the_number_of_rows() -> None:
     test = spec(shape=(70, 100))
     given = inputs(test)
-    whole = tensix.run(test, given, "correct")["dx"]
+    whole = emulation.run(test, given, "correct")["dx"]
     part = {
         name: a[35:70] if name in ("x", "dy", "mean", "rstd") else a for name, a in given.items()
     }
-    assert np.array_equal(tensix.run(spec(shape=(35, 100)), part, "correct")["dx"], whole[35:70])
+    assert np.array_equal(emulation.run(spec(shape=(35, 100)), part, "correct")["dx"], whole[35:70])
 
 
 def test_a_backward_kernel_can_make_its_own_statistics() -> None:
     test = spec(numerics={"statistics": "own"})
     given = inputs(test)
     assert "mean" not in given
-    outputs, golden = tensix.run(test, given, "correct"), reference(test, given)
+    outputs, golden = emulation.run(test, given, "correct"), reference(test, given)
     assert np.abs(outputs["dx"] - golden["dx"]).max() < 0.05
 
 
 def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
     test, given = constant(8462)
     other, _ = constant(8462, "bf16")
-    assert not same(tensix.run(test, given, "correct"), tensix.run(other, given, "correct"))
+    assert not same(emulation.run(test, given, "correct"), emulation.run(other, given, "correct"))
     forward, switched = spec("layernorm_fw"), spec("layernorm_fw", numerics={"srcb": "bf16"})
     assert same(
-        tensix.run(forward, inputs(forward), "correct"),
-        tensix.run(switched, inputs(forward), "correct"),
+        emulation.run(forward, inputs(forward), "correct"),
+        emulation.run(switched, inputs(forward), "correct"),
     )
     mixed = {"input": {"gamma": "fp32"}}
     forward, switched = (
@@ -214,11 +214,11 @@ def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
         spec("layernorm_fw", numerics=mixed | {"srcb": "bf16"}),
     )
     assert not same(
-        tensix.run(forward, inputs(forward), "correct"),
-        tensix.run(switched, inputs(forward), "correct"),
+        emulation.run(forward, inputs(forward), "correct"),
+        emulation.run(switched, inputs(forward), "correct"),
     )
 
 
 def test_rows_beyond_176_tiles_take_the_block_path() -> None:
-    assert not tensix.takes_block_path(176 * 32)
-    assert tensix.takes_block_path(176 * 32 + 1)
+    assert not emulation.takes_block_path(176 * 32)
+    assert emulation.takes_block_path(176 * 32 + 1)

@@ -11,11 +11,11 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gonogo.canonical import canonical_json, key_of
+from gonogo.errors import Bug, FieldError
 from gonogo.numerics.formats import FORMATS
-from gonogo.problems import Bug, FieldError
-from gonogo.tests import BLOCK_FORMATS, FORMAT_NAMES, TestSpec
-from gonogo.tolerances import Tolerance
+from gonogo.spec.canonical import canonical_json, key_of
+from gonogo.spec.test_spec import BLOCK_FORMATS, FORMAT_NAMES, TestSpec
+from gonogo.spec.tolerances import Tolerance
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",

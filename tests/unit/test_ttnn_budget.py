@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.numerics.budgets.profiles import BackwardTerms, backward_terms, forward_terms
-from gonogo.numerics.budgets.ttnn import truncated
-from gonogo.numerics.layernorm import reference
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.arithmetic.profiles import (
+    BackwardTerms,
+    backward_terms,
+    forward_terms,
+)
+from gonogo.kernels.layernorm.arithmetic.ttnn import truncated
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 
 
 def spec(
@@ -74,7 +78,7 @@ def test_a_wrong_kernel_stays_unexplained(accumulate: str, defect: str) -> None:
     raw = generate(test, 0)
     given = quantise(test, raw)
     for build, wanted in (("correct", Explanation.explained), (defect, Explanation.unexplained)):
-        judged = judge(test, raw, given, tensix.run(test, given, build), profile="ttnn")
+        judged = judge(test, raw, given, emulation.run(test, given, build), profile="ttnn")
         assert judged.outputs["dx"].explanation is wanted, build
 
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gonogo.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, own_builds
-from gonogo.tests import KERNELS
+from gonogo.spec.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, own_builds
+from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
 
 CHILD = Path(registry.CHILD)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_cli import redis_server, up
 
 

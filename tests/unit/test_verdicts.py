@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scipy.stats import chi2
 
-from gonogo.tolerances import Tolerance
-from gonogo.verdicts import (
+from gonogo.spec.tolerances import Tolerance
+from gonogo.spec.verdicts import (
     POLICY,
     WORST_FIRST,
     Explanation,

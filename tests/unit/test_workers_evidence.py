@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo import tensix
-from gonogo.inputs import generate, quantise
-from gonogo.numerics.layernorm import reference
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.evidence import of_seed
 
 SHAPE = [2, 3, 20, 512]
@@ -32,7 +32,7 @@ def artifacts(
     given = quantise(test, generate(test, 5))
     outputs = {
         name: array.reshape(test.shape_of(name))
-        for name, array in tensix.run(test, given, build).items()
+        for name, array in emulation.run(test, given, build).items()
     }
     found = of_seed(test, (5, 1), given, outputs)
     assert {(each["seed"], each["repeat"]) for each in found} == {(5, 1)}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.problems import FieldError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import queue, rows
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk

@@ -13,9 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gonogo.inputs import generate, quantise
-from gonogo.problems import InfrastructureError
-from gonogo.tests import TestSpec
+from gonogo.errors import InfrastructureError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import queue
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk, Work

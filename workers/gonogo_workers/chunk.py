@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo import fields
-from gonogo.inputs import MAX_SEED
-from gonogo.pairs import Reference
-from gonogo.problems import FieldError
-from gonogo.selections import Subject, parse_subject
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import MAX_SEED
+from gonogo.judging.pairs import Reference
+from gonogo.spec import fields
+from gonogo.spec.selections import Subject, parse_subject
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import gauge_parts
 
 ISOLATED = "isolated"

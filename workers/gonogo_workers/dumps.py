@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import fields as reading
-from gonogo.builds import PROFILES
-from gonogo.judging import judge
-from gonogo.problems import GonogoError, JobError
-from gonogo.stored import Tensors, given_inputs, shaped
-from gonogo.tests import TestSpec
+from gonogo.errors import GonogoError, JobError
+from gonogo.judging.judging import judge
+from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
+from gonogo.spec import fields as reading
+from gonogo.spec.builds import PROFILES
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.report_rows import Judged
 
 MOST_BYTES = 2**32

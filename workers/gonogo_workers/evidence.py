@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.inputs import generate, quantise
-from gonogo.kernels import numerics
-from gonogo.numerics.maps import error_map
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Verdict
+from gonogo.judging.error_maps import error_map
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.registry import numerics
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
 from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.executors.base import FloatArray
 from gonogo_workers.rows import Row, plain, rank

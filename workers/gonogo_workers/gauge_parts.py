@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gonogo import fields
-from gonogo.builds import EMULATOR
+from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind, Part
-from gonogo.problems import FieldError
-from gonogo.selections import Subject
-from gonogo.tests import TestSpec
+from gonogo.spec import fields
+from gonogo.spec.builds import EMULATOR
+from gonogo.spec.selections import Subject
+from gonogo.spec.test_spec import TestSpec
 
 MOST_PARTS = 1000
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.gauge import measure
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_workers import rows
 from gonogo_workers.chunk import Work
 from gonogo_workers.executors.base import KernelCrash, shaped_inputs

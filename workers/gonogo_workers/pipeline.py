@@ -23,11 +23,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.inputs import generate, quantise
-from gonogo.judging import SeedJudgement, judge
-from gonogo.problems import InfrastructureError, KernelOutputError, in_words
-from gonogo.selections import Subject
-from gonogo.tests import TestSpec
+from gonogo.errors import InfrastructureError, KernelOutputError, in_words
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.spec.selections import Subject
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import rows
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk, Work

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import pairs
-from gonogo.inputs import generate, quantise
-from gonogo.judging import SeedJudgement
-from gonogo.tests import TestSpec
+from gonogo.judging import pairs
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.devices.locks import HeldDevice

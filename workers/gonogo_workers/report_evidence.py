@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.diagnoses import beside
-from gonogo.judging import SeedJudgement
+from gonogo.judging.judging import SeedJudgement
+from gonogo.judging.stored_tensors import Tensors
 from gonogo.reports.texts import short_name
-from gonogo.stored import Tensors
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.spec.diagnoses import beside
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
 from gonogo_workers.rows import rank

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from gonogo.problems import JobError
-from gonogo.selections import Selection
+from gonogo.errors import JobError
+from gonogo.spec.selections import Selection
 from gonogo_workers.report_rows import Report, reports_of
 
 MOST_REPORT_BYTES = 256 * 2**20

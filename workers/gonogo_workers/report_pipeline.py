@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import gonogo_settings
-from gonogo.problems import JobError, in_words
+from gonogo.errors import JobError, in_words
 from gonogo.reports.outcomes import Outcome
-from gonogo.selections import Selection, Subject
+from gonogo.spec.selections import Selection, Subject
 from gonogo_workers import dumps, report_rows, report_stages, rows
 from gonogo_workers.batches import Batches
 from gonogo_workers.chunk import Chunk, Work

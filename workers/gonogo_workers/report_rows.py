@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gonogo.judging import SeedJudgement
-from gonogo.problems import JobError
+from gonogo.errors import JobError
+from gonogo.judging.judging import SeedJudgement
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, Outcome, verdict_of
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean, short_name
-from gonogo.tests import TestSpec
-from gonogo.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
 from gonogo_workers.chunk import Work
 from gonogo_workers.rows import Place, Row, head, plain
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gonogo import stages
+from gonogo.spec import stages
 from gonogo_workers.chunk import Work
 from gonogo_workers.evidence import Artifact
 from gonogo_workers.report_rows import Report

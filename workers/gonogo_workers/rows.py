@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo import pairs
-from gonogo.judging import SeedJudgement
-from gonogo.verdicts import Explanation, Verdict
+from gonogo.judging import pairs
+from gonogo.judging.judging import SeedJudgement
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.chunk import Work
 
 MOST_MESSAGE_CHARS = 2000

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery import Celery
 
-from gonogo.problems import GonogoError
+from gonogo.errors import GonogoError
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempt import Attempt, Bench, Outcome

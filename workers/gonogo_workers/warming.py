@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.kernels import numerics
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.kernels.registry import numerics
+from gonogo.spec.test_spec import TestSpec
 
 WARM_UP = (
     {"kernel": "layernorm_bw", "shape": [2, 64]},

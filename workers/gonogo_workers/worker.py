@@ -19,7 +19,7 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.consuming import Wake
@@ -65,7 +65,7 @@ def main(
 def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -> int:
     """Put the parts together, run Celery in this thread, take the parts down again."""
     # Only now: numba's cache folder is chosen, and `gonogo worker --help` needs none of this
-    from gonogo.problems import FieldError
+    from gonogo.errors import FieldError
     from gonogo_workers.attempt import Bench
     from gonogo_workers.cancel import CancelWatcher
     from gonogo_workers.devices import chips, discovery

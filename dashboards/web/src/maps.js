@@ -3,7 +3,7 @@
 const STEP = 1.6; // how much one press zooms
 const LEAST = 2; // percent of an axis that stays in view
 
-/** Chart options with the cells of an artifact (gonogo/numerics/maps.py) in the series that ask for them. */
+/** Chart options with the cells of an artifact (gonogo/judging/error_maps.py) in the series that ask for them. */
 export function withCells(options, content) {
   const rows = cellsOf(content);
   const series = options.series.map((each) => {

@@ -1,7 +1,7 @@
 """The reference and the budget of groupnorm_fw: those of layernorm_fw over rows of groups, with
 gamma and beta of each element's channel.
 
-What a row of gonogo.numerics.budgets.forward is, is here a group: M = C / num_groups * H * W
+What a row of gonogo.kernels.layernorm.arithmetic.forward is, is here a group: M = C / num_groups * H * W
 elements, mean and rstd of its own, the machine the same. A term is a term: B, s and the row
 directions (mean, rstd, scale) are LayerNorm's with gamma and beta as matrices. Only what runs down
 the columns differs: a column of that matrix is no channel. gamma and beta are asked of each channel
@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.kind import rows_cut, with_least_step
-from gonogo.numerics import layernorm
-from gonogo.numerics.budgets import forward, forward_terms
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation
+from gonogo.kernels.layernorm import reference as layernorm
+from gonogo.kernels.layernorm.arithmetic import forward, forward_terms
+from gonogo.numerics.expectation import Array, Direction, Expectation
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -1,5 +1,5 @@
 """The emulated builds of groupnorm_fw, right and known-wrong: a group is a row of the dataflow of
-gonogo.kernels.rowwise."""
+gonogo.kernels.rows.emulation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from gonogo.kernels.groupnorm import budget
 from gonogo.kernels.kind import Arrays, Floats
-from gonogo.kernels.rowwise import Logic, Rows, Values, emulate, exact, faults, flat
-from gonogo.numerics.budgets.expectation import Array
+from gonogo.kernels.rows.emulation import Logic, Rows, Values, emulate, exact, faults, flat
+from gonogo.numerics.expectation import Array
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 ALL, Y = ("y", "mean", "rstd"), ("y",)
 

@@ -1,4 +1,4 @@
-"""Forensics of groupnorm_fw: gonogo.kernels.rowterms over rows of groups, gamma and beta a value a
+"""Forensics of groupnorm_fw: gonogo.kernels.rows.forensics over rows of groups, gamma and beta a value a
 channel.
 
 A tile is 32 elements of a group in the order of the tensor, a row is a group of a sample.
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gonogo.kernels import rowterms
 from gonogo.kernels.kind import Arrays
-from gonogo.kernels.rowmodel import Fitted, Model, fitted
-from gonogo.numerics.budgets.expectation import Array
-from gonogo.numerics.forensics.model import Diagnosis
+from gonogo.kernels.rows import forensics
+from gonogo.kernels.rows.model import Fitted, Model, fitted
+from gonogo.numerics.diagnosis import Diagnosis
+from gonogo.numerics.expectation import Array
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 CLOSER = 0.25
 """Means of other groups explain the used ones when these are so much closer to them than to the
@@ -32,7 +32,7 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
     """Which tiles the mean and the variance sum, of which groups, divisor and epsilon, gamma and
     beta."""
     groups = test.parameter("num_groups")
-    return rowterms.diagnose(
+    return forensics.diagnose(
         test,
         given,
         outputs,
@@ -55,7 +55,7 @@ def other_groups(model: Model, found: Fitted, used: Array) -> str:
             groups=2 * model.groups,
             outliers={},
         )
-        if fitted(halves, model.gamma, model.beta).energy * rowterms.BETTER < found.energy:
+        if fitted(halves, model.gamma, model.beta).energy * forensics.BETTER < found.energy:
             return "there are twice as many groups, of half the channels"
     for words, mean in _others(model):
         if _distance(used, mean) < CLOSER * own:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from gonogo.kernels.groupnorm import budget, emulation, forensics
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics
 from gonogo.kernels.layernorm.numerics import switched
-from gonogo.numerics.budgets.expectation import Array, Expectation
-from gonogo.numerics.forensics.model import Diagnosis
+from gonogo.numerics.diagnosis import Diagnosis
+from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 class GroupNorm(Numerics):

@@ -1,5 +1,5 @@
 """LayerNorm's numerics as the registry wants them: the fused comparison, the forensics and the
-emulated kernels of gonogo.numerics and gonogo.tensix."""
+emulated kernels of gonogo.numerics and gonogo.kernels.layernorm.emulation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import tensix
 from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics, Piece
-from gonogo.numerics import edges, expected, forensics, layernorm, paired
-from gonogo.numerics.budgets.expectation import Array, Expectation
-from gonogo.numerics.forensics.model import Diagnosis
-from gonogo.tensix.defects import DEFECTS
+from gonogo.kernels.layernorm import emulation, forensics, parts, pieces, statistics
+from gonogo.kernels.layernorm import reference as layernorm
+from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.numerics.diagnosis import Diagnosis
+from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 class LayerNorm(Numerics):
-    """Forward and backward: gonogo.numerics.expected knows which."""
+    """Forward and backward: gonogo.judging.expected knows which."""
 
     def __init__(self, kernel: str) -> None:
         self.faults = {
@@ -37,27 +37,27 @@ class LayerNorm(Numerics):
         }
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
-        """gonogo.numerics.layernorm."""
+        """gonogo.kernels.layernorm.reference."""
         return layernorm.reference(test, arrays)
 
     def expectations(
         self, test: TestSpec, given: Arrays, profile: str | None, rows: slice = EVERYTHING
     ) -> dict[str, Expectation]:
-        """gonogo.numerics.budgets."""
+        """gonogo.kernels.layernorm.arithmetic."""
         some = given
         if rows != EVERYTHING:
             some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
-        return expected.of_layernorm(test, some, profile)
+        return statistics.of_layernorm(test, some, profile)
 
     def pieces(self, test: TestSpec, given: Arrays, profile: str | None) -> Iterator[Piece]:
         """Blocks of rows; of dgamma and dbeta blocks of columns."""
-        return edges.of_layernorm(test, given, profile)
+        return pieces.of_layernorm(test, given, profile)
 
     def parts(
         self, test: TestSpec, given: Arrays, profile: str | None
     ) -> dict[str, list[Expectation]]:
         """The same, on all cores."""
-        return paired.of_layernorm(test, given, profile)
+        return parts.of_layernorm(test, given, profile)
 
     def statistics(
         self,
@@ -68,7 +68,7 @@ class LayerNorm(Numerics):
         profile: str | None,
     ) -> dict[str, Any]:
         """In one fused pass where it can be."""
-        return expected.statistics_fused(test, raw, given, outputs, profile)
+        return statistics.statistics_fused(test, raw, given, outputs, profile)
 
     def run(
         self,
@@ -79,15 +79,15 @@ class LayerNorm(Numerics):
         seed: int = 0,
         position: int = 0,
     ) -> dict[str, Floats]:
-        """gonogo.tensix."""
-        return tensix.run(test, given, build, seed=seed, position=position)
+        """gonogo.kernels.layernorm.emulation."""
+        return emulation.run(test, given, build, seed=seed, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """gonogo.tensix.logic."""
-        return tensix.ideal(test, given, build)
+        """gonogo.kernels.layernorm.emulation.logic."""
+        return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
-        """gonogo.numerics.forensics."""
+        """gonogo.kernels.layernorm.forensics."""
         return forensics.diagnose(test, given, outputs)
 
     def go_variants(self, test: TestSpec) -> list[tuple[str, str, TestSpec, TestSpec]]:

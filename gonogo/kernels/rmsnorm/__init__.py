@@ -1,15 +1,1 @@
-"""RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon) over the last
-dimension."""
-
-from __future__ import annotations
-
-from gonogo.kernels.kernel import Kernel
-
-BUILDS = (
-    "correct", "bf16-accumulate", "wrong-epsilon", "epsilon-dropped", "mean-subtracted", "padded-count", "last-tile-only",
-    "last-tile-missing", "tile-missing", "mask-missing", "stale-partial", "stale-register", "rstd-off-1e-3", "gamma-shifted-tile",
-    "gamma-neighbour", "gamma-missing", "power-of-two-outliers", "nan-tile", "hang", "crash",
-)  # fmt: skip
-"""The names in its emulation's FAULTS, in that order (a test compares them)."""
-
-KERNELS = (Kernel("rmsnorm_fw", ("y", "rstd"), ("x", "gamma"), f"{__name__}.numerics", BUILDS),)
+"""RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon)."""

@@ -1,6 +1,6 @@
 """The reference and the budget of rmsnorm_fw: y = g x r with r = 1/sqrt(ms + eps), ms = mean(x^2).
 
-Derived as those of layernorm_fw (gonogo.numerics.budgets.forward), whose dataflow this is without a
+Derived as those of layernorm_fw (gonogo.kernels.layernorm.arithmetic.forward), whose dataflow this is without a
 mean: 32 lane sums of x^2 over the tiles stored, multiplied by a stored 1/N, epsilon truncated, rstd
 stored; x^ = x r stored; g x^ put out. No mean is subtracted, so x^ has no alignment error, and no
 beta is added. The terms (u of a stored value, read, product, reciprocal ...) are ForwardTerms.
@@ -26,8 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.budgets.backward import ARITHMETIC
-from gonogo.numerics.budgets.expectation import (
+from gonogo.kernels.layernorm.arithmetic.backward import ARITHMETIC
+from gonogo.kernels.layernorm.arithmetic.forward import per_row, shared_patterns
+from gonogo.kernels.layernorm.arithmetic.moments import lanes
+from gonogo.kernels.layernorm.arithmetic.profiles import ForwardTerms
+from gonogo.numerics.expectation import (
     Array,
     Direction,
     Expectation,
@@ -42,9 +45,6 @@ from gonogo.numerics.budgets.expectation import (
     round_away,
     ties_of_blocks,
 )
-from gonogo.numerics.budgets.forward import per_row, shared_patterns
-from gonogo.numerics.budgets.moments import lanes
-from gonogo.numerics.budgets.profiles import ForwardTerms
 
 TT_TRAIN = "tt-train"
 
@@ -60,7 +60,7 @@ def reference(
 
 @dataclass(frozen=True)
 class Root:
-    """rstd per row, (rows, 1), as gonogo.numerics.budgets.moments.Moments has it."""
+    """rstd per row, (rows, 1), as gonogo.kernels.layernorm.arithmetic.moments.Moments has it."""
 
     rstd: Array
     before: Array  # bound before storing

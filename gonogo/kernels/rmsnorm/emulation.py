@@ -1,5 +1,5 @@
 """The emulated builds of rmsnorm_fw: the right kernel and known-wrong ones, on the dataflow of
-gonogo.kernels.rowwise."""
+gonogo.kernels.rows.emulation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gonogo.kernels.kind import Arrays, Floats
-from gonogo.kernels.rowwise import Logic, Rows, Values, emulate, exact, faults, flat
-from gonogo.numerics.budgets.expectation import Array
-from gonogo.tensix.plan import TILE
+from gonogo.kernels.layernorm.emulation.plan import TILE
+from gonogo.kernels.rows.emulation import Logic, Rows, Values, emulate, exact, faults, flat
+from gonogo.numerics.expectation import Array
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 BOTH, Y = ("y", "rstd"), ("y",)
 RIGHT = Logic(mean=False)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gonogo.kernels.kind import EVERYTHING, Arrays, Floats, Numerics, with_least_step
+from gonogo.kernels.layernorm.arithmetic.profiles import forward_terms
 from gonogo.kernels.layernorm.numerics import switched
 from gonogo.kernels.rmsnorm import budget, emulation, forensics
-from gonogo.numerics.budgets.expectation import Array, Expectation
-from gonogo.numerics.budgets.profiles import forward_terms
-from gonogo.numerics.forensics.model import Diagnosis
+from gonogo.numerics.diagnosis import Diagnosis
+from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
-    from gonogo.tests import TestSpec
+    from gonogo.spec.test_spec import TestSpec
 
 
 class RMSNorm(Numerics):

@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from gonogo.builds import Build, ordered, own_builds
+from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Signal
-from gonogo.problems import FieldError
-from gonogo.selections import is_selection
+from gonogo.spec.builds import Build, ordered, own_builds
+from gonogo.spec.selections import is_selection
 from gonogo_service.api import PREFIX, idempotency
 from gonogo_service.api.answers import (
     Cursor,

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.builds import EMULATOR, PROFILES, Build, known_build, own_builds
+from gonogo.spec.builds import EMULATOR, PROFILES, Build, known_build, own_builds
 from gonogo_service.api.answers import Cursor, Filter, Limit, answer, answer_page, make_router
 from gonogo_service.context import Admin, Ctx, Reader
 from gonogo_service.problems import BadField

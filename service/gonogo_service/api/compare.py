@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.gating import FailOn
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import urls
 from gonogo_service.api.answers import MAX_FILTER, Cursor, Limit, answer, make_router
 from gonogo_service.context import Ctx, Reader

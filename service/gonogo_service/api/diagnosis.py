@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel
 
-from gonogo.selections import sample
+from gonogo.spec.selections import sample
 from gonogo_service.api.answers import answer, make_router
 from gonogo_service.api.jobs import found
 from gonogo_service.context import Ctx, Reader

@@ -10,12 +10,12 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
-from gonogo.builds import known_build
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo.reports import reading
 from gonogo.reports.cases import TestReport
 from gonogo.reports.rows import rows_of
-from gonogo.selections import MAX_NAME, Selection
+from gonogo.spec.builds import known_build
+from gonogo.spec.selections import MAX_NAME, Selection
 from gonogo_service.api import idempotency
 from gonogo_service.api.answers import Links, make_router
 from gonogo_service.api.jobs import links

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
-from gonogo.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.api import PREFIX, idempotency
 from gonogo_service.api.answers import (
     Cursor,

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.problems import FieldError
-from gonogo.selections import is_selection
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Verdict
+from gonogo.errors import FieldError
+from gonogo.spec.selections import is_selection
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.api.answers import (
     Cursor,
     Filter,

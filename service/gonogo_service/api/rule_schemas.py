@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag
 from sqlalchemy.orm import Session
 
-from gonogo import fields
-from gonogo.builds import EMULATOR, PROFILES, Build
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.builds import EMULATOR, PROFILES, Build
 from gonogo_service import suites
 from gonogo_service.api.suite_schemas import Labels, SuiteIn, SuiteName
 from gonogo_service.strict import Strict

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_service.api import rule_schemas
 from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from gonogo_service.api.rule_schemas import RuleIn, RuleOut, RulePage

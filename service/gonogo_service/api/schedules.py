@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from gonogo.cron import CronLine
+from gonogo.ci.cron import CronLine
 from gonogo_service import suites
 from gonogo_service.api import idempotency, runs
 from gonogo_service.api.answers import (

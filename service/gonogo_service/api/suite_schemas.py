@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Discriminator, Field, Tag
 
-from gonogo.suites import MAX_NAME, MAX_TESTS
-from gonogo.verdicts import Verdict
+from gonogo.spec.suites import MAX_NAME, MAX_TESTS
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.strict import Strict
 from gonogo_service.submission.bodies import (
     MAX_DEADLINE_S,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_service import suites
 from gonogo_service.api.answers import Cursor, Limit, answer, answer_page, make_router, missing
 from gonogo_service.api.suite_schemas import SuiteIn, SuiteOut, SuitePage, SuiteWhole

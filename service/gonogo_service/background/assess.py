@@ -10,9 +10,9 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from gonogo import suspicion
+from gonogo.devices import suspicion
+from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY
-from gonogo.suspicion import Suspicion
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK

@@ -14,10 +14,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.errors import JobError
 from gonogo.flakiness import bisection as method
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo.flakiness.bisection import Look
-from gonogo.problems import JobError
 from gonogo_service.background import bisected
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.submission import jobs as submission

@@ -14,8 +14,8 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from gonogo.cron import CronLine
-from gonogo.problems import JobError
+from gonogo.ci.cron import CronLine
+from gonogo.errors import JobError
 from gonogo_service import suites
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from gonogo import suspicion
+from gonogo.devices import suspicion
 from gonogo_service.background.core import Core, log
 from gonogo_storage.devices import devices, outcomes
 

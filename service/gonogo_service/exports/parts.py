@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from sqlalchemy.orm import Session
 
-from gonogo.selections import sample
+from gonogo.spec.selections import sample
 from gonogo_storage.jobs import jobs, selection_tests
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gonogo.selections import Selection, is_selection
-from gonogo.verdicts import Verdict
+from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.exports.parts import Part, Row
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.flags.evidence import check_line

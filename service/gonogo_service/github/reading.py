@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
-from gonogo.problems import FieldError
 from gonogo_dashboards import urls
 from gonogo_service.github import report
 from gonogo_service.github.report import Links, Report

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from gonogo.builds import known_build
-from gonogo.canonical import key_of
 from gonogo.ci.events import CommitEvent
 from gonogo.ci.rules import Rule, build_name
-from gonogo.problems import FieldError, JobError
+from gonogo.errors import FieldError, JobError
+from gonogo.spec.builds import known_build
+from gonogo.spec.canonical import key_of
 from gonogo_service import problems, suites
 from gonogo_service.submission import gauges
 from gonogo_service.submission.bodies import GaugeIn

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_asked, from_ci, from_github
 from gonogo.ci.rules import Rule
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.hooks.again import Outcome, once_more, outcome
 from gonogo_service.hooks.starting import Cause, start

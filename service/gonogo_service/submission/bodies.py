@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from gonogo.builds import EMULATOR
+from gonogo.spec.builds import EMULATOR
 from gonogo_service.strict import Strict
 
 MAX_SEED = 2**53 - 1
@@ -114,7 +114,7 @@ ContextOf = Annotated[
 
 class JobIn(Strict):
     """A job: a test, a build, a target and seeds. The test's own fields are checked by the domain
-    (`gonogo.tests`, `gonogo.selections`)."""
+    (`gonogo.spec.test_spec`, `gonogo.spec.selections`)."""
 
     test: dict[str, Any] = Field(
         description="kernel, shape, numerics, epsilon, inputs, tolerance, memory, program; for gtest and pytest instead "

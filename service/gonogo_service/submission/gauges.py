@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR
+from gonogo.errors import FieldError
 from gonogo.gauge.plan import planned
-from gonogo.problems import FieldError
+from gonogo.spec.builds import EMULATOR
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_settings import Settings

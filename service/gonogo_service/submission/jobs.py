@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.builds import EMULATOR, Build, known_build, own_builds
-from gonogo.problems import FieldError
-from gonogo.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError
+from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
+from gonogo.spec.selections import OWN_EXECUTORS, Selection, Subject, check_executor, parse_subject
+from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds

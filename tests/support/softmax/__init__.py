@@ -3,8 +3,8 @@ dimension, with a temperature."""
 
 from __future__ import annotations
 
-from gonogo import fields
-from gonogo.kernels.kernel import Kernel, Parameter
+from gonogo.spec import fields
+from gonogo.spec.kernels.kernel import Kernel, Parameter
 
 TEMPERATURE = Parameter(
     lambda value, path: fields.number(value, path, above=0.0), 1.0, "what x is divided by"

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics
-from gonogo.numerics.budgets.expectation import Array, Direction, Expectation, Shared, output_step
-from gonogo.numerics.budgets.profiles import UNIT_ROUNDOFF
+from gonogo.kernels.layernorm.arithmetic.profiles import UNIT_ROUNDOFF
+from gonogo.numerics.expectation import Array, Direction, Expectation, Shared, output_step
 from gonogo.numerics.formats import round_to
-from gonogo.tests import TestSpec
+from gonogo.spec.test_spec import TestSpec
 
 FP32 = 2.0**-24
 

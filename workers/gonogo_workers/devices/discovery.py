@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gonogo.problems import FieldError, InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
 from gonogo_workers import queue
 from gonogo_workers.devices.chips import Chip
 from gonogo_workers.devices.locks import try_claim

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from gonogo.inputs import generate, quantise
+from gonogo.judging.inputs import generate, quantise
 from gonogo.reports.outcomes import Outcome
-from gonogo.selections import Selection
+from gonogo.spec.selections import Selection
 from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.devices import programs, watch
 from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs

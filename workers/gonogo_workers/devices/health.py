@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from gonogo.inputs import generate, quantise
-from gonogo.judging import judge
-from gonogo.problems import InfrastructureError
-from gonogo.tests import TestSpec
-from gonogo.verdicts import Explanation
+from gonogo.errors import InfrastructureError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import judge
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.meanings import Meaning

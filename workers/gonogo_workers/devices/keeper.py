@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers.devices import health, locks, recovery
 from gonogo_workers.devices.discovery import Device

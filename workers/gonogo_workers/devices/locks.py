@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
 from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_settings import Settings
 from gonogo_workers.devices import programs
 from gonogo_workers.devices.discovery import Device

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.problems import InfrastructureError
-from gonogo.tests import TestSpec
+from gonogo.errors import InfrastructureError
+from gonogo.spec.test_spec import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]

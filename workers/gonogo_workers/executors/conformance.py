@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.inputs import generate, quantise
-from gonogo.kernels import KERNELS, numerics
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.registry import numerics
+from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     Executor,
     FloatArray,

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gonogo import kernels
-from gonogo.builds import emulator_build
-from gonogo.inputs import generate, quantise
-from gonogo.tests import TestSpec
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels import registry
+from gonogo.spec.builds import emulator_build
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import FloatArray
 
 WARM_UP = (
@@ -43,7 +43,7 @@ class EmulatorExecutor:
         so no later run can tell."""
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
-            kernels.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
+            registry.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
 
     def run(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray]
@@ -56,7 +56,7 @@ class EmulatorExecutor:
     ) -> Mapping[str, FloatArray]:
         """As `PlacedExecutor.run_placed`."""
         spec = _spec(json.dumps(test, sort_keys=True))
-        numerics = kernels.numerics(spec)
+        numerics = registry.numerics(spec)
         build = (
             self.build if self.build in numerics.faults else "correct"
         )  # a fault of another kernel changes nothing here

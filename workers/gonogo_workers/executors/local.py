@@ -10,9 +10,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gonogo.inputs import generate, quantise
-from gonogo.problems import FieldError, GonogoError
-from gonogo.tests import TestSpec
+from gonogo.errors import FieldError, GonogoError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
     Arrays,
@@ -34,7 +34,7 @@ NOT_HERE = frozenset({"hang", "crash"})
 own."""
 
 
-REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.problems.FieldError:")
+REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.errors.FieldError:")
 """How a factory says that it doesn't know a build (docs/executors.md); with any other exception its
 machine, not the caller, is wrong."""
 
@@ -61,12 +61,12 @@ class LocalRunner(LocalChild):
 
     @property
     def profile(self) -> str | None:
-        """The budget profile of the build, for gonogo.judging.judge."""
+        """The budget profile of the build, for gonogo.judging.judging.judge."""
         return self.meaning.profile
 
     @property
     def produced(self) -> tuple[str, ...] | None:
-        """The outputs that the build declares (None = all), for gonogo.judging.judge."""
+        """The outputs that the build declares (None = all), for gonogo.judging.judging.judge."""
         return self.meaning.produced
 
     @property

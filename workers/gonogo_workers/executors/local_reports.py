@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 import gonogo_settings
-from gonogo.selections import Selection
+from gonogo.spec.selections import Selection
 from gonogo_workers.executors import meanings, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
 from gonogo_workers.executors.local_child import LocalChild

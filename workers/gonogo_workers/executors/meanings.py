@@ -33,9 +33,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gonogo import fields
-from gonogo.builds import Build, known_build
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.builds import Build, known_build
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gonogo.problems import FieldError
+from gonogo.errors import FieldError
 from gonogo_settings import load as load_settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.problems import InfrastructureError
+from gonogo.errors import InfrastructureError
 from gonogo_workers.executors.base import Arrays, FloatArray, KernelError
 
 Shapes = Mapping[str, tuple[int, ...]]

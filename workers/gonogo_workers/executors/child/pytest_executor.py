@@ -34,14 +34,16 @@ PLUGIN_FOLDER = next(
 or site-packages."""
 PLUGIN_FILES = (
     "gonogo/__init__.py",
-    "gonogo/closeness.py",
-    "gonogo/dropin.py",
-    "gonogo/handover.py",
+    "gonogo/judging/__init__.py",
+    "gonogo/judging/closeness.py",
+    "gonogo/public/__init__.py",
+    "gonogo/public/dropin.py",
+    "gonogo/public/handover.py",
     "gonogo/numerics/__init__.py",
     "gonogo/numerics/distances.py",
     "gonogo/numerics/formats.py",
-    "gonogo/recorded.py",
-    "gonogo/tensors.py",
+    "gonogo/public/recorded.py",
+    "gonogo/public/tensors.py",
     "gonogo_pytest/__init__.py",
     "gonogo_pytest/dumps.py",
     "gonogo_pytest/lines.py",
@@ -185,7 +187,7 @@ class _Run:
 
     def staged(self, stages: tuple[Stage, ...]) -> list[Report]:
         """The reports of the stages in order; what comes after one that blocks isn't run.
-        gonogo.stages makes the table of them."""
+        gonogo.spec.stages makes the table of them."""
         found: list[Report] = []
         blocker = ""
         for stage in stages:

@@ -2,7 +2,7 @@
 GPU (standard library, NumPy, torch).
 
 Runs in the interpreter of the build, so it imports nothing of GoNoGo. A build is a name of
-`gonogo.builds.TORCH_BUILDS`, or any name to which the host's builds file gives options: {"variant":
+`gonogo.spec.builds.TORCH_BUILDS`, or any name to which the host's builds file gives options: {"variant":
 "eager", "norm": "group", "device": "cuda", "linear": {"seed": 0}, "threads": 4}.
 """
 

@@ -39,7 +39,7 @@ DEFAULTS = {
     "srcb": "tf32",
     "layout": "tile",
 }
-"""What a field of `numerics` means when the canonical spec leaves it out (gonogo.tests.Numerics;
+"""What a field of `numerics` means when the canonical spec leaves it out (gonogo.spec.test_spec.Numerics;
 this process can't import it)."""
 
 NOT_OURS = {

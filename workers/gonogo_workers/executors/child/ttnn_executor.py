@@ -30,7 +30,7 @@ VARIANTS: Mapping[str, Mapping[str, Run]] = {
         "layernorm_bw": partial(backward, defines=("SUBTRACT_S1_TWICE",))
     },
 }
-"""Variant -> kernel -> how it is run. gonogo.builds.TTNN_BUILDS has the same names (a test compares
+"""Variant -> kernel -> how it is run. gonogo.spec.builds.TTNN_BUILDS has the same names (a test compares
 them)."""
 
 

@@ -1,0 +1,98 @@
+"""A cron line in a time zone: which moment comes next. Pure: a moment in, a moment out; only the
+zones' rules are read from the system.
+
+A line whose hour is `*` runs by elapsed time: every hour that passes is an hour of it. Every other
+line runs by the clock on the wall:
+
+- a time that is skipped when clocks go forward runs once, at the first moment after the gap;
+- a time that comes twice when they go back runs once, the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from gonogo.errors import FieldError
+
+FIELDS = 5
+MAX_LENGTH = 200
+EXAMPLE = "minute, hour, day of month, month, day of week, such as 30 2 * * MON-FRI"
+
+
+@dataclass(frozen=True)
+class CronLine:
+    """A cron line and the zone whose clock it means. Make one with `parse`."""
+
+    expression: str
+    zone: str
+
+    @classmethod
+    def parse(
+        cls, expression: str, zone: str, *, fields: tuple[str, str] = ("cron", "timezone")
+    ) -> CronLine:
+        """Checked: raises FieldError for a line that is none or never comes, and for an unknown
+        zone. `fields` are their names."""
+        if len(expression) > MAX_LENGTH or len(expression.split()) != FIELDS:
+            raise FieldError(
+                fields[0], expression, "must be the five fields of cron", limit=EXAMPLE
+            )
+        _zone(zone, fields[1])
+        line = cls(" ".join(expression.split()), zone)
+        try:
+            line.after(datetime(2024, 1, 1, tzinfo=UTC))
+        except CronSimError as problem:
+            raise FieldError(
+                fields[0], expression, f"isn't a cron line: {str(problem).lower()}", limit=EXAMPLE
+            ) from None
+        except StopIteration:
+            raise FieldError(
+                fields[0], expression, "never comes", limit="a day that exists"
+            ) from None
+        return line
+
+    def after(self, moment: datetime) -> datetime:
+        """The first due time later than an aware moment, in UTC."""
+        zone = _zone(self.zone, "timezone")
+        local = moment.astimezone(zone)
+        if self.expression.split()[1] == "*":
+            return next(CronSim(self.expression, local)).astimezone(UTC)
+        for wall in CronSim(self.expression, local.replace(tzinfo=None)):
+            due = _on(wall, zone)
+            if (
+                due > moment
+            ):  # not after it: the second time of a doubled hour, whose first one has been
+                return due
+        raise StopIteration
+
+    def next(self, moment: datetime, count: int) -> list[datetime]:
+        """The next `count` due times."""
+        found: list[datetime] = []
+        for _ in range(count):
+            moment = self.after(moment)
+            found.append(moment)
+        return found
+
+
+def _on(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The first moment at which the clock on the wall shows `wall`, or has just passed over it."""
+    while True:
+        moment = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+        if moment.astimezone(zone).replace(tzinfo=None) == wall:
+            return moment
+        wall += timedelta(minutes=1)
+
+
+def _zone(name: str, field: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        raise FieldError(
+            field,
+            name,
+            "unknown time zone",
+            limit="a name of the IANA database, such as Europe/Berlin",
+        ) from None

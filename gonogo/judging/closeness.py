@@ -1,0 +1,249 @@
+"""Two arrays and a declared tolerance: the numbers, which comparators hold, and how loose the
+tolerance is for the output's format.
+
+Nothing here knows a kernel: it says red or green, and never why. NumPy only; runs in other people's
+interpreters (Python 3.10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.numerics.distances import NEEDED_RTOLS, pcc_deficit, percentile_99, storable
+from gonogo.numerics.formats import FORMATS, half_ulp, round_to
+
+Array = NDArray[np.float64]
+Numbers = dict[str, Any]
+
+SMALLEST_NORMAL = 2.0**-126
+ULP_64 = 2.0**-53
+DEFAULTS: dict[str | None, tuple[float, float]] = {
+    "fp16": (1e-3, 1e-5),
+    "bf16": (1.6e-2, 1e-5),
+    "fp32": (1.3e-6, 1e-5),
+    "fp64": (1e-7, 1e-7),
+    None: (0.0, 0.0),
+}
+"""(rtol, atol) where a test declares nothing: those of torch.testing.assert_close, by the output's
+dtype."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The comparators that a test declares; None = not declared. Those of
+    gonogo.spec.tolerances.Tolerance, with its meanings."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    pcc: float | None = None
+    frobenius: float | None = None
+    ulp: float | None = None
+    equal_nan: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rtol", "atol", "frobenius", "ulp", "pcc"):
+            value = getattr(self, name)
+            if value is not None and not (
+                math.isfinite(value)
+                and (name == "pcc" or value >= 0)
+                and (name != "pcc" or -1 <= value <= 1)
+            ):
+                raise ValueError(
+                    f"{name} must be {'between -1 and 1' if name == 'pcc' else 'a number from 0'}; got {value!r}"
+                )
+
+    @property
+    def declared(self) -> bool:
+        """Whether there is any comparator."""
+        return any(
+            value is not None
+            for value in (self.rtol, self.atol, self.pcc, self.frobenius, self.ulp)
+        )
+
+    @property
+    def allclose(self) -> tuple[float, float] | None:
+        """(rtol, atol), or None when neither is declared."""
+        return (
+            None
+            if self.rtol is None and self.atol is None
+            else (self.rtol or 0.0, self.atol or 0.0)
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """The declared comparators, as the tolerance of a test (docs/spec.md)."""
+        rtol_atol = (
+            {} if self.allclose is None else dict(zip(("rtol", "atol"), self.allclose, strict=True))
+        )
+        rest = {
+            name: value
+            for name in ("pcc", "frobenius", "ulp")
+            if (value := getattr(self, name)) is not None
+        }
+        return {name: float(value) for name, value in {**rtol_atol, **rest}.items()}
+
+
+@np.errstate(all="ignore")  # a stranger's tests may turn warnings into errors
+def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str | None) -> Numbers:
+    """The statistics of `actual` against `expected` (equal shapes), in float64, by the names of
+    docs/verdicts.md.
+
+    form: the output's number format (None: whole numbers, which have no ulp). Values that are NaN
+    in both (with equal_nan), or the same infinity in both, are equal; every other value that isn't
+    finite on one side counts as `nonfinite`. Null where a metric is undefined, or infinite, as
+    `nonfinite_statistics` says.
+    """
+    a, r = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    finite = np.isfinite(a) & np.isfinite(r)
+    same = (a == r) | (np.isnan(a) & np.isnan(r) if gate.equal_nan else False)
+    odd = ~finite & ~same
+    result: Numbers = {"count": int(a.size), "nonfinite": int(odd.sum())}
+    if odd.any():
+        kinds = {
+            "nan": int((odd & np.isnan(a)).sum()),
+            "+inf": int((odd & (a == np.inf)).sum()),
+            "-inf": int((odd & (a == -np.inf)).sum()),
+        }
+        result["nonfinite_kinds"] = {kind: count for kind, count in kinds.items() if count} or {
+            "expected": int(odd.sum())
+        }
+        result["worst_index"] = _place(int(np.argmax(odd)), a.shape)
+    if not finite.any():
+        return storable(result)
+    out, ref = a[finite], r[finite]
+    error = out - ref
+    size, reach = np.abs(error), np.abs(ref)
+    norm, off = float(np.sqrt((ref**2).sum())), float(np.sqrt((error**2).sum()))
+    result |= {
+        "max_abs": float(size.max()),
+        "mean_abs": float(size.mean()),
+        "rms": float(np.sqrt((error**2).mean())),
+        "rel_frobenius": _ratio(off, norm),
+        "pcc_deficit": pcc_deficit(ref, error),
+        "needed_atol": {
+            f"{rtol:g}": float(np.maximum((size - rtol * reach).max(), 0.0))
+            for rtol in NEEDED_RTOLS
+        },
+        "tolerance_ratio": None,
+    }
+    if form is not None:
+        golden = rounded(ref, form)
+        unit = ULP_64 if form == "fp64" else FORMATS[form].unit_roundoff
+        distance = np.abs(out - golden) / (2 * unit * np.maximum(_binade(golden), SMALLEST_NORMAL))
+        result |= {"ulp_max": float(distance.max()), "ulp_p99": percentile_99(distance)}
+    ratios = size
+    if gate.allclose is not None:
+        rtol, atol = gate.allclose
+        ratios = np.where(size == 0, 0.0, size / (atol + rtol * reach))
+        result["tolerance_ratio"] = float(ratios.max())
+        result["outside"] = int((ratios > 1).sum()) + int(odd.sum())
+    if not odd.any():
+        result["worst_index"] = _place(int(np.flatnonzero(finite)[int(np.argmax(ratios))]), a.shape)
+    return storable(result)
+
+
+def missed(gate: Gate, found: Numbers) -> list[str]:
+    """Which comparators don't hold, each in words; an empty list is green. An undefined metric is
+    not met, unless nothing differs."""
+    words = []
+    if found["nonfinite"]:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found["nonfinite_kinds"].items())
+        words.append(
+            f"{found['nonfinite']} of {found['count']} values are not finite on one side only ({kinds})"
+        )
+    if "max_abs" not in found or found["max_abs"] == 0:
+        return words
+    ratio = found["tolerance_ratio"]
+    if gate.allclose is not None and not (ratio is not None and ratio <= 1):
+        share = f"{found['outside']} of {found['count']} values"
+        times = "infinite" if ratio is None else f"{ratio:.3g}"
+        words.append(
+            f"{share} outside rtol {gate.allclose[0]:g}, atol {gate.allclose[1]:g} (tolerance ratio {times})"
+        )
+    if gate.pcc is not None:
+        deficit = found["pcc_deficit"]
+        if deficit is None:
+            words.append("PCC is undefined: one of the two is constant")
+        elif not 1 - deficit >= gate.pcc:
+            words.append(f"PCC {1 - deficit:.6g} below {gate.pcc:g}")
+    relative = found["rel_frobenius"]
+    if gate.frobenius is not None and not (relative is not None and relative <= gate.frobenius):
+        words.append(
+            f"relative Frobenius {'infinite' if relative is None else f'{relative:.3g}'} above {gate.frobenius:g}"
+        )
+    if gate.ulp is not None and not found.get("ulp_max", math.inf) <= gate.ulp:
+        words.append(f"{found.get('ulp_max', math.nan):.4g} ULP above {gate.ulp:g}")
+    return words
+
+
+@np.errstate(all="ignore")
+def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str, Any] | None:
+    """How many times the output format's own rounding the tolerance is; None where the format, or a
+    comparator, is unknown.
+
+    The own rounding of a value is half an ulp, h. "times" is the strictest comparator's: of rtol
+    and atol the median over the values that aren't 0 of (atol + rtol |ref|) / h; `least`, at the
+    value where it is smallest: below 1 a right kernel can fail. PCC and Frobenius are compared with
+    what rounding alone makes of them, noise of variance h^2/3: 1 - PCC = mean(h^2/3) / (2
+    var(ref)), of which the root is taken, being an amplitude; |e| / |ref| = sqrt(mean(h^2/3) /
+    mean(ref^2)). An ULP is two h.
+    """
+    values = np.asarray(expected, np.float64)
+    values = (
+        values[np.isfinite(values)]
+        if form not in ("bfp8_b", "bfp4_b")
+        else np.where(np.isfinite(values), values, 0.0)
+    )
+    if form is None or not gate.declared or not values.any():
+        return None
+    own = _half_ulp(values, form)
+    noise, there = float((own**2).mean()) / 3, values != 0
+    by: dict[str, float] = {}
+    least = None
+    if gate.allclose is not None:
+        rtol, atol = gate.allclose
+        times = ((atol + rtol * np.abs(values)) / own)[there]
+        by["allclose"], least = float(np.median(times)), float(times.min())
+    if gate.pcc is not None and (spread := float(values.var())) > 0:
+        by["pcc"] = math.sqrt(max(0.0, 1 - gate.pcc) / (noise / (2 * spread)))
+    if gate.frobenius is not None:
+        by["frobenius"] = gate.frobenius / math.sqrt(noise / float((values**2).mean()))
+    if gate.ulp is not None:
+        by["ulp"] = 2 * gate.ulp
+    by = {name: value for name, value in by.items() if math.isfinite(value)}
+    if not by:
+        return None
+    return {
+        "format": form,
+        "times": min(by.values()),
+        "least": least if least is not None and math.isfinite(least) else None,
+        "by": by,
+    }
+
+
+def rounded(values: Array, form: str) -> Array:
+    """To nearest even in a format."""
+    return values if form == "fp64" else np.asarray(round_to(values, form), np.float64)
+
+
+def _half_ulp(values: Array, form: str) -> Array:
+    return np.spacing(np.abs(values)) / 2 if form == "fp64" else half_ulp(values, form)
+
+
+def _binade(values: Array) -> Array:
+    bits = np.ascontiguousarray(np.abs(values)).view(np.int64) & np.int64(0x7FF0000000000000)
+    return bits.view(np.float64)
+
+
+def _place(flat: int, shape: tuple[int, ...]) -> list[int]:
+    return [int(each) for each in np.unravel_index(flat, shape)] if shape else []
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    if denominator == 0:
+        return 0.0 if numerator == 0 else math.inf
+    return numerator / denominator

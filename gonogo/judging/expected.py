@@ -1,0 +1,34 @@
+"""From a test and its arrays to the statistics of every output, by the numerics of its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels import registry
+from gonogo.numerics.expectation import Expectation
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def expectations(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
+    """The expectation of every output of a kernel of that profile (None: generic) on what the
+    device was given."""
+    return registry.numerics(test).expectations(test, given, profile)
+
+
+def statistics(
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
+    """The statistics of every output. `outputs` are matrices (see judging.matrix)."""
+    return registry.numerics(test).statistics(test, raw, given, outputs, profile)

@@ -1,0 +1,171 @@
+"""From a seed to arrays: the raw tensors of a test, and what the device is given after
+quantisation.
+
+The bytes are fixed for ever by (seed, tensor name, regime, shape): a Philox stream per tensor,
+keyed by SHA-256, whose raw 64-bit words are turned into floats here, with nothing but + - * / and
+sqrt (no libm, whose last bits differ between machines, and no Generator methods, whose streams may
+change between versions).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.errors import FieldError
+from gonogo.numerics import normals
+from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.formats import Doubles, Floats, round_to
+from gonogo.spec.regimes import TILE, Regime
+from gonogo.spec.test_spec import TestSpec
+
+MAX_SEED = 2**53
+"""Seeds are JSON numbers: 0 <= seed < 2**53."""
+
+STREAM = "gonogo-1"
+"""Version of the streams. Changing it changes every input ever drawn."""
+
+
+def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
+    """The raw tensors of a seed.
+
+    x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
+    statistics also mean and rstd of the raw x, (rows,), float64: biased variance plus epsilon.
+    Raises FieldError for a seed out of range.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
+        raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
+    raw: dict[str, NDArray[Any]] = {}
+    for name in test.drawn_names:
+        flat = test.flat_shape_of(name)
+        values = _draw(
+            test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name
+        )
+        raw[name] = values.reshape(flat)
+    if "mean" in test.input_names:
+        raw["mean"], raw["rstd"] = row_statistics(raw["x"], test.epsilon)
+    return {name: raw[name] for name in test.input_names}
+
+
+def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
+    """What the device is given: each raw tensor rounded to nearest even to its input format;
+    float32, same shapes.
+
+    mean and rstd are columns on the device: with a bfp format each value has a block, and so an
+    exponent, of its own.
+    """
+    return {
+        name: _quantised(values, test.numerics.format_of(name), column=test.is_per_row(name))
+        for name, values in raw.items()
+    }
+
+
+def row_statistics(x: NDArray[Any], epsilon: float) -> tuple[Doubles, Doubles]:
+    """Mean and 1/sqrt(biased variance + epsilon) of each row of x (rows, N), in float64, summed in
+    a fixed order."""
+    mean = np.empty(x.shape[0])
+    rstd = np.empty(x.shape[0])
+    features = x.shape[1]
+
+    def block(start: int, stop: int) -> None:
+        doubles = x[start:stop].astype(np.float64)
+        mean[start:stop] = _sums(doubles) / features
+        centred = doubles - mean[start:stop, None]
+        rstd[start:stop] = 1.0 / np.sqrt(_sums(centred * centred) / features + epsilon)
+
+    over_rows(block, x.shape[0])
+    return mean, rstd
+
+
+def _sums(a: Doubles) -> Doubles:
+    """Row sums by halving: the order is fixed by the width alone, whatever the processor's vectors
+    are."""
+    while a.shape[1] > 1:
+        half = a.shape[1] // 2
+        folded = a[:, :half] + a[:, half : 2 * half]
+        if a.shape[1] % 2:
+            folded[:, 0] += a[:, -1]
+        a = folded
+    return a[:, 0]
+
+
+def _draw(regime: Regime, shape: tuple[int, int], seed: int, name: str) -> Floats:
+    features = shape[1]
+    match regime.name:
+        case "uniform":
+            return _uniform(_words(shape, seed, name), regime["low"], regime["high"])
+        case "normal":
+            return _normal(_words(shape, seed, name), regime["mean"], regime["std"])
+        case "offset":
+            return _normal(_words(shape, seed, name), regime["offset"], regime["std"])
+        case "constant":
+            return np.full(shape, regime["value"], np.float32)
+        case "hot_tile":
+            values = _uniform(_words(shape, seed, name), -1.0, 1.0)
+            start = int(regime["tile"]) * TILE
+            values[:, start : start + TILE] = regime["value"]
+            return values
+        case "ramp":
+            steps = np.arange(features, dtype=np.float64) / max(features - 1, 1)
+            row = regime["low"] + (regime["high"] - regime["low"]) * steps
+            return np.array(np.broadcast_to(row.astype(np.float32), shape))
+    raise AssertionError(f"regime {regime.name} passed validation")
+
+
+def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:
+    """Random 32-bit words, the low half of each Philox word first; shape `shape`."""
+    digest = hashlib.sha256(f"{STREAM}/{seed}/{name}".encode()).digest()
+    philox = np.random.Philox(key=np.frombuffer(digest[:16], "<u8").astype(np.uint64))
+    count = shape[0] * shape[1]
+    words = philox.random_raw((count + 1) // 2)
+    halves: NDArray[np.uint32] = words.astype("<u8", copy=False).view("<u4")[:count]
+    return halves.reshape(shape)
+
+
+def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
+    """low + (high - low) u in float32, u the top 24 bits times 2**-24; never above high, although a
+    product rounds."""
+    values = np.empty(words.shape, np.float32)
+    width, start, end = np.float32((high - low) * 2.0**-24), np.float32(low), np.float32(high)
+
+    def block(first: int, last: int) -> None:
+        part = values[first:last]
+        np.multiply(
+            words[first:last] >> np.uint32(8), width, out=part, casting="unsafe", dtype=np.float32
+        )
+        np.add(part, start, out=part)
+        np.minimum(part, end, out=part)
+
+    over_rows(block, words.shape[0])
+    return values
+
+
+def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
+    """mean + std z in float64, rounded once; z the normal quantile of (word + 1/2) 2**-32."""
+    values = np.empty(words.shape, np.float32)
+
+    def block(first: int, last: int) -> None:
+        values[first:last] = mean + std * normals.quantile(
+            (words[first:last].astype(np.float64) + 0.5) * 2.0**-32
+        )
+
+    over_rows(block, words.shape[0], block=4)
+    return values
+
+
+def _quantised(values: NDArray[Any], fmt: str, *, column: bool) -> Floats:
+    if fmt == "fp32" and values.dtype == np.float32:
+        return values
+    if values.ndim == 1:
+        return round_to(values[:, None], fmt)[:, 0] if column else round_to(values, fmt)
+    result = np.empty(values.shape, np.float32)
+
+    def block(start: int, stop: int) -> None:
+        result[start:stop] = round_to(values[start:stop], fmt)
+
+    over_rows(block, values.shape[0])
+    return result

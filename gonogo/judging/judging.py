@@ -1,0 +1,135 @@
+"""Judge one run of one seed: compare every output with its expectation, explain it, and read the
+verdict from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.errors import KernelOutputError
+from gonogo.judging import expected
+from gonogo.numerics.compare import Statistics, digest, nonfinite
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import (
+    POLICY,
+    Explanation,
+    Policy,
+    Verdict,
+    explain,
+    verdict,
+    within,
+    worst_explanation,
+)
+
+
+@dataclass(frozen=True)
+class OutputJudgement:
+    """What is said of one output, with the numbers behind it (JSON-ready)."""
+
+    verdict: Verdict
+    explanation: Explanation
+    statistics: Statistics
+
+    def to_json(self) -> dict[str, Any]:
+        """The output's entry of a result."""
+        return {
+            "verdict": self.verdict.value,
+            "explanation": self.explanation.value,
+            **self.statistics,
+        }
+
+
+@dataclass(frozen=True)
+class SeedJudgement:
+    """What is said of one seed: both axes aggregated over the outputs first, then the table
+    read."""
+
+    verdict: Verdict
+    explanation: Explanation
+    outputs: Mapping[str, OutputJudgement]
+    profile: str
+    policy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of a result row that the kernel's numbers decide."""
+        return {
+            "verdict": self.verdict.value,
+            "explanation": self.explanation.value,
+            "profile": self.profile,
+            "policy": self.policy,
+            "outputs": {name: output.to_json() for name, output in self.outputs.items()},
+        }
+
+
+def judge(
+    test: TestSpec,
+    raw: Mapping[str, NDArray[Any]],
+    given: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, NDArray[Any]],
+    *,
+    profile: str | None,
+    produced: tuple[str, ...] | None = None,
+    policy: Policy = POLICY,
+) -> SeedJudgement:
+    """Judge what a kernel made of `given`.
+
+    raw, given: as gonogo.judging.inputs makes them (2-D x and dy). outputs: the test's shapes or flattened
+    to rows. `produced` are the outputs that the build declares (None: all of them); others are not
+    produced and not missed. Raises KernelOutputError for a missing output, a wrong shape or type;
+    NaN and Inf are judged, not refused.
+    """
+    declared = (
+        test.outputs
+        if produced is None
+        else tuple(name for name in test.outputs if name in produced)
+    )
+    matrices = {name: matrix(test, name, outputs) for name in declared}
+    statistics = expected.statistics(test, raw, given, matrices, profile)
+    judged: dict[str, OutputJudgement] = {}
+    all_within = True
+    for name, numbers in statistics.items():
+        is_within = within(test.tolerance_for(name), numbers)
+        all_within = all_within and is_within
+        explanation = explain(numbers, policy)
+        judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
+    explanation = worst_explanation(output.explanation for output in judged.values())
+    downstream = [name for name in test.downstream if produced is not None and name in produced]
+    judged |= {name: _unjudged(test, name, outputs) for name in downstream}
+    return SeedJudgement(
+        verdict(all_within, explanation), explanation, judged, profile or "generic", policy.version
+    )
+
+
+def _unjudged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
+    """A downstream output: without a reference or a budget of its own it counts for nothing; its
+    digest tells runs apart."""
+    value = matrix(test, name, outputs)
+    numbers: Statistics = {
+        "count": int(value.size),
+        "digest": digest(value, test.shape_of(name)),
+        **nonfinite(value),
+    }
+    return OutputJudgement(Verdict.unjudged, Explanation.unjudged, numbers)
+
+
+def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """The output as a C-contiguous float32 matrix: (rows, features) of those of the test's shape
+    (y, dx), one row of the others."""
+    if name not in outputs:
+        raise KernelOutputError(
+            f"output {name!r} is missing; the kernel gave {', '.join(sorted(outputs)) or 'nothing'}"
+        )
+    value = outputs[name]
+    shape = test.shape_of(name)
+    flat = (test.rows, test.features) if test.is_matrix(name) else (1, int(np.prod(shape)))
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        raise KernelOutputError(
+            f"output {name!r} is {getattr(value, 'dtype', type(value).__name__)}, not a float array"
+        )
+    if value.shape not in (shape, flat, flat[-1:] if flat[0] == 1 else flat):
+        raise KernelOutputError(f"output {name!r} has shape {list(value.shape)}, not {list(shape)}")
+    return np.ascontiguousarray(value, dtype=np.float32).reshape(flat)

@@ -1,0 +1,95 @@
+"""Can a defect show with these inputs? Its float64 effect against the budget and the directions of
+the right kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.judging import expected
+from gonogo.numerics import compare, directions
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+DIRECTION = 4.0
+"""The z beyond which an effect shows on a direction; on the elements it shows beyond the budget."""
+
+
+def can_show(
+    test: TestSpec,
+    given: Mapping[str, NDArray[Any]],
+    ideal: Mapping[str, NDArray[np.float64]],
+    profile: str | None,
+) -> bool:
+    """Whether `ideal`, the defect's outputs in float64, differs from the right function by more
+    than B on some element, or by more than 4 standard deviations on some direction (its largest
+    form), for this seed. A non-finite effect shows."""
+    for name, wanted in expected.expectations(test, given, profile).items():
+        if name not in ideal:
+            continue
+        effect = (
+            np.asarray(ideal[name], np.float64).reshape(wanted.reference.shape) - wanted.reference
+        )
+        informative = (
+            np.ones(effect.shape[0], bool) if wanted.informative is None else wanted.informative
+        )
+        if not np.isfinite(effect).all():
+            return True
+        if (np.abs(effect) > wanted.bound)[informative].any():
+            return True
+        if not informative.any() or not effect.any():
+            continue
+        usable = compare.restrict(wanted, informative)
+        golden_errors = compare.golden_of(usable)
+        for direction in wanted.directions:
+            chosen = compare.restrict_direction(direction, informative)
+            found = directions.scores(usable, chosen, effect[informative], golden_errors)
+            if found.largest is not None and found.largest > DIRECTION:
+                return True
+    return False
+
+
+def shows(
+    test: TestSpec,
+    given: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, NDArray[np.floating]],
+    profile: str | None,
+) -> bool:
+    """The same in one fused pass, for large shapes, with the outputs rounded to float32 (which
+    alone is within any budget).
+
+    `outputs` may also be a kernel's own: a right kernel's rounding is within B and four deviations,
+    so what it shows is a fault.
+    """
+    matrices = {}
+    for name in test.outputs:
+        if name not in outputs:
+            continue
+        if not np.isfinite(outputs[name]).all():
+            return True
+        with np.errstate(over="ignore"):
+            shape = (-1, test.features) if test.is_matrix(name) else (1, -1)
+            matrices[name] = np.ascontiguousarray(outputs[name], np.float32).reshape(shape)
+    return any(
+        _beyond(numbers)
+        for numbers in expected.statistics(test, given, given, matrices, profile).values()
+    )
+
+
+def _beyond(numbers: Mapping[str, Any]) -> bool:
+    """Whether the statistics of an effect are beyond B on some element or beyond DIRECTION on some
+    row or column."""
+    limits = {
+        name: 1.0 if name == "budget_ratio" else DIRECTION
+        for name in numbers
+        if name == "budget_ratio" or name.endswith("_z_max")
+    }
+    infinite = numbers.get("nonfinite_statistics") or {}
+    return any(
+        name in infinite or (numbers[name] is not None and numbers[name] > limit)
+        for name, limit in limits.items()
+    )

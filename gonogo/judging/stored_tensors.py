@@ -1,0 +1,75 @@
+"""Tensors that somebody else's program stored: into the domain's shapes, and checked to be what a
+kernel can have been given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.errors import FieldError, JobError
+from gonogo.judging.inputs import quantise, row_statistics
+from gonogo.spec.test_spec import TestSpec
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def shaped(test: TestSpec, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The tensor with its rows flattened: (rows, N) of x, dy, y, dx; (rows,); (N,).
+
+    Dimensions of 1 may be anywhere ([1, 1, 1, N] of a gamma), rows may be flat. Raises FieldError
+    for another shape or type.
+    """
+    wanted, flat = test.shape_of(name), test.flat_shape_of(name)
+    if array.dtype.kind != "f":
+        raise FieldError(
+            name, str(array.dtype), "must be a float array", limit="float16, float32, float64"
+        )
+    if _squeezed(array.shape) not in (_squeezed(wanted), _squeezed(flat)):
+        raise FieldError(name, list(array.shape), "has a wrong shape", limit=list(wanted))
+    double = name in test.input_names and array.dtype.itemsize > 4
+    return array.astype("float64" if double else "float32", order="C").reshape(flat)
+
+
+def given_inputs(
+    test: TestSpec, tensors: Mapping[str, NDArray[Any]], raw: Mapping[str, NDArray[Any]]
+) -> tuple[Tensors, Tensors]:
+    """(raw, given) for `gonogo.judging.judging.judge`, out of stored inputs.
+
+    `tensors` are what the kernel was given: values that the input format can represent. `raw` are
+    unquantised ones: an input that is only there is rounded to its format, and tolerances compare
+    with it. Raises FieldError for a value that no kernel can have been given, JobError for an input
+    that is missing.
+    """
+    unknown = [name for name in (*tensors, *raw) if name not in (*test.input_names, *test.outputs)]
+    if unknown:
+        allowed = ", ".join((*test.input_names, *test.outputs))
+        raise FieldError(
+            unknown[0], unknown[0], f"isn't a tensor of {test.kernel}", limit=f"one of {allowed}"
+        )
+    exact = {
+        name: shaped(test, name, tensors[name]) for name in test.input_names if name in tensors
+    }
+    loose = {name: shaped(test, name, raw[name]) for name in test.input_names if name in raw}
+    if "x" in loose and "mean" in test.input_names and "mean" not in loose and "rstd" not in loose:
+        mean, rstd = row_statistics(loose["x"], test.epsilon)
+        loose = {"mean": mean, "rstd": rstd} | loose
+    if missing := [name for name in test.input_names if name not in exact and name not in loose]:
+        raise JobError(
+            f"{', '.join(missing)} missing: {test.kernel} is given {', '.join(test.input_names)}"
+        )
+    inputs = loose | exact
+    given: Tensors = dict(quantise(test, inputs))
+    for name in exact:
+        differing = (given[name] != exact[name]) & ~np.isnan(exact[name])
+        if differing.any():
+            place = tuple(int(index) for index in np.argwhere(differing)[0])
+            reason = f"isn't a {test.numerics.format_of(name)} value: no kernel was given it; hand it over as raw, or see numerics.input"
+            raise FieldError(f"{name}{list(place)}", float(exact[name][place]), reason)
+    return {**given, **loose}, given
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)

@@ -1,0 +1,76 @@
+"""Faults that no dataflow explains: outputs spoilt after the fact, registers left as they were,
+processes that hang or die."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import zlib
+from typing import NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.emulation.plan import TILE, Plan
+
+Number = TypeVar("Number", np.float32, np.float64)
+
+ELEMENTS_PER_OUTLIER = 2**17
+LEAST_OUTLIERS = 4
+
+
+class Register:
+    """What the last kernel of this process left in the 32 lanes of its accumulator.
+
+    Process-wide on purpose: it makes `stale-register` depend on what ran before, as on a device.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes = np.zeros(TILE, dtype=np.float32)
+
+    def lanes(self) -> NDArray[np.float32]:
+        with self._lock:
+            return self._lanes.copy()
+
+    def leave(self, output: NDArray[np.float32]) -> None:
+        """A kernel that ended with `output` (rows, N): the start of its last row stays behind."""
+        lanes = np.zeros(TILE, dtype=np.float32)
+        last = output[-1, :TILE]
+        lanes[: last.size] = np.where(np.isfinite(last), last, np.float32(0.0))
+        with self._lock:
+            self._lanes = lanes
+
+
+REGISTER = Register()
+
+
+def spoil(first: NDArray[Number], x: NDArray[np.float32], plan: Plan) -> NDArray[Number]:
+    """The first output (rows, N) as the plan's faults leave it; places depend on the input x alone,
+    so a seed repeats."""
+    if not (plan.outliers or plan.nan_tile):
+        return first
+    spoilt = first.copy()
+    if plan.outliers:
+        count = min(first.size, max(LEAST_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
+        places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(
+            first.size, size=count
+        )
+        spoilt.reshape(-1)[np.unique(places)] *= 2
+    if plan.nan_tile:
+        row, column = ((length - 1) // TILE // 2 * TILE for length in first.shape)
+        spoilt[row : row + TILE, column : column + TILE] = np.nan
+    return spoilt
+
+
+def meet(fate: str) -> NoReturn:
+    """Hang until killed, or crash this process. Only the builds named `hang` and `crash` lead
+    here."""
+    if fate == "crash":
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    while True:  # a crash may take a moment to arrive too
+        threading.Event().wait(1.0)

@@ -1,0 +1,202 @@
+"""Reduction forensics: from one output, which term of a LayerNorm kernel is wrong, and which tiles
+were summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.forensics.backward import explain_dx
+from gonogo.kernels.layernorm.forensics.backward_sums import Backward
+from gonogo.kernels.layernorm.forensics.down import explain_down, partial_sums
+from gonogo.kernels.layernorm.forensics.forward import explain_mean, explain_rstd, explain_y
+from gonogo.kernels.layernorm.forensics.forward_sums import Forward
+from gonogo.kernels.layernorm.forensics.precision import Precision
+from gonogo.kernels.layernorm.forensics.sums import TILE, row_moments
+from gonogo.kernels.layernorm.forensics.words import place as where
+from gonogo.numerics.diagnosis import Diagnosis, Term, join
+from gonogo.spec.diagnoses import PARTLY, RIGHT
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+__all__ = ["RIGHT", "Diagnosis", "Term", "diagnose"]
+
+Arrays = Mapping[str, NDArray[np.floating]]
+
+
+def diagnose(test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
+    """What is wrong with `outputs` (any subset) of the kernel of `test`, from what it was `given`.
+
+    Arrays as the device has them, float32, in 2-D: x, dy, y, dx (rows, N); gamma, beta, dgamma,
+    dbeta (N,); mean, rstd (rows,). Everything is computed in float64. Always answers: outputs of a
+    wrong shape, without finite values, or of inputs that tell nothing are said to be so in words.
+    """
+    x = given.get("x")
+    if x is None or x.ndim != 2 or not x.size:
+        return Diagnosis((), "cannot tell: there is no x", False)
+    rows, features = x.shape
+    shapes = {
+        "y": (rows, features),
+        "dx": (rows, features),
+        "dgamma": (features,),
+        "dbeta": (features,),
+        "mean": (rows,),
+        "rstd": (rows,),
+    }
+    terms: list[Term] = []
+    good: dict[str, NDArray[np.floating]] = {}
+    for name, values in outputs.items():
+        if shapes.get(name) != values.shape:
+            terms.append(
+                Term(
+                    name,
+                    name,
+                    0,
+                    (),
+                    (),
+                    f"cannot tell {name}: its shape is {list(values.shape)}",
+                    can_tell=False,
+                )
+            )
+            continue
+        terms.extend(_not_finite(name, values))
+        if np.isfinite(values).any():
+            good[name] = values
+    residuals: dict[str, dict[str, float | None]] = {}
+    if test.kernel == "layernorm_bw":
+        terms.extend(_backward(test, given, good, residuals))
+    elif test.kernel == "layernorm_fw":
+        terms.extend(_forward(test, given, good, residuals))
+    return _diagnosis(terms, residuals)
+
+
+def _backward(
+    test: TestSpec, given: Arrays, outputs: Arrays, residuals: dict[str, dict[str, float | None]]
+) -> list[Term]:
+    x, dy, gamma = given["x"], given["dy"], _wide(given["gamma"])
+    if test.numerics.statistics == "given" and "mean" in given and "rstd" in given:
+        mean, rstd = _wide(given["mean"]), _wide(given["rstd"])
+    else:
+        mean, rstd = row_moments(x, test.epsilon)
+    precision = Precision.of(test)
+    terms: list[Term] = []
+    if "dx" in outputs:
+        found, residuals["dx"] = explain_dx(
+            Backward(x, dy, gamma, mean, rstd, outputs["dx"], precision)
+        )
+        terms.extend(found)
+    down = [name for name in ("dgamma", "dbeta") if name in outputs]
+    if down:
+        sums = partial_sums(x, dy, mean, rstd)
+        terms.extend(explain_down(name, _wide(outputs[name]), sums, precision, "") for name in down)
+    return terms
+
+
+def _forward(
+    test: TestSpec, given: Arrays, outputs: Arrays, residuals: dict[str, dict[str, float | None]]
+) -> list[Term]:
+    gamma, beta = _wide(given["gamma"]), _wide(given["beta"])
+    seed = Forward(given["x"], gamma, beta, test.epsilon, outputs.get("y"), Precision.of(test))
+    terms: list[Term] = []
+    if "y" in outputs:
+        found, residuals["y"] = explain_y(seed)
+        terms.extend(found)
+    if "mean" in outputs or "rstd" in outputs:
+        seed.y = None
+        rows = seed.sums(gamma, beta)
+        if "mean" in outputs:
+            terms.append(explain_mean(seed, rows, _wide(outputs["mean"])))
+        if "rstd" in outputs:
+            mean = _wide(outputs["mean"]) if "mean" in outputs else None
+            terms.append(explain_rstd(seed, rows, _wide(outputs["rstd"]), mean))
+    return terms
+
+
+def _diagnosis(terms: list[Term], residuals: dict[str, dict[str, float | None]]) -> Diagnosis:
+    """Wrong terms first; what can't be told is said where something is wrong, or where nothing
+    could be told at all."""
+    wrong = [
+        term for index, term in enumerate(terms) if term.wrong and not _said_better(index, terms)
+    ]
+    silent = [term.words for term in terms if not term.can_tell]
+    if wrong:
+        order = [term.name for term in terms if term.wrong]
+        wrong.sort(key=lambda term: order.index(term.name))
+        return Diagnosis(
+            tuple(terms),
+            join(term.words for term in wrong),
+            all(term.can_tell for term in wrong),
+            residuals,
+        )
+    if any(term.can_tell and term.coefficients for term in terms if term.name != "scale"):
+        hidden = [term.words for term in terms if term.hidden or term.coarse]
+        return Diagnosis(
+            tuple(terms), join([PARTLY, *hidden] if hidden else [RIGHT]), not hidden, residuals
+        )
+    return Diagnosis(
+        tuple(terms), join(silent) or "cannot tell: there are no outputs", False, residuals
+    )
+
+
+def _said_better(index: int, terms: list[Term]) -> bool:
+    """Whether another output tells the same term (y and the output mean both have the mean) with
+    smaller errors."""
+    term = terms[index]
+    same = [
+        (_error(other), place)
+        for place, other in enumerate(terms)
+        if other.wrong and other.name == term.name and other.name in ("mean", "variance")
+    ]
+    return bool(same) and min(same) < (_error(term), index)
+
+
+def _error(term: Term) -> float:
+    known = sorted(error for error in term.errors if error is not None)
+    return known[len(known) // 2] / max(1, term.group) if known else np.inf
+
+
+def _wide(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    return np.asarray(values, np.float64)
+
+
+def _not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
+    """A finding where values are NaN or infinite: how many, and in which tiles."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return []
+    matrix = ~np.atleast_2d(finite)
+    rows, columns = np.flatnonzero(matrix.any(axis=1)), np.flatnonzero(matrix.any(axis=0))
+    count = int(matrix.sum())
+    parts = []
+    if values.ndim == 2:
+        parts.append(
+            where(sorted(set((rows // TILE).tolist())), -(-matrix.shape[0] // TILE), "row tile")
+        )
+    parts.append(
+        where(
+            sorted(set((columns // TILE).tolist())),
+            -(-matrix.shape[1] // TILE),
+            "column tile" if values.ndim == 2 else "tile",
+        )
+    )
+    words = f"{count} of {values.size} values of {name} {'is' if count == 1 else 'are'} not finite, in {', '.join(parts)}"
+    return [
+        Term(
+            name,
+            "finite",
+            0,
+            (),
+            (),
+            words,
+            wrong=True,
+            rows=tuple((rows[:64] + 1).tolist()) if values.ndim == 2 else (),
+        )
+    ]
+
+
+concluded, not_finite = _diagnosis, _not_finite
+"""What other kinds of kernels (gonogo.spec.kernels.registry) end and begin with, too."""

@@ -1,0 +1,285 @@
+"""Forensics of dx: the scale, s1, s2 and gamma that a layernorm_bw used, row by row, then tile by
+tile.
+
+dx = r (a P - s1 - x^ s2) with P = dy g. Per row, R = P - dx / (r a) is fitted on {1, x^}: its
+coefficients are the s1 and s2 that the kernel used, and these are fitted, over the rows, on the
+partial sums of every tile, sum_j P / N and sum_j P x^ / N. The scale a comes from what {1, x^}
+leave of P, pooled over the rows; the gamma that was used from dx / (r a) + s1 + x^ s2 on dy, per
+column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.forensics.backward_sums import (
+    Backward,
+    Rows,
+    Scale,
+    fit_sums,
+    scale_of,
+)
+from gonogo.kernels.layernorm.forensics.columns import Factor, fit_factor
+from gonogo.kernels.layernorm.forensics.outliers import Places, powers_of_two
+from gonogo.kernels.layernorm.forensics.outliers import term as outlier_term
+from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT
+from gonogo.kernels.layernorm.forensics.reductions import Extra, explain, stored_error
+from gonogo.kernels.layernorm.forensics.sums import Array, RowFit
+from gonogo.kernels.layernorm.forensics.words import SIGMAS, Noun, odd_rows, ordinal
+from gonogo.numerics.diagnosis import Term, numbers
+
+Residuals = dict[str, float | None]
+
+S1 = Noun("s1", twice="is subtracted twice")
+S2 = Noun("s2", twice="is subtracted twice")
+ROW_SCALE = 2.0**-9
+"""Deviation of a single row's factor beyond that of all rows: its rstd may be stored as bf16."""
+NOT_SUBTRACTED = "the mean is not subtracted from x"
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known of dx after one round: which gamma was used, the factor, and the sums per
+    row."""
+
+    gamma: Array
+    rows: Rows
+    scale: Scale
+    factor: float
+    fit: RowFit
+
+
+def explain_dx(seed: Backward) -> tuple[list[Term], Residuals]:
+    """The terms of dx that can be told, and what they leave over."""
+    state = _round(seed, seed.gamma)
+    floor = seed.floor(state.rows)
+    # a wrong gamma looks like a factor of dx too: first ask gamma without one
+    factor, outliers = _gamma(
+        seed, replace(state, factor=1.0, fit=fit_sums(state.rows, 1.0, floor))
+    )
+    if not factor.term.wrong and state.factor != 1.0:
+        factor, outliers = _gamma(seed, state)
+    notes: list[Term] = []
+    if outliers:
+        notes.append(_outliers(seed, state, outliers))
+        seed.outliers = outliers
+        state = _round(seed, seed.gamma)
+        factor, _ = _gamma(seed, state)
+    if factor.term.wrong:
+        state = _round(seed, factor.used)
+        if factor.differs:
+            # a free gamma takes any factor: then there is none to tell
+            state = replace(
+                state,
+                scale=replace(state.scale, value=np.nan),
+                factor=1.0,
+                fit=fit_sums(state.rows, 1.0, floor),
+            )
+    why = _why(seed)
+    first, second = _reductions(seed, state, why)
+    if factor.term.wrong and (first.wrong or second.wrong):
+        # gamma may be wrong in the last product only: then the sums are those of the given one
+        given = _reductions(
+            seed,
+            _State(seed.gamma, seed.sums(seed.gamma), state.scale, state.factor, state.fit),
+            why,
+        )
+        if sum(term.wrong for term in given) < first.wrong + second.wrong:
+            first, second = given
+    terms = [_scale(seed, state), first, second, factor.term, *notes]
+    return terms, _residuals(seed, state, floor)
+
+
+def _round(seed: Backward, gamma: Array) -> _State:
+    rows = seed.sums(gamma)
+    floor = seed.floor(rows)
+    scale = scale_of(rows, floor)
+    factor = scale.value if _scale_is_off(seed, scale) else 1.0
+    return _State(gamma, rows, scale, factor, fit_sums(rows, factor, floor))
+
+
+def _gamma(seed: Backward, state: _State) -> tuple[Factor, Places]:
+    """The gamma that was used, per tile, and the isolated outliers."""
+    columns, outliers = seed.columns(state.gamma, state.factor, state.fit)
+    with np.errstate(all="ignore"):
+        floor, power = seed.floor(state.rows), state.rows.pp / state.rows.count
+        noise = float(np.nanmedian(floor)) ** 2 if np.isfinite(floor).any() else 0.0
+        energy = float(np.nanmedian(power)) if np.isfinite(power).any() else 0.0
+    tolerance = seed.precision.scale + 2.0**-9
+    return fit_factor(
+        "dx",
+        "gamma",
+        seed.gamma,
+        columns,
+        noise,
+        tolerance,
+        coherent=noise + seed.precision.column**2 * energy,
+    ), outliers
+
+
+def _scale_is_off(seed: Backward, scale: Scale) -> bool:
+    off = abs(scale.value - 1.0)
+    return bool(
+        np.isfinite(off)
+        and off > seed.precision.scale + SIGMAS * scale.error
+        and abs(scale.value) > 0.05
+    )
+
+
+def _scale(seed: Backward, state: _State) -> Term:
+    """The factor of the whole of dx, and the rows whose factor differs."""
+    scale = state.scale
+    told = np.isfinite(scale.value)
+    words, rows = "", tuple[int, ...]()
+    if told:
+        if _scale_is_off(seed, scale):
+            words = f"dx is {scale.value:.5g} times what it should be (rstd or gamma)"
+        with np.errstate(all="ignore"):
+            off = (
+                np.abs(scale.rows - scale.value)
+                > seed.precision.scale + ROW_SCALE + 2 * SIGMAS * scale.errors
+            )
+        odd = np.flatnonzero(off)
+        if 0 < len(odd) <= 0.4 * len(off):
+            rows = tuple((odd + 1).tolist())
+            words = "; ".join(
+                filter(
+                    None, [words, f"dx is scaled differently in {odd_rows(odd.tolist(), len(off))}"]
+                )
+            )
+    value = numbers([scale.value])
+    return Term(
+        "dx",
+        "scale",
+        1,
+        value,
+        numbers([scale.error]),
+        words,
+        wrong=bool(words),
+        can_tell=bool(told),
+        rows=rows,
+    )
+
+
+def _reductions(seed: Backward, state: _State, why: str) -> tuple[Term, Term]:
+    """s1 and s2, tile by tile."""
+    rows, fit = state.rows, state.fit
+    with np.errstate(all="ignore"):
+        s1 = rows.first.sum(axis=1)
+        offset = seed.mean * seed.rstd
+        slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)
+        features = seed.x.shape[1]
+        square = rows.pp / rows.count
+        first_error = seed.precision.repeats * fit.constant_error
+        # x^ may be off by a constant along a row, which s1 brings into s2
+        shift = np.hypot(ALIGNMENT * np.hypot(1.0, offset), seed.precision.own * offset)
+        weighted = square * rows.zz / rows.count
+        first_error = np.hypot(first_error, shift * slope)
+        first_error = stored_error(
+            first_error, fit.constant, rows.first, square, features, seed.precision
+        )
+        second_error = np.hypot(seed.precision.repeats * fit.slope_error, shift * s1)
+        second_error = stored_error(
+            second_error, fit.slope, rows.second, weighted, features, seed.precision
+        )
+        extras = [
+            (Extra(offset * slope, NOT_SUBTRACTED), Extra(offset * s1, NOT_SUBTRACTED)),
+            tuple(
+                Extra(np.ones_like(s1), name + " starts from {value} in every row")
+                for name in ("s1", "s2")
+            ),
+        ]
+        if features % 32:
+            text = f"counts the padding of the last tile ({32 - features % 32} columns of the {ordinal(-(-features // 32))} tile)"
+            padding = (
+                Extra(rows.padding[:, 0], f"s1 {text}"),
+                Extra(rows.padding[:, 1], f"s2 {text}"),
+            )
+            extras.insert(0, padding)
+        tiles = rows.first.shape[1]
+        first = explain(
+            "dx",
+            seed.precision.noun(S1, tiles),
+            rows.first,
+            fit.constant,
+            first_error,
+            [pair[0] for pair in extras],
+            why,
+        )
+        second = explain(
+            "dx",
+            seed.precision.noun(S2, tiles),
+            rows.second,
+            fit.slope,
+            second_error,
+            [pair[1] for pair in extras],
+            why,
+        )
+    return first, second
+
+
+def _why(seed: Backward) -> str:
+    """Why the tiles can't be told, where the inputs say so."""
+    names = [name for name, values in (("x", seed.x), ("dy", seed.dy)) if constant(values)]
+    if not names:
+        return ""
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} constant"
+
+
+def constant(values: NDArray[np.floating]) -> bool:
+    """Whether all values are equal; looks no further than the first that differs by blocks."""
+    first = values.flat[0]
+    if np.any(values[0] != first):
+        return False
+    return bool((values == first).all())
+
+
+def _outliers(seed: Backward, state: _State, places: Places) -> Term:
+    """Isolated wrong values, and whether they are off by powers of two."""
+    powers = 0
+    for row, columns in places.items():
+        z, dy, d, _ = seed.block(row, row + 1)
+        slope = state.fit.slope[row] if np.isfinite(state.fit.slope[row]) else 0.0
+        with np.errstate(all="ignore"):
+            expected = (dy[0] * state.gamma - state.fit.constant[row] - z[0] * slope) * state.factor
+        powers += powers_of_two(d[0, columns], expected[columns])
+    return outlier_term("dx", sum(map(len, places.values())), powers, sorted(places))
+
+
+def _residuals(seed: Backward, state: _State, floor: Array) -> Residuals:
+    """rms of the error before and after the terms found, in units of rounding, and its shares along
+    their directions."""
+    rows, fit = state.rows, state.fit
+    with np.errstate(all="ignore"):
+        slope = np.where(np.isfinite(fit.slope), fit.slope, 0.0)
+        off1 = state.factor * fit.constant - rows.first.sum(axis=1)
+        off2 = state.factor * slope - rows.second.sum(axis=1)
+        off = state.factor - 1.0
+        after = rows.count * (state.factor * fit.sigma) ** 2
+        terms = off**2 * rows.pp + rows.count * off1**2 + off2**2 * rows.zz
+        terms += 2 * off1 * off2 * rows.z - 2 * off * (off1 * rows.p + off2 * rows.pz)
+        told = np.isfinite(after) & np.isfinite(terms) & (floor > 0)
+        if not told.any():
+            return {
+                "before": None,
+                "after": None,
+                "along_1": None,
+                "along_xhat": None,
+                "along_p": None,
+            }
+        unit = float(np.sum(rows.count[told] * floor[told] ** 2))
+        whole = float(np.sum(after[told] + np.maximum(terms[told], 0.0)))
+        share = [
+            float(np.sum(part[told])) / whole
+            for part in (rows.count * off1**2, off2**2 * rows.zz, off**2 * rows.pp)
+        ]
+        return {
+            "before": float(np.sqrt(whole / unit)),
+            "after": float(np.sqrt(np.sum(after[told]) / unit)),
+            "along_1": share[0],
+            "along_xhat": share[1],
+            "along_p": share[2],
+        }

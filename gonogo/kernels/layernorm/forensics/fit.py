@@ -1,0 +1,365 @@
+"""Which tiles did a reduction use? Least squares of the sums that a kernel used on the partial sums
+of each tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.forensics.patterns import search
+
+Array = NDArray[np.float64]
+
+MAX_GROUPS = 1024
+"""No more coefficients than this: neighbouring tiles are summed first (the solve is cubic)."""
+SPARE_ROWS = 8
+"""Rows beyond one per coefficient, so that what is left over still shows whether the coefficients
+describe the sums."""
+GOOD_SCATTER = 1.6
+"""Left-over over expected rounding up to which coefficients describe the sums: the expectation is
+good to about that."""
+UNIFORM_LIMIT = 6.0
+"""Deviation, in standard deviations of the F ratio, up to which one common coefficient is as good
+as one per tile."""
+ODD_ROW = 5.0
+"""Left-over of a row, in units of its rounding, from which it counts as not following the
+others."""
+POWER = 8.0
+"""A tile can be told apart when dropping it would move the sums by so many units of their rounding,
+over all rows."""
+
+Method = Literal["tiles", "groups", "pattern", "total", "none"]
+
+
+@dataclass(frozen=True)
+class TileFit:
+    """How often each tile's partial sum went into the sums that a kernel used.
+
+    `starts` are the first tiles (from 0) of the groups that have one coefficient each; NaN where
+    the rows say nothing of a group. `total` is the one coefficient of all tiles in common,
+    `uniform` whether it does as well as one each. `scatter`: rms of what is left, in units of the
+    expected rounding (NaN without spare rows). `odd`: rows that do not follow. `method`: how the
+    coefficients were found; "total" means that only the total can be told, for `reason`.
+    """
+
+    tiles: int
+    starts: NDArray[np.int64]
+    coefficients: Array
+    errors: Array
+    total: float
+    total_error: float
+    uniform: bool
+    scatter: float
+    rows: int
+    odd: NDArray[np.int64]
+    method: Method
+    reason: str = ""
+
+    @property
+    def group(self) -> int:
+        """Tiles per group (the last group may have fewer)."""
+        return (
+            int(self.starts[1] - self.starts[0])
+            if len(self.starts) > 1
+            else max(1, self.tiles // max(1, len(self.starts)))
+        )
+
+
+@dataclass(frozen=True)
+class _Solution:
+    coefficients: Array
+    errors: Array
+    scatter: float
+    freedom: int
+    determined: bool
+    leftover: Array
+
+
+def fit_tiles(partial: Array, used: Array, sigma: Array) -> TileFit:
+    """Coefficients c with used_i = sum_t c_t partial_it, weighted by the standard deviation `sigma`
+    of each used sum.
+
+    `partial` (rows, tiles), `used` and `sigma` (rows,). Rows with anything not finite, or sigma 0,
+    say nothing. One coefficient per tile where there are SPARE_ROWS more rows than tiles and the
+    tiles can be told apart; else a pattern that fits (patterns.py), else one per group of
+    neighbours, else the total alone.
+    """
+    tiles = partial.shape[1]
+    with np.errstate(all="ignore"):
+        usable = (
+            np.isfinite(used) & np.isfinite(sigma) & (sigma > 0) & np.isfinite(partial.sum(axis=1))
+        )
+        weighted = partial[usable] / sigma[usable, None]
+        target = used[usable] / sigma[usable]
+        usable[usable] = finite = np.isfinite(target) & np.isfinite(np.square(weighted).sum(axis=1))
+        weighted, target = weighted[finite], target[finite]
+    where = np.flatnonzero(usable)
+    starts = np.arange(0, tiles, -(-tiles // MAX_GROUPS) or 1)
+    if len(starts) < tiles and len(weighted):
+        weighted = np.add.reduceat(weighted, starts, axis=1)
+    return _Fitter(tiles, starts, where, weighted, target).fit()
+
+
+class _Fitter:
+    """The steps of `fit_tiles` on the weighted data."""
+
+    def __init__(
+        self,
+        tiles: int,
+        starts: NDArray[np.int64],
+        where: NDArray[np.int64],
+        weighted: Array,
+        target: Array,
+    ) -> None:
+        self.tiles, self.starts, self.where, self.weighted, self.target = (
+            tiles,
+            starts,
+            where,
+            weighted,
+            target,
+        )
+        whole = weighted.sum(axis=1)
+        # what cancels out is no sum: its digits are the rounding of this very addition
+        self.whole = np.where(np.abs(whole) > 1e-12 * np.abs(weighted).sum(axis=1), whole, 0.0)
+        self.common = solve(self.whole[:, None], target)
+
+    def fit(self) -> TileFit:
+        rows, groups = self.weighted.shape
+        if not rows or not np.any(self.whole) or not np.isfinite(self.common.coefficients[0]):
+            return self._result(
+                np.full(groups, np.nan), np.full(groups, np.nan), "none", reason="its sums are zero"
+            )
+        if groups == 1:
+            odd = self._odd_rows() if self.common.scatter > GOOD_SCATTER else None
+            return self._uniform("tiles", odd) if odd is not None else self._uniform("tiles")
+        telling = self._telling()
+        if not telling.any():
+            return self._uniform("total", reason=self._alike())
+        if rows >= groups + SPARE_ROWS:
+            each = solve(self.weighted, self.target)
+            if each.determined:
+                return self._full(each, telling)
+        if self.common.scatter <= GOOD_SCATTER:
+            if self.common.freedom >= 4 and telling.mean() > 0.5:
+                return self._uniform("pattern", telling=telling)
+            return self._uniform("total", reason=self._alike())
+        odd = self._odd_rows()
+        if odd is not None:
+            return self._uniform("pattern", odd, telling)
+        return self._pattern(telling) or self._groups()
+
+    def _full(self, each: _Solution, telling: NDArray[np.bool_]) -> TileFit:
+        """One coefficient per tile; rows that stand apart are left out when the others agree on one
+        coefficient."""
+        if each.scatter > GOOD_SCATTER:
+            odd = self._odd_rows()
+            if odd is not None:
+                keep = np.ones(len(self.target), bool)
+                keep[odd] = False
+                again = solve(self.weighted[keep], self.target[keep])
+                if not (keep.sum() >= len(again.coefficients) + SPARE_ROWS and again.determined):
+                    return self._uniform("pattern", odd, telling)
+                common = solve(self.whole[keep, None], self.target[keep])
+                same = self._same(again, keep)
+                return self._result(
+                    again.coefficients,
+                    again.errors,
+                    "tiles",
+                    again.scatter,
+                    same,
+                    odd,
+                    common=common,
+                )
+        return self._result(
+            each.coefficients, each.errors, "tiles", each.scatter, self._same(each, None)
+        )
+
+    def _same(self, each: _Solution, keep: NDArray[np.bool_] | None) -> bool:
+        """Whether one common coefficient leaves over as little as `each` (F test, in its standard
+        deviations)."""
+        whole, target = (
+            (self.whole, self.target) if keep is None else (self.whole[keep], self.target[keep])
+        )
+        common = solve(whole[:, None], target)
+        extra = int(np.isfinite(each.coefficients).sum()) - 1
+        left = float(each.leftover @ each.leftover)
+        more = float(common.leftover @ common.leftover) - left
+        noise = max(left / max(each.freedom, 1), 1e-6)
+        return bool(
+            extra <= 0
+            or more / noise <= extra + UNIFORM_LIMIT * np.sqrt(2.0 * extra) + UNIFORM_LIMIT
+        )
+
+    def _telling(self) -> NDArray[np.bool_]:
+        """The groups whose absence the rows would show, once the total is taken out."""
+        scale = float(self.whole @ self.whole)
+        along = self.weighted.T @ self.whole
+        apart = np.square(self.weighted).sum(axis=0) - along**2 / scale
+        # what cancels out below double precision is no information
+        floor = 1e-9 * np.square(self.weighted).sum(axis=0)
+        return np.asarray(
+            (apart > np.maximum(floor, POWER**2)) & np.isfinite(apart), dtype=np.bool_
+        )
+
+    def _alike(self) -> str:
+        if len(self.target) == 1:
+            return "there is only one row"
+        spread = np.ptp(self.weighted / np.where(self.whole == 0, 1.0, self.whole)[:, None], axis=0)
+        return (
+            "the rows are alike"
+            if float(spread.max()) < 1e-6
+            else "the tiles' sums are below the rounding"
+        )
+
+    def _odd_rows(self) -> NDArray[np.int64] | None:
+        """Positions of the rows that stand apart while at least 60% of the rows agree on one common
+        coefficient; else None."""
+        if len(self.target) < 8:
+            return None
+        with np.errstate(all="ignore"):
+            ratio = self.target / self.whole
+        order = np.argsort(ratio)
+        weight = np.cumsum(np.where(np.isfinite(ratio), np.abs(self.whole), 0.0)[order])
+        guess = float(
+            ratio[order[min(int(np.searchsorted(weight, weight[-1] / 2)), len(order) - 1)]]
+        )
+        for _ in range(20):
+            good = np.abs(self.target - guess * self.whole) <= ODD_ROW * GOOD_SCATTER
+            if good.mean() < 0.6 or not np.any(self.whole[good]):
+                return None
+            better = float(
+                self.whole[good] @ self.target[good] / (self.whole[good] @ self.whole[good])
+            )
+            if better == guess:
+                break
+            guess = better
+        left = self.target[good] - guess * self.whole[good]
+        odd = np.flatnonzero(~good)
+        apart = np.abs(self.target - guess * self.whole)[odd]
+        if (
+            not len(odd)
+            or float(left @ left) / len(left) > GOOD_SCATTER**2
+            or float(np.median(apart)) < 3 * ODD_ROW
+        ):
+            return None
+        return odd
+
+    def _pattern(self, telling: NDArray[np.bool_]) -> TileFit | None:
+        found = search(self.weighted, self.target, telling, GOOD_SCATTER)
+        if found is None:
+            return None
+        return self._result(found.coefficients, found.errors, "pattern", found.scatter)
+
+    def _groups(self) -> TileFit:
+        """One coefficient per group of neighbours, as many groups as the rows carry."""
+        rows, columns = self.weighted.shape
+        size = 2
+        while True:
+            inner = np.arange(0, columns, size)
+            if len(inner) == 1:
+                return self._uniform("total", reason="too few rows")
+            if rows >= len(inner) + SPARE_ROWS:
+                each = solve(np.add.reduceat(self.weighted, inner, axis=1), self.target)
+                if each.determined:
+                    break
+            size *= 2
+        self.starts = self.starts[inner]
+        if each.scatter > GOOD_SCATTER:
+            return self._result(
+                each.coefficients,
+                each.errors,
+                "groups",
+                each.scatter,
+                reason="fewer rows than tiles",
+            )
+        return self._result(
+            each.coefficients, each.errors, "groups", each.scatter, self._same(each, None)
+        )
+
+    def _uniform(
+        self,
+        method: Method,
+        odd: NDArray[np.int64] | None = None,
+        telling: NDArray[np.bool_] | None = None,
+        reason: str = "",
+    ) -> TileFit:
+        """The one common coefficient in every group (of those that can be told, where that is
+        known)."""
+        common = self.common
+        if odd is not None:
+            keep = np.ones(len(self.target), bool)
+            keep[odd] = False
+            common = solve(self.whole[keep, None], self.target[keep])
+        groups = 1 if method == "total" else self.weighted.shape[1]
+        if method == "total":
+            self.starts = self.starts[:1]
+        said = np.ones(groups, bool) if telling is None or method == "total" else telling
+        coefficients = np.where(said, common.coefficients[0], np.nan)
+        errors = np.where(said, common.errors[0], np.nan)
+        return self._result(coefficients, errors, method, common.scatter, True, odd, reason, common)
+
+    def _result(
+        self,
+        coefficients: Array,
+        errors: Array,
+        method: Method,
+        scatter: float = np.nan,
+        uniform: bool = False,
+        odd: NDArray[np.int64] | None = None,
+        reason: str = "",
+        common: _Solution | None = None,
+    ) -> TileFit:
+        common = common or self.common
+        return TileFit(
+            tiles=self.tiles,
+            starts=self.starts,
+            coefficients=coefficients,
+            errors=errors,
+            total=float(common.coefficients[0]),
+            total_error=float(common.errors[0]),
+            uniform=uniform,
+            scatter=scatter,
+            rows=len(self.target),
+            odd=self.where[odd] if odd is not None else np.zeros(0, np.int64),
+            method=method,
+            reason=reason,
+        )
+
+
+def solve(weighted: Array, target: Array) -> _Solution:
+    """Least squares through the scaled normal equations; columns of zeros and undetermined
+    directions give NaN.
+
+    Standard errors come from what is left over where there are SPARE_ROWS spare rows, else from the
+    expected rounding.
+    """
+    rows, columns = weighted.shape
+    norm = np.sqrt(np.square(weighted).sum(axis=0))
+    alive = norm > 0
+    coefficients, errors = np.full(columns, np.nan), np.full(columns, np.nan)
+    if not alive.any():
+        return _Solution(coefficients, errors, np.nan, rows, False, target)
+    scaled = weighted[:, alive] / norm[alive]
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    kept = values > 1e-11 * values[-1]
+    inverse = np.zeros_like(values)
+    inverse[kept] = 1.0 / values[kept]
+    solution = vectors @ (inverse * (vectors.T @ (scaled.T @ target)))
+    # one step of refinement gives back the digits that the normal equations lose
+    leftover = target - scaled @ solution
+    solution += vectors @ (inverse * (vectors.T @ (scaled.T @ leftover)))
+    leftover = target - scaled @ solution
+    freedom = rows - int(kept.sum())
+    scatter = float(np.sqrt(leftover @ leftover / freedom)) if freedom > 0 else np.nan
+    noise = (
+        max(scatter, 0.1) if freedom >= SPARE_ROWS else max(1.0, scatter if freedom > 0 else 1.0)
+    )
+    coefficients[alive] = solution / norm[alive]
+    errors[alive] = noise * np.sqrt(np.square(vectors) @ inverse) / norm[alive]
+    unsure = np.square(vectors[:, ~kept]).sum(axis=1) > 1e-6
+    coefficients[np.flatnonzero(alive)[unsure]] = np.nan
+    errors[np.flatnonzero(alive)[unsure]] = np.nan
+    return _Solution(coefficients, errors, scatter, freedom, not bool(unsure.any()), leftover)

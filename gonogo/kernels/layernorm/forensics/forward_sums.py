@@ -1,0 +1,205 @@
+"""The passes over one seed of layernorm_fw: sums per row and tile, then, with mean and rstd known,
+sums per column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.forensics.columns import ColumnSums
+from gonogo.kernels.layernorm.forensics.outliers import Places, counted, isolated
+from gonogo.kernels.layernorm.forensics.precision import Precision
+from gonogo.kernels.layernorm.forensics.sums import (
+    TILE,
+    Array,
+    RowFit,
+    Single,
+    column_dot,
+    padding_columns,
+    row_blocks,
+    row_dot,
+    solve_rows,
+    tile_starts,
+    tile_sums,
+)
+
+
+@dataclass
+class Rows:
+    """Sums per row and per tile, float64: statistics of x, and inner products of u = g x^, v = g, w
+    = b and y."""
+
+    mean: Array
+    rstd: Array
+    count: Array
+    uu: Array
+    uv: Array
+    vv: Array
+    uw: Array
+    vw: Array
+    ww: Array
+    yu: Array
+    yv: Array
+    yw: Array
+    yy: Array
+    first: Array  # (rows, tiles): sum over the tile of x - mean, by N
+    second: Array  # (rows, tiles): of (x - mean)^2, by N
+    padding: Array  # (rows, 2): the same over the columns that unmasked padding would repeat
+
+    @classmethod
+    def empty(cls, rows: int, tiles: int) -> Rows:
+        """Zeros to be filled."""
+        widths = {"first": tiles, "second": tiles, "padding": 2}
+        names = (each.name for each in fields(cls))
+        return cls(
+            **{name: np.zeros((rows, widths[name]) if name in widths else rows) for name in names}
+        )
+
+
+@dataclass
+class Forward:
+    """The tensors of one seed: y (None: not produced) and what it was made from, (rows, N) and
+    (N,)."""
+
+    x: Single
+    gamma: Array
+    beta: Array
+    epsilon: float
+    y: Single | None
+    precision: Precision
+    outliers: Places = field(default_factory=dict)
+    """Columns of isolated outliers per row of y: left out of the sums."""
+
+    def sums(self, gamma: Array, beta: Array) -> Rows:
+        """The sums per row with u = `gamma` x^, v = `gamma`, w = `beta`; elements of y that don't
+        count are left out."""
+        rows, features = self.x.shape
+        starts, padding = tile_starts(features), padding_columns(features)
+        out = Rows.empty(rows, len(starts))
+
+        def visit(_: int, start: int, stop: int) -> None:
+            here = slice(start, stop)
+            with np.errstate(all="ignore"):
+                z = self.x[here].astype(np.float64)
+                out.mean[here] = z.mean(axis=1)
+                z -= out.mean[here, None]
+                out.first[here] = tile_sums(z, starts)
+                square = z * z
+                out.second[here] = tile_sums(square, starts)
+                if len(padding):
+                    out.padding[here, 0] = z[:, padding].sum(axis=1)
+                    out.padding[here, 1] = square[:, padding].sum(axis=1)
+                out.rstd[here] = 1.0 / np.sqrt(
+                    out.second[here].sum(axis=1) / features + self.epsilon
+                )
+                if self.y is None:
+                    return
+                y = self.y[here].astype(np.float64)
+                z *= out.rstd[here, None]
+                z *= gamma
+                v, w = np.broadcast_to(gamma, y.shape), np.broadcast_to(beta, y.shape)
+                keep = counted(y, self.outliers, start)
+                out.count[here] = features
+                if keep is not None:
+                    out.count[here] = keep.sum(axis=1)
+                    v, w = np.where(keep, v, 0.0), np.where(keep, w, 0.0)
+                    y[~keep], z[~keep] = 0.0, 0.0
+                for name, left, right in (
+                    ("uu", z, z), ("uv", z, v), ("vv", v, v), ("uw", z, w), ("vw", v, w), ("ww", w, w),
+                    ("yu", y, z), ("yv", y, v), ("yw", y, w), ("yy", y, y),
+                ):  # fmt: skip
+                    getattr(out, name)[here] = row_dot(left, right)
+
+        row_blocks(rows, features, visit)
+        for values in (out.first, out.second, out.padding):
+            values /= features
+        return out
+
+    def fit(self, rows: Rows, share: float) -> RowFit:
+        """y - `share` beta = slope u + constant v in every row."""
+        with np.errstate(all="ignore"):
+            tv, tu = rows.yv - share * rows.vw, rows.yu - share * rows.uw
+            tt = rows.yy - 2 * share * rows.yw + share**2 * rows.ww
+            floor = self.precision.rounding * np.sqrt(rows.yy / rows.count)
+            return solve_rows(rows.vv, rows.uv, rows.uu, tv, tu, tt, floor, 2, rows.count)
+
+    def share_of_beta(self, rows: Rows) -> tuple[float, float]:
+        """The coefficient of beta in y and its standard error, pooled over the rows; NaN where beta
+        looks like u and v."""
+        floor = np.zeros_like(rows.count)
+        with np.errstate(all="ignore"):
+            beta = solve_rows(
+                rows.vv, rows.uv, rows.uu, rows.vw, rows.uw, rows.ww, floor, 2, rows.count
+            )
+            slope = np.where(np.isfinite(beta.slope), beta.slope, 0.0)
+            apart = rows.ww - beta.constant * rows.vw - slope * rows.uw
+            cross = rows.yw - beta.constant * rows.yv - slope * rows.yu
+            told = (apart > 1e-9 * rows.ww) & (rows.count > 3) & np.isfinite(cross)
+            if not told.any():
+                return np.nan, np.nan
+            total = float(apart[told].sum())
+            share = float(cross[told].sum()) / total
+            # that of a single row: the rows' roundings may be alike
+            return share, float(np.median(self.fit(rows, share).sigma[told] / np.sqrt(apart[told])))
+
+    def columns(
+        self, rows: Rows, slope: Array, fit: RowFit, gamma: Array, beta: Array, divide: float
+    ) -> tuple[ColumnSums, ColumnSums, Places]:
+        """Sums per column of y - `beta` on the used x^, and of y - `gamma` times that on 1; and the
+        isolated outliers.
+
+        The used x^ is `slope` x^ + the fitted constant, both over `divide`.
+        """
+        features = self.x.shape[1]
+        parts = np.zeros((-(-len(slope) // TILE), 8, features))
+        found: dict[int, NDArray[np.int64]] = {}
+        scale = slope * rows.rstd / divide
+        shift = fit.constant / divide - scale * rows.mean
+        known = np.isfinite(scale) & np.isfinite(shift)
+        scale, shift = np.where(known, scale, 0.0), np.where(known, shift, 0.0)
+        sigma = np.where(np.isfinite(fit.sigma), fit.sigma, np.inf)
+
+        def visit(index: int, start: int, stop: int) -> None:
+            if self.y is None:
+                return
+            with np.errstate(all="ignore"):
+                z = self.x[start:stop].astype(np.float64)
+                z *= scale[start:stop, None]
+                z += shift[start:stop, None]
+                y = self.y[start:stop].astype(np.float64)
+                rest = y - gamma * z
+                keep = counted(rest, self.outliers, start)
+                y -= beta
+                if keep is not None or not known[start:stop].all():
+                    keep = np.isfinite(rest) if keep is None else keep
+                    keep &= known[start:stop, None]
+                    for values in (y, z, rest):
+                        values[~keep] = 0.0
+                parts[index, 0] += len(y) if keep is None else keep.sum(axis=0)
+                parts[index, 1] += column_dot(y, z)
+                parts[index, 2] += column_dot(z, z)
+                parts[index, 3] += column_dot(y, y)
+                parts[index, 4] += rest.sum(axis=0)
+                parts[index, 5] += column_dot(rest, rest)
+                parts[index, 6] += z.sum(axis=0)
+                parts[index, 7] += y.sum(axis=0)
+                rest -= beta
+                if keep is not None:
+                    rest[~keep] = 0.0
+                # a sum may cancel out: rounding is relative to its terms
+                found.update(isolated(rest, np.abs(y) + np.abs(beta), sigma[start:stop], start))
+
+        row_blocks(len(slope), features, visit)
+        count, cross, square, target, total, total_square, z, y = parts.sum(axis=0)
+        on_one = ColumnSums(count, total, count, total_square, target)
+        on_gamma = ColumnSums(count, cross, square, target, target)
+        with np.errstate(all="ignore"):
+            centred = square - z * z / count
+            if np.median(count) >= 8 and np.median(centred / square) > 0.1:
+                # about the column's mean, gamma does not depend on beta at all
+                on_gamma = ColumnSums(
+                    count - 1, cross - z * y / count, centred, target - y * y / count, target
+                )
+        return on_gamma, on_one, found

@@ -1,0 +1,291 @@
+"""Coefficients into words: which tiles a term sums, misses, counts twice; tiles and rows are
+counted from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.forensics.fit import GOOD_SCATTER, SPARE_ROWS, TileFit
+
+Array = NDArray[np.float64]
+
+SIMPLE = (0.0, 1.0, 2.0, -1.0, 0.5)
+"""The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved. Others are
+given as numbers."""
+SIGMAS = 6.0
+"""Standard errors within which a coefficient is read as a simple one (hundreds of tiles are read at
+once)."""
+BELOW, ABOVE = 2.0**-7, 2.0**-8
+"""Relative deviation of a right term: 1/N truncated to bf16 takes up to 2^-7 off; nearest bf16 and
+a stored bf16 sum add at most 2^-8."""
+BIASED = 0.05, 0.25
+"""Deviation of the common coefficient, and of a tile's, that is no finding of its own in a
+scattered sum: its roundings do so."""
+VERY_NOISY = 10.0
+"""The same where hardly a row is to spare."""
+WILD = 30.0
+"""Left-over from which lost precision is no longer the likely reason (a 16-bit Dst: 5 to 10,
+measured)."""
+LOST = 0.1
+"""A coefficient up to this is still read as 0 where the test's own arithmetic loses as much: what
+is lost elsewhere looks like it."""
+VAGUE = 0.5
+"""A tile whose coefficient is not known to within this can't be told."""
+NOISY = 2.5
+"""Left-over, in units of rounding, from which a sum in no pattern of tiles or rows is called
+scattered."""
+
+
+@dataclass(frozen=True)
+class Noun:
+    """How to speak of a term: "s1", "s1 is subtracted twice", tiles or row tiles, and the deviation
+    a right one may have."""
+
+    name: str
+    twice: str = "is counted twice"
+    unit: str = "tile"
+    below: float = BELOW
+    above: float = ABOVE
+    allowed: float = 0.0
+    """Relative error of a sum that the test's own arithmetic may make beside the rounding that is
+    modelled; 0: none."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one term's fit says: whether it is wrong, in words ("" when it is right), and whether
+    its tiles can be told."""
+
+    wrong: bool
+    words: str
+    can_tell: bool
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
+
+
+def listing(numbers: Sequence[int]) -> str:
+    """1, 2 and 3."""
+    return (
+        str(numbers[0])
+        if len(numbers) == 1
+        else f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    )
+
+
+def place(members: Sequence[int], count: int, unit: str = "tile") -> str:
+    """Where `members` (from 0, ascending) lie among `count` tiles: "the last tile (265th of 265)",
+    "the 7th tile of 265"."""
+    size, first, last = len(members), members[0] + 1, members[-1] + 1
+    if size == count:
+        return {1: f"the only {unit}", 2: f"both {unit}s"}.get(count, f"all {count} {unit}s")
+    if size == 1:
+        if last == count:
+            return f"the last {unit} ({ordinal(last)} of {count})"
+        return (
+            f"the first {unit} (1st of {count})"
+            if first == 1
+            else f"the {ordinal(first)} {unit} of {count}"
+        )
+    if last - first == size - 1:
+        span = f"{ordinal(first)} {'and' if size == 2 else 'to'} {ordinal(last)} of {count}"
+        if last == count:
+            return f"the last {size} {unit}s ({span})"
+        if first == 1:
+            return f"the first {size} {unit}s ({span})"
+        return f"the {unit}s {first} {'and' if size == 2 else 'to'} {last} of {count}"
+    steps = set(np.diff(np.asarray(members)).tolist())
+    if size >= 3 and len(steps) == 1 and first <= (step := steps.pop()) and last + step > count:
+        return f"every {ordinal(step)} {unit} ({members[0] + 1}, {members[1] + 1}, {members[2] + 1}, ... of {count})"
+    if size <= 6:
+        return f"the {unit}s {listing([member + 1 for member in members])} of {count}"
+    return (
+        f"{size} {unit}s ({', '.join(str(member + 1) for member in members[:3])}, ... of {count})"
+    )
+
+
+def odd_rows(rows: Sequence[int], count: int, lane: str = "row") -> str:
+    """The rows, or columns (`lane`; from 0, ascending) that do not follow: "the rows 8, 16, 24, ...
+    (every 8th of 256)"."""
+    known = np.asarray(rows)
+    for period in range(2, min(64, count // 3) + 1):
+        for phase in range(period):
+            expected = np.arange(phase, count, period)
+            hits = len(np.intersect1d(known, expected, assume_unique=True))
+            # some rows may hide (their deviation is small by chance), none may be elsewhere
+            if len(expected) >= 3 and hits >= 0.95 * len(known) and hits >= 0.8 * len(expected):
+                shown = ", ".join(str(row + 1) for row in expected[:3].tolist())
+                return f"the {lane}s {shown}, ... (every {ordinal(period)} of {count})"
+    if len(rows) > 1 and int(known[-1] - known[0]) == len(rows) - 1:
+        return f"the {lane}s {rows[0] + 1} to {rows[-1] + 1} of {count}"
+    if len(rows) == 1:
+        return f"the {ordinal(rows[0] + 1)} {lane} of {count}"
+    if len(rows) <= 6:
+        return f"the {lane}s {listing([row + 1 for row in rows])} of {count}"
+    return f"{len(rows)} of {count} {lane}s ({', '.join(str(row + 1) for row in rows[:3])}, ...)"
+
+
+def close(coefficient: float, error: float, value: float, noun: Noun) -> bool:
+    """Whether a coefficient is `value` within its error and what right arithmetic may do to it."""
+    low, high = sorted((value * (1 - noun.below), value * (1 + noun.above)))
+    slack = SIGMAS * error + noun.above / 2 + (min(noun.allowed, LOST) if value == 0 else 0.0)
+    return low - slack <= coefficient <= high + slack
+
+
+def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
+    """The words of a term's coefficients; `why` says, where it is known, why the data can't tell
+    its tiles."""
+    reason = why or fit.reason
+    if fit.method == "none":
+        return Finding(False, f"cannot tell {noun.name}: {reason}", False)
+    if fit.method == "total":
+        return _total(fit, noun, reason)
+    # with few rows to spare the left-over itself is uncertain
+    sure = fit.rows >= len(fit.starts) + SPARE_ROWS or fit.method == "pattern"
+    limit = (GOOD_SCATTER if fit.method == "groups" else NOISY) if sure else VERY_NOISY
+    scattered = bool(np.isfinite(fit.scatter)) and fit.scatter > limit
+    if fit.method == "groups" and scattered:
+        text = f"cannot tell which {noun.unit}s: {fit.rows} rows carry only groups of {fit.group} {noun.unit}s, which do not fit"
+        return Finding(True, f"{noun.name} is wrong in part; {text}", False)
+    if scattered:
+        slack = BIASED[0] if fit.uniform else BIASED[1]
+        noun = replace(noun, below=max(noun.below, slack), above=max(noun.above, slack))
+    can_tell = not fit.uniform or bool(np.nanmedian(fit.errors) * SIGMAS <= VAGUE)
+    if (
+        fit.uniform
+        and scattered
+        and not close(fit.total, 0.0, 1.0, noun)
+        and fit.total_error * SIGMAS > VAGUE / 2
+    ):
+        return Finding(
+            True, f"{noun.name} is wrong, by no one factor and in no pattern of {noun.unit}s", False
+        )
+    if fit.uniform:
+        words = _one(
+            fit.total, fit.total_error, noun, list(range(fit.tiles)) if can_tell else [], fit.tiles
+        )
+    else:
+        words = _several(fit, noun)
+    wrong = bool(words)
+    if wrong and fit.method == "groups":
+        words += f" (told in groups of {fit.group} {noun.unit}s: {fit.rows} rows carry no more)"
+    if scattered and not len(fit.odd):
+        noise = f"{noun.name} scatters {fit.scatter:.2g} times more than rounding, in no pattern of {noun.unit}s"
+        noise += ": precision, not a term" if fit.scatter < WILD else ""
+        words, wrong = (f"{words}; {noise}" if words else noise), True
+    if not wrong and not can_tell:
+        words = f"cannot tell which {noun.unit}s: their errors are too large"
+    return Finding(wrong, words, can_tell)
+
+
+def _total(fit: TileFit, noun: Noun, reason: str) -> Finding:
+    unknown = f"cannot tell which {noun.unit}s: {reason}"
+    if np.isfinite(fit.scatter) and fit.scatter > 2 * NOISY:
+        return Finding(True, f"{noun.name} is wrong, by no one factor; {unknown}", False)
+    if fit.total_error * SIGMAS > 0.25 * max(1.0, abs(fit.total)):
+        return Finding(False, f"cannot tell {noun.name}: {reason}", False)
+    words = _one(fit.total, fit.total_error, noun, [], fit.tiles)
+    return Finding(bool(words), f"{words}; {unknown}" if words else unknown, False)
+
+
+def _one(value: float, error: float, noun: Noun, members: list[int], count: int) -> str:
+    """The words of one coefficient that holds in all tiles (`members` empty: in the total)."""
+    where = f"in {place(members, count, noun.unit)}" if members else "in total"
+    simple = _simple(value, error, noun)
+    if simple == 1.0:
+        return ""
+    if simple is not None:
+        verb = {0.0: "is missing", 2.0: noun.twice, -1.0: "has the wrong sign", 0.5: "is halved"}[
+            simple
+        ]
+        return f"{noun.name} {verb} {where}"
+    return f"{noun.name} is {value:.4g} times what it should be {where}"
+
+
+def _simple(value: float, error: float, noun: Noun) -> float | None:
+    """The simple coefficient that a value means; the nearest where its error allows several, right
+    in case of doubt."""
+    if close(value, error, 1.0, noun):
+        return 1.0
+    near = [simple for simple in SIMPLE if close(value, error, simple, noun)]
+    return min(near, key=lambda simple: abs(simple - value)) if near else None
+
+
+def _several(fit: TileFit, noun: Noun) -> str:
+    """The words of coefficients that differ from tile to tile."""
+    values = [
+        _simple(c, e, noun) if np.isfinite(c) else None
+        for c, e in zip(fit.coefficients, fit.errors, strict=True)
+    ]
+    unknown = {
+        index
+        for index, (c, e) in enumerate(zip(fit.coefficients, fit.errors, strict=True))
+        if not np.isfinite(c) or SIGMAS * e > VAGUE
+    }
+    classes: dict[float, list[int]] = {}
+    for index, (value, coefficient) in enumerate(zip(values, fit.coefficients, strict=True)):
+        if index not in unknown:
+            key = value if value is not None else float(f"{coefficient:.2g}")
+            classes.setdefault(key, []).extend(_tiles(fit, index))
+    known = sum(map(len, classes.values()))
+    if not known:
+        return f"{noun.name} is wrong; cannot tell which {noun.unit}s: their errors are too large"
+    missing = classes.get(0.0, [])
+    if len(classes) == 1:
+        (value,) = classes
+        words = _one(value, 0.0, noun, next(iter(classes.values())), fit.tiles)
+    elif 2 * len(missing) > known:
+        words = _only(classes, noun, fit.tiles)
+    else:
+        words = _apart_from_right(classes, noun, fit.tiles)
+    if words and known < fit.tiles:
+        words += f" ({fit.tiles - known} of {fit.tiles} {noun.unit}s cannot be told)"
+    return words
+
+
+def _only(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
+    """Most tiles are missing: the others are what it sums."""
+    parts = []
+    for value, members in classes.items():
+        if value == 0.0:
+            continue
+        how = {1.0: "", 2.0: " twice", -1.0: " with the wrong sign", 0.5: " by half"}.get(
+            value, f" {value:g} times"
+        )
+        parts.append(f"{place(members, count, noun.unit)}{how}")
+    return f"{noun.name} sums only {' and '.join(parts)}"
+
+
+def _apart_from_right(classes: dict[float, list[int]], noun: Noun, count: int) -> str:
+    """Most tiles are as they should be, or alike: say of the others what they are."""
+    kinds = sorted((value for value in classes if value != 1.0), key=lambda value: classes[value])
+    if len(kinds) > 4:
+        members = sorted(member for value in kinds for member in classes[value])
+        low, high = min(kinds), max(kinds)
+        return f"{noun.name} is wrong in {place(members, count, noun.unit)}: {low:g} to {high:g} times what it should be"
+    parts = []
+    for value in kinds:
+        where = place(classes[value], count, noun.unit)
+        text = {
+            0.0: f"misses {where}",
+            2.0: f"counts {where} twice",
+            -1.0: f"has the wrong sign in {where}",
+            0.5: f"counts {where} by half",
+        }.get(value, f"takes {where} {value:g} times")
+        parts.append(text)
+    return f"{noun.name} {' and '.join(parts)}" if parts else ""
+
+
+def _tiles(fit: TileFit, index: int) -> range:
+    """The tiles of a group."""
+    stop = int(fit.starts[index + 1]) if index + 1 < len(fit.starts) else fit.tiles
+    return range(int(fit.starts[index]), stop)

@@ -1,0 +1,251 @@
+"""layernorm_bw by the fused path: blocks of rows over the thread pool, totals merged in block
+order, statistics out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm import reference
+from gonogo.kernels.layernorm.arithmetic import backward as definition
+from gonogo.kernels.layernorm.arithmetic.profiles import BackwardTerms
+from gonogo.kernels.layernorm.fused import backward_rows, finish, rows
+from gonogo.numerics import compare, directions
+from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
+from gonogo.numerics.expectation import Array, coherence
+
+Inputs = Mapping[str, NDArray[Any]]
+Tolerances = Mapping[str, tuple[float, float] | None]
+
+
+def numbers(t: BackwardTerms) -> Array:
+    """The terms in the order in which backward_rows reads them."""
+    return np.array(
+        [
+            t.out,
+            t.xhat,
+            t.align,
+            t.read,
+            t.product,
+            t.stored_product,
+            t.stored_weighted,
+            t.stored_sum,
+            t.read_sum,
+            t.read_lane,
+            t.reciprocal,
+            t.accumulate,
+            t.additions,
+            t.difference,
+            t.scale,
+            t.stored_column,
+            float(t.align >= 2.0**-12),
+            t.scale + t.product_mean + t.read,
+            t.additions * t.accumulate / 12**0.5 if t.in_order else 0.0,
+            t.cut,
+        ]
+    )
+
+
+def statistics(
+    raw: Inputs,
+    given: Inputs,
+    known: definition.GivenMoments,
+    raw_moments: tuple[Array, Array],
+    outputs: Mapping[str, NDArray[np.float32]],
+    terms: BackwardTerms,
+    allclose: Tolerances,
+) -> dict[str, compare.Statistics]:
+    """Statistics of the outputs that are there, by name; all of them finite (see
+    expected.statistics)."""
+    x, dy = given["x"], given["dy"]
+    count, n = x.shape
+    dx = outputs.get("dx")
+    tolerance = allclose.get("dx")
+    rtol, atol = tolerance or (0.0, 0.0)
+    gamma, gamma_raw = np.asarray(given["gamma"], np.float64), np.asarray(raw["gamma"], np.float64)
+    mean_raw, rstd_raw = raw_moments
+    columns_of = [
+        np.ascontiguousarray(each[:, 0])
+        for each in (
+            known.mean,
+            known.rstd,
+            known.mean_error,
+            known.rstd_error,
+            known.var_mean,
+            known.var_rstd,
+        )
+    ]
+    mean, rstd, mean_error, rstd_error, var_mean, var_rstd = columns_of
+    t = numbers(terms)
+    scores, facts, floors = (
+        np.zeros((count, rows.SCORES)),
+        np.zeros((count, backward_rows.ROW_FACTS)),
+        np.zeros(count),
+    )
+    origin = _origin(raw, mean_raw, rstd_raw)
+
+    def tile(start: int, stop: int, found: finish.Totals) -> Array:
+        sums = np.zeros((backward_rows.SUMS, n))
+        backward_rows.backward_block(
+            start,
+            stop,
+            x,
+            dy,
+            gamma,
+            mean,
+            rstd,
+            raw["x"],
+            raw["dy"],
+            gamma_raw,
+            mean_raw,
+            rstd_raw,
+            dx is not None,
+            x if dx is None else dx,
+            t,
+            rtol,
+            atol,
+            tolerance is not None,
+            origin,
+            found.totals,
+            found.bins,
+            scores,
+            found.columns[0],
+            sums,
+            facts,
+            floors,
+            mean_error,
+            rstd_error,
+            var_mean,
+            var_rstd,
+            known.informative,
+        )
+        return sums
+
+    def block(start: int, stop: int) -> tuple[finish.Totals, list[Array]]:
+        found = finish.Totals.empty(n, 1)
+        starts = range(start, stop, ROWS_PER_BLOCK)
+        return found, [tile(each, min(each + ROWS_PER_BLOCK, stop), found) for each in starts]
+
+    blocks = over_rows(block, count, finish.ROWS)
+    parts = [part for _, tiles in blocks for part in tiles]
+    result = {}
+    if dx is not None:
+        found = finish.Totals.empty(n, 1)
+        for each, _ in blocks:
+            found.add(each)
+        dx_statistics = finish.statistics(found, count * n, tolerance is not None)
+        dx_statistics["rows_left_out"] = int((~known.informative).sum())
+        for place, name in enumerate(("row", "xhat")):
+            dx_statistics |= compare.scores_of(
+                name, finish.row_scores(scores, place, 0.0, known.informative)
+            )
+        dx_statistics |= compare.scores_of(
+            "scale", finish.row_scores(scores, 2, floors, known.informative)
+        )
+        columns = (
+            None
+            if not known.informative.any()
+            else _down_columns(found, facts, scores, given, known, dx, terms)
+        )
+        result["dx"] = _common(dx) | dx_statistics | compare.scores_of("col", columns)
+
+    sums = np.zeros((backward_rows.SUMS, n))
+    for part in parts:
+        sums += part
+    scale = terms.scale + terms.product_mean + terms.read
+    if "dgamma" in outputs:
+        tiles = np.array([part[backward_rows.C] for part in parts])
+        expected = definition.column_sum(
+            tiles,
+            sums[backward_rows.C_ABS],
+            sums[backward_rows.C_BOUND],
+            sums[backward_rows.C_VARIANCE],
+            sums[backward_rows.C_PREDICTED],
+            sums[backward_rows.C_CUT],
+            scale,
+            count,
+            terms,
+        )
+        if terms.own is not None:
+            wide = np.asarray(dy, np.float64)
+            expected = definition.with_own_statistics(
+                expected, wide, (np.asarray(x, np.float64) - known.mean) * known.rstd, known
+            )
+        result["dgamma"] = compare.statistics(
+            outputs["dgamma"],
+            expected,
+            sums[backward_rows.C_RAW][None, :],
+            allclose=allclose.get("dgamma"),
+            shape=(n,),
+        )
+    if "dbeta" in outputs:
+        tiles = np.array([part[backward_rows.DY] for part in parts])
+        read = terms.read + terms.product
+        expected = definition.column_sum(
+            tiles,
+            sums[backward_rows.DY_ABS],
+            read * sums[backward_rows.DY_ABS],
+            read**2 / 3 * sums[backward_rows.DY_SQUARED],
+            np.zeros(n),
+            np.zeros(n),
+            terms.read + terms.product_mean + terms.scale,
+            count,
+            terms,
+        )
+        result["dbeta"] = compare.statistics(
+            outputs["dbeta"],
+            expected,
+            sums[backward_rows.DY_RAW][None, :],
+            allclose=allclose.get("dbeta"),
+            shape=(n,),
+        )
+    return result
+
+
+def _common(output: NDArray[np.float32]) -> compare.Statistics:
+    return {"count": int(output.size), "nonfinite": 0, "nonfinite_kinds": None}
+
+
+def _origin(raw: Inputs, mean: Array, rstd: Array) -> float:
+    """The first element of the raw dx: where the sums of the PCC are centred."""
+    return float(
+        reference.backward(raw["x"][:1], raw["gamma"], mean[:1], rstd[:1], raw["dy"][:1])["dx"][
+            0, 0
+        ]
+    )
+
+
+def _down_columns(
+    found: finish.Totals,
+    facts: Array,
+    scores: Array,
+    given: Inputs,
+    known: definition.GivenMoments,
+    dx: NDArray[np.float32],
+    terms: BackwardTerms,
+) -> directions.Scores:
+    if not finish.may_repeat(scores, known.informative):
+        used = facts[known.informative]
+        together = (
+            (
+                coherence(used[:, 0], terms.stored_sum),
+                0.0,
+                coherence(used[:, 1], terms.stored_sum),
+                0.0,
+            )
+            if terms.stored_sum
+            else (0.0,) * 4
+        )
+        return finish.column_scores(found.columns[0], together)
+    whole = definition.expectations(given, known, terms)["dx"]
+    expected = compare.restrict(whole, known.informative)
+    error = dx.astype(np.float64)[known.informative] - expected.reference
+    return directions.scores(
+        expected,
+        compare.restrict_direction(whole.directions[3], known.informative),
+        error,
+        compare.golden_of(expected),
+    )

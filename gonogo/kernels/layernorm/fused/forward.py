@@ -1,0 +1,202 @@
+"""layernorm_fw by the fused path: blocks of rows over the thread pool, totals merged in block
+order, statistics out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm import reference
+from gonogo.kernels.layernorm.arithmetic import forward as definition
+from gonogo.kernels.layernorm.arithmetic.profiles import ForwardTerms
+from gonogo.kernels.layernorm.fused import finish, rows
+from gonogo.kernels.layernorm.fused import forward_rows as block_rows
+from gonogo.numerics import compare, directions
+from gonogo.numerics.blocks import ROWS_PER_BLOCK, over_rows
+from gonogo.numerics.expectation import Array, Mask, binade, coherence
+
+Inputs = Mapping[str, NDArray[Any]]
+Tolerances = Mapping[str, tuple[float, float] | None]
+
+
+def numbers(t: ForwardTerms) -> Array:
+    """The terms in the order in which forward_rows reads them."""
+    return np.array(
+        [
+            t.out,
+            t.stored,
+            t.align,
+            t.read,
+            t.product,
+            t.product_mean,
+            t.reciprocal,
+            t.accumulate,
+            t.additions,
+            t.half_grid,
+            t.epsilon_error,
+            t.scale,
+            float(t.first_order),
+            float(t.running),
+            t.cut,
+        ]
+    )
+
+
+def statistics(
+    raw: Inputs,
+    given: Inputs,
+    epsilon: float,
+    outputs: Mapping[str, NDArray[np.float32]],
+    terms: ForwardTerms,
+    allclose: Tolerances,
+) -> dict[str, compare.Statistics]:
+    """Statistics of the outputs that are there, by name; all of them finite (see
+    expected.statistics)."""
+    x = given["x"]
+    count, n = x.shape
+    y = outputs.get("y")
+    tolerance = allclose.get("y")
+    rtol, atol = tolerance or (0.0, 0.0)
+    gamma, beta, gamma_raw, beta_raw = (
+        np.asarray(side[name], np.float64) for side in (given, raw) for name in ("gamma", "beta")
+    )
+    t = numbers(terms)
+    scores, facts = np.zeros((count, rows.SCORES)), np.zeros((count, block_rows.FACTS))
+    origin = float(reference.forward(raw["x"][:1], gamma_raw, beta_raw, epsilon)["y"][0, 0])
+
+    means, rstds = np.empty(count), np.empty(count)
+    over_rows(
+        lambda start, stop: block_rows.moments_block(start, stop, x, epsilon, means, rstds),
+        count,
+        ROWS_PER_BLOCK,
+    )
+    together = coherence(means, terms.stored), coherence(rstds, terms.stored)
+
+    def block(start: int, stop: int) -> finish.Totals:
+        found = finish.Totals.empty(n, 2)
+        block_rows.forward_block(
+            start,
+            stop,
+            x,
+            gamma,
+            beta,
+            raw["x"],
+            gamma_raw,
+            beta_raw,
+            epsilon,
+            y is not None,
+            x if y is None else y,
+            t,
+            *together,
+            rtol,
+            atol,
+            tolerance is not None,
+            origin,
+            found.totals,
+            found.bins,
+            scores,
+            found.columns,
+            facts,
+        )
+        return found
+
+    found = finish.Totals.empty(n, 2)
+    for each in over_rows(block, count, finish.ROWS):
+        found.add(each)
+    informative = facts[:, block_rows.INFORMATIVE] > 0
+    result = {}
+    if y is not None:
+        result["y"] = _of_y(
+            found,
+            facts,
+            scores,
+            informative,
+            given,
+            epsilon,
+            y,
+            terms,
+            declared=tolerance is not None,
+        )
+    for name, raw_place, parts in (
+        (
+            "mean",
+            block_rows.MU_RAW,
+            (
+                block_rows.MU,
+                block_rows.BEFORE_MEAN,
+                block_rows.OWN_MEAN,
+                block_rows.TREND_MEAN,
+                block_rows.LANE_BIAS,
+            ),
+        ),
+        (
+            "rstd",
+            block_rows.R_RAW,
+            (block_rows.R, block_rows.BEFORE_RSTD, block_rows.OWN_RSTD, block_rows.TREND_RSTD),
+        ),
+    ):
+        if name not in outputs:
+            continue
+        value, before, own, *systematic = (facts[:, place, None] for place in parts)
+        systematic.append(coherence(value[:, 0], terms.stored) * terms.stored * binade(value))
+        expected = definition.per_row(
+            value, before, own, tuple(systematic), terms, None if name == "mean" else informative
+        )
+        result[name] = compare.statistics(
+            outputs[name],
+            expected,
+            facts[None, :, raw_place],
+            allclose=allclose.get(name),
+            shape=outputs[name].shape[1:],
+        )
+    return result
+
+
+def _of_y(
+    found: finish.Totals,
+    facts: Array,
+    scores: Array,
+    informative: Mask,
+    given: Inputs,
+    epsilon: float,
+    y: NDArray[np.float32],
+    terms: ForwardTerms,
+    *,
+    declared: bool,
+) -> compare.Statistics:
+    count = y.size
+    result = finish.statistics(found, count, declared)
+    result |= {
+        "count": int(count),
+        "nonfinite": 0,
+        "nonfinite_kinds": None,
+        "rows_left_out": int((~informative).sum()),
+    }
+    for place, name in enumerate(("mean", "rstd", "scale")):
+        result |= compare.scores_of(name, finish.row_scores(scores, place, 0.0, informative))
+    if not informative.any():
+        return result | compare.scores_of("gamma", None) | compare.scores_of("beta", None)
+    if finish.may_repeat(scores, informative):
+        expected = compare.restrict(
+            definition.expectations(given, epsilon, terms)["y"], informative
+        )
+        error = y.astype(np.float64)[informative] - expected.reference
+        golden_errors = compare.golden_of(expected)
+        for direction in definition.expectations(given, epsilon, terms)["y"].directions[3:]:
+            chosen = compare.restrict_direction(direction, informative)
+            result |= compare.scores_of(
+                direction.name, directions.scores(expected, chosen, error, golden_errors)
+            )
+        return result
+    spreads = (
+        coherence(facts[:, block_rows.MU], terms.stored),
+        1.0,
+        coherence(facts[:, block_rows.R], terms.stored),
+        1.0,
+    )
+    for place, name in enumerate(("gamma", "beta")):
+        result |= compare.scores_of(name, finish.column_scores(found.columns[place], spreads))
+    return result

@@ -1,0 +1,69 @@
+"""The expectations of LayerNorm's outputs, block by block, made on all cores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gonogo.kernels.kind import Arrays
+from gonogo.kernels.layernorm import statistics
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms
+from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.expectation import Expectation
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+TILE = 32
+ELEMENTS_PER_BLOCK = 2**18
+"""The definition of a budget keeps some forty arrays of its block: 2 MiB each."""
+
+
+def of_layernorm(
+    test: TestSpec, given: Arrays, profile: str | None
+) -> dict[str, list[Expectation]]:
+    """The expectations of LayerNorm's outputs, block by block along the axis that `bounds`
+    joins."""
+    rows, n = given["x"].shape
+    per_block = max(TILE, ELEMENTS_PER_BLOCK // n // TILE * TILE)
+    if test.kernel == "layernorm_fw":
+
+        def forward(start: int, stop: int) -> dict[str, Expectation]:
+            return statistics.of_layernorm(test, {**given, "x": given["x"][start:stop]}, profile)
+
+        return _each(over_rows(forward, rows, per_block), ("y", "mean", "rstd"))
+    terms = backward_terms(test, profile)
+    known = backward.given_moments(given, test.epsilon, terms)
+
+    def of_rows(start: int, stop: int) -> dict[str, Expectation]:
+        part = {**given, "x": given["x"][start:stop], "dy": given["dy"][start:stop]}
+        return backward.expectations(part, _rows_of(known, slice(start, stop)), terms)
+
+    def of_columns(start: int, stop: int) -> dict[str, Expectation]:
+        part = {**given, **{name: given[name][..., start:stop] for name in ("x", "dy", "gamma")}}
+        return backward.expectations(part, known, terms)
+
+    wide = max(TILE, ELEMENTS_PER_BLOCK // rows // TILE * TILE)
+    return _each(over_rows(of_rows, rows, per_block), ("dx",)) | _each(
+        over_rows(of_columns, n, wide), ("dgamma", "dbeta")
+    )
+
+
+def _each(
+    parts: list[dict[str, Expectation]], names: tuple[str, ...]
+) -> dict[str, list[Expectation]]:
+    return {name: [part[name] for part in parts] for name in names}
+
+
+def _rows_of(known: backward.GivenMoments, part: slice) -> backward.GivenMoments:
+    """The statistics of some of the rows."""
+    return backward.GivenMoments(
+        mean=known.mean[part],
+        rstd=known.rstd[part],
+        mean_error=known.mean_error[part],
+        rstd_error=known.rstd_error[part],
+        var_mean=known.var_mean[part],
+        var_rstd=known.var_rstd[part],
+        trend_mean=tuple(each[part] for each in known.trend_mean),
+        trend_rstd=tuple(each[part] for each in known.trend_rstd),
+        informative=known.informative[part],
+    )

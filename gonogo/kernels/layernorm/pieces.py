@@ -1,0 +1,62 @@
+"""The expectations of LayerNorm's outputs, in blocks of rows or columns that fit memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, forward, forward_terms
+from gonogo.numerics.expectation import Expectation
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+
+BLOCK = 2**19
+"""Elements whose expectation (some thirty float64 matrices) is in memory at a time."""
+
+
+Block = tuple[str, Expectation, slice, slice]
+
+
+def of_layernorm(
+    test: TestSpec, given: Mapping[str, NDArray[Any]], profile: str | None
+) -> Iterator[Block]:
+    """(output, expectation, rows, columns) of every output of LayerNorm in blocks, each of which
+    fits memory: rows of matrices and of mean and rstd; columns of dgamma and dbeta, which sum over
+    all rows."""
+    total, features = given["x"].shape
+    step = max(32, BLOCK // features)
+    everything = slice(None)
+    for start in range(0, total, step):
+        rows = slice(start, min(start + step, total))
+        some = {name: a if name in ("gamma", "beta") else a[rows] for name, a in given.items()}
+        if test.kernel == "layernorm_fw":
+            for name, expected in forward.expectations(
+                some, test.epsilon, forward_terms(test, profile)
+            ).items():
+                yield (
+                    name,
+                    expected,
+                    rows if name == "y" else everything,
+                    everything if name == "y" else rows,
+                )
+        else:
+            terms = backward_terms(test, profile)
+            known = backward.given_moments(some, test.epsilon, terms)
+            yield "dx", backward.expectations(some, known, terms)["dx"], rows, everything
+    if test.kernel != "layernorm_fw":
+        terms = backward_terms(test, profile)
+        known = backward.given_moments(given, test.epsilon, terms)
+        step = max(32, BLOCK // total)
+        for start in range(0, features, step):
+            columns = slice(start, min(start + step, features))
+            some = {
+                name: a if name in ("mean", "rstd") else a[..., columns]
+                for name, a in given.items()
+            }
+            sums = backward.expectations(some, known, terms)
+            for name in ("dgamma", "dbeta"):
+                yield name, sums[name], everything, columns

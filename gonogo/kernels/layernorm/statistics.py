@@ -1,0 +1,158 @@
+"""LayerNorm's statistics: the definition in NumPy, and the fused path for speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.kernels.kind import Arrays
+from gonogo.kernels.layernorm import reference
+from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, forward, forward_terms
+from gonogo.kernels.layernorm.arithmetic.profiles import BLOCK_FORMATS
+from gonogo.kernels.layernorm.fused import backward as fused_backward
+from gonogo.kernels.layernorm.fused import forward as fused_forward
+from gonogo.numerics import compare
+from gonogo.numerics.expectation import Array, Expectation, Mask
+from gonogo.numerics.jit import HAVE_NUMBA, plain
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+MATRICES = ("y", "dx")
+"""The outputs that have rows, for the fused path; the others are one row, compared by the
+definition."""
+
+
+def of_layernorm(test: TestSpec, given: Arrays, profile: str | None) -> dict[str, Expectation]:
+    """`expectations` of LayerNorm."""
+    if test.kernel == "layernorm_fw":
+        return forward.expectations(given, test.epsilon, forward_terms(test, profile))
+    terms = backward_terms(test, profile)
+    return backward.expectations(given, backward.given_moments(given, test.epsilon, terms), terms)
+
+
+def statistics_plain(
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
+    """The definition of LayerNorm's statistics: NumPy only. `outputs` are matrices (see
+    judging.matrix)."""
+    wanted = of_layernorm(test, given, profile)
+    references = reference.reference(test, raw)
+    allclose = _allclose(test)
+    result = {}
+    for name, output in outputs.items():
+        raw_matrix = references[name].reshape(output.shape)
+        result[name] = compare.storable(
+            compare.statistics(
+                output,
+                wanted[name],
+                raw_matrix,
+                allclose=allclose[name],
+                shape=_shape(name, output),
+            )
+        )
+    return result
+
+
+def statistics_fused(
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
+    """The same by the fused path where it can: numba is there, and no block format is put out."""
+    if not HAVE_NUMBA or test.numerics.output in BLOCK_FORMATS:
+        return statistics_plain(test, raw, given, outputs, profile)
+    broken = {
+        name: compare.finite_rows(output)
+        for name, output in outputs.items()
+        if name in MATRICES and not np.isfinite(output).all()
+    }
+    found = _fused(
+        test,
+        raw,
+        given,
+        {name: output for name, output in outputs.items() if name not in broken},
+        profile,
+    )
+    for name, keep in broken.items():
+        output = outputs[name]
+        if output.shape[0] == 1 or not keep.any():
+            found |= statistics_plain(test, raw, given, {name: output}, profile)
+            continue
+        rows = _fused(
+            test,
+            _some(raw, keep),
+            _some(given, keep),
+            {name: np.ascontiguousarray(output[keep])},
+            profile,
+        )[name]
+        whole = {
+            "count": int(output.size),
+            "digest": compare.digest(output, _shape(name, output)),
+            **compare.nonfinite(output),
+        }
+        found[name] = rows | whole
+    return {name: found[name] for name in outputs}
+
+
+def _fused(
+    test: TestSpec,
+    raw: Arrays,
+    given: Arrays,
+    outputs: Mapping[str, NDArray[np.float32]],
+    profile: str | None,
+) -> dict[str, Any]:
+    if not outputs:
+        return {}
+    raw, given, outputs = (
+        {name: plain(array) for name, array in arrays.items()} for arrays in (raw, given, outputs)
+    )
+    if test.kernel == "layernorm_fw":
+        fused = fused_forward.statistics(
+            raw, given, test.epsilon, outputs, forward_terms(test, profile), _allclose(test)
+        )
+    else:
+        terms = backward_terms(test, profile)
+        known = backward.given_moments(given, test.epsilon, terms)
+        fused = fused_backward.statistics(
+            raw, given, known, _moments(raw, test.epsilon), outputs, terms, _allclose(test)
+        )
+    digests = {
+        name: {"digest": compare.digest(output, _shape(name, output))}
+        for name, output in outputs.items()
+    }
+    return {name: compare.storable(fused[name] | digests[name]) for name in outputs}
+
+
+def _some(arrays: Arrays, keep: Mask) -> dict[str, NDArray[Any]]:
+    """The rows of x, dy, mean and rstd; gamma and beta whole."""
+    return {
+        name: a if name in ("gamma", "beta") else np.ascontiguousarray(a[keep])
+        for name, a in arrays.items()
+    }
+
+
+def _moments(arrays: Arrays, epsilon: float) -> tuple[Array, Array]:
+    if "mean" in arrays:
+        return np.asarray(arrays["mean"], np.float64), np.asarray(arrays["rstd"], np.float64)
+    return reference.moments(arrays["x"], epsilon)
+
+
+def _allclose(test: TestSpec) -> dict[str, tuple[float, float] | None]:
+    return {
+        name: tolerance.allclose if (tolerance := test.tolerance_for(name)) is not None else None
+        for name in test.outputs
+    }
+
+
+def _shape(name: str, output: NDArray[np.float32]) -> tuple[int, ...]:
+    return output.shape if name in MATRICES else output.shape[1:]

@@ -1,0 +1,1 @@
+"""What a test is: spec, selection, suite, tolerance, build, verdict, and the canonical JSON that keys are made of. No NumPy."""

@@ -1,0 +1,92 @@
+"""Reading untrusted plain JSON, field by field: each wrong value becomes a FieldError that names it
+and its limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gonogo.errors import FieldError
+
+
+def join(path: str, name: object) -> str:
+    """The dotted path of a member: join("test", "shape") is "test.shape"; an empty path adds
+    nothing."""
+    return f"{path}.{name}" if path else str(name)
+
+
+def mapping(value: object, path: str) -> Mapping[str, Any]:
+    """`value` as a JSON object, or a FieldError."""
+    if not isinstance(value, Mapping):
+        raise FieldError(path, value, "must be an object")
+    for key in value:
+        if not isinstance(key, str):
+            raise FieldError(path, key, "every key must be text")
+    return value
+
+
+def known(data: Mapping[str, Any], names: Iterable[str], path: str) -> None:
+    """A FieldError for the first member of `data` that isn't among `names`."""
+    allowed = tuple(names)
+    for key in data:
+        if key not in allowed:
+            raise FieldError(
+                join(path, key), data[key], "unknown field", limit="one of " + ", ".join(allowed)
+            )
+
+
+def choice(value: object, allowed: Sequence[str], path: str) -> str:
+    """`value` when it is one of the words `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise FieldError(path, value, "unknown value", limit="one of " + ", ".join(allowed))
+    return value
+
+
+def number(
+    value: object,
+    path: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+) -> float:
+    """`value` as a finite float, at least `least`, strictly above `above`, at most `most`. A bool
+    isn't a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FieldError(path, value, "must be a number", limit=_limit(least, above, most))
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise FieldError(path, value, "must be finite", limit=_limit(least, above, most))
+    if (least is not None and not result >= least) or (above is not None and not result > above):
+        raise FieldError(path, value, "is too small", limit=_limit(least, above, most))
+    if most is not None and not result <= most:
+        raise FieldError(path, value, "is too large", limit=_limit(least, above, most))
+    return result + 0.0  # -0.0 becomes 0.0
+
+
+def integer(value: object, path: str, *, least: int | None = None, most: int | None = None) -> int:
+    """`value` as an int within its limits; 3.0 is the integer 3 in JSON, True isn't one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FieldError(path, value, "must be an integer", limit=_limit(least, None, most))
+    if least is not None and value < least:
+        raise FieldError(path, value, "is too small", limit=_limit(least, None, most))
+    if most is not None and value > most:
+        raise FieldError(path, value, "is too large", limit=_limit(least, None, most))
+    return value
+
+
+def _limit(least: float | None, above: float | None, most: float | None) -> str | None:
+    parts = []
+    if least is not None:
+        parts.append(f">= {least:g}")
+    if above is not None:
+        parts.append(f"> {above:g}")
+    if most is not None:
+        parts.append(f"<= {most:g}" if abs(most) < 1e6 or isinstance(most, float) else f"<= {most}")
+    return " and ".join(parts) or None

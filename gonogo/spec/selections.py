@@ -1,0 +1,246 @@
+"""A selection: which tests of a program of its own (a gtest binary, a pytest suite) a job runs,
+validated once, with lasting keys.
+
+Where a `TestSpec` says what a kernel is given, a selection only names tests that exist already;
+what its suite means stands in the builds file of the worker's host. One run of it is an
+*iteration*: a sample whose seed is not controlled, unless the selection is shuffled by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.canonical import key_of
+from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
+
+FIELD = "selection"
+KERNEL = "selection"
+"""What stands where the kernel of a test stands: lists and tables have one column for both."""
+REPORTERS = ("gtest", "pytest")
+"""Our executors that run selections. Every other one of ours runs kernels; a plug-in may do
+either."""
+OWN_EXECUTORS = frozenset({"emulator", "ttnn", "torch", *REPORTERS})
+"""Parts of GoNoGo. Any other name is a plug-in's."""
+STAGED = ("pytest",)
+"""Those of them whose suites may have stages."""
+MAX_NAME = 200
+MAX_FILTER = 20_000
+"""Characters: a filter may list tests one by one."""
+MAX_STAGES = 64
+MAX_SEED = 2**53
+"""As of gonogo.judging.inputs, which loads the numerics: whoever only submits must not."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Tests of a build: a suite that the builds file defines, narrowed by a filter, in a random
+    order, or stages of a staged suite.
+
+    Everything None: all tests of the build. Constructing one with a wrong field raises FieldError,
+    as `parse` does.
+    """
+
+    suite: str | None = None
+    filter: str | None = None
+    """In the language of the executor: a gtest filter; for pytest an expression of -k, or node
+    ids."""
+    shuffle: bool | int | None = None
+    """True: in the order of the job's seed; a number: in the order of that seed, the same in every
+    iteration; None: as defined."""
+    stages: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        path = f"test.{FIELD}"
+        self._put("suite", _text(self.suite, fields.join(path, "suite"), MAX_NAME))
+        self._put("filter", _text(self.filter, fields.join(path, "filter"), MAX_FILTER))
+        self._put("shuffle", _shuffle(self.shuffle, fields.join(path, "shuffle")))
+        self._put("stages", _stages(self.stages, fields.join(path, "stages")))
+        if self.stages is not None and self.suite is None:
+            raise FieldError(
+                fields.join(path, "stages"),
+                list(self.stages),
+                "only a suite has stages",
+                limit="name its suite",
+            )
+
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def parse(cls, data: object, *, path: str = "test") -> Selection:
+        """From {"selection": {...}}; `path` is where it stands in a request. Raises FieldError."""
+        given = fields.mapping(data, path)
+        fields.known(given, (FIELD,), path)
+        where = fields.join(path, FIELD)
+        inner = fields.mapping(given.get(FIELD), where)
+        fields.known(inner, ("suite", "filter", "shuffle", "stages"), where)
+        try:
+            return cls(**inner)
+        except FieldError as problem:
+            field = problem.field.replace(f"test.{FIELD}", where, 1)
+            raise FieldError(field, problem.value, problem.reason, limit=problem.limit) from None
+
+    @property
+    def kernel(self) -> str:
+        """What lists show instead of a kernel."""
+        return KERNEL
+
+    @property
+    def elements(self) -> int:
+        """No tensor is drawn for it: nothing to estimate a cost from."""
+        return 0
+
+    @property
+    def controlled(self) -> bool:
+        """Whether a sample has a seed: that of its shuffle."""
+        return self.shuffle is not None
+
+    def seed_of(self, iteration: int) -> int | None:
+        """The seed that controls an iteration; None = none does."""
+        return (
+            iteration
+            if self.shuffle is True
+            else None
+            if self.shuffle is None
+            else int(self.shuffle)
+        )
+
+    def inner(self) -> dict[str, Any]:
+        """The fields that are given, in plain JSON types: what an executor is told."""
+        named = {"suite": self.suite, "filter": self.filter, "shuffle": self.shuffle}
+        stages = {} if self.stages is None else {"stages": list(self.stages)}
+        return {name: value for name, value in named.items() if value is not None} | stages
+
+    def canonical(self) -> dict[str, Any]:
+        """In plain JSON types, fields at their default dropped; `parse` gives the same selection
+        back."""
+        return {FIELD: self.inner()}
+
+    @cached_property
+    def key(self) -> str:
+        """The same for ever for the same selection, however it was written."""
+        return key_of(self.canonical())
+
+    @property
+    def subject_key(self) -> str:
+        """Its key: a selection declares no tolerance that could change while its history goes
+        on."""
+        return self.key
+
+    @property
+    def words(self) -> str:
+        """In a few words: "suite nightly, filter LayerNorm*"."""
+        named = [
+            f"{name} {value}"
+            for name, value in (("suite", self.suite), ("filter", self.filter))
+            if value is not None
+        ]
+        if self.stages is not None:
+            named.append(
+                f"{'stage' if len(self.stages) == 1 else 'stages'} {', '.join(self.stages)}"
+            )
+        if self.shuffle is not None:
+            named.append("shuffled" if self.shuffle is True else f"shuffled by {self.shuffle}")
+        return ", ".join(named) or "all tests"
+
+
+Subject = TestSpec | Selection
+"""What a job's `test` may be."""
+
+
+def is_selection(data: object) -> bool:
+    """Whether the JSON of a job's `test` is a selection (else it is the test of a kernel)."""
+    return isinstance(data, Mapping) and FIELD in data
+
+
+def parse_subject(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> Subject:
+    """A job's `test`: a selection, or the test of a kernel. Raises FieldError."""
+    return (
+        Selection.parse(data, path=path)
+        if is_selection(data)
+        else TestSpec.parse(data, max_elements=max_elements, path=path)
+    )
+
+
+def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
+    """How the sample of that number is shown: {"seed", "iteration"}. `canonical` is the job's test;
+    a kernel's seed is no iteration."""
+    if not is_selection(canonical):
+        return {"seed": number, "iteration": None}
+    return {"seed": Selection.parse(canonical).seed_of(number), "iteration": number}
+
+
+def check_executor(subject: Subject, executor: str, path: str = "test") -> None:
+    """A FieldError where one of our own executors can't run the subject: kernels and selections are
+    run by different ones.
+
+    Whether a plug-in runs the one or the other is known on its host only.
+    """
+    if isinstance(subject, TestSpec):
+        if executor in REPORTERS:
+            limit = '{"selection": {"suite", "filter", "shuffle", "stages"}}'
+            raise FieldError(
+                fields.join(path, "kernel"),
+                subject.kernel,
+                f"executor {executor} runs selections, not kernels",
+                limit=limit,
+            )
+        return
+    if executor in OWN_EXECUTORS and executor not in REPORTERS:
+        limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
+        raise FieldError(
+            fields.join(path, FIELD),
+            subject.inner(),
+            f"executor {executor} runs kernels, not selections",
+            limit=limit,
+        )
+    if subject.stages is not None and executor in REPORTERS and executor not in STAGED:
+        where = fields.join(fields.join(path, FIELD), "stages")
+        raise FieldError(
+            where,
+            list(subject.stages),
+            f"executor {executor} has no stages",
+            limit=", ".join(STAGED),
+        )
+
+
+def _text(value: object, path: str, most: int) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > most or "\0" in value:
+        raise FieldError(path, value, "must be text", limit=f"1 to {most} characters, without NUL")
+    return value
+
+
+def _shuffle(value: object, path: str) -> bool | int | None:
+    if value is None or isinstance(value, bool):
+        return value or None
+    return fields.integer(value, path, least=0, most=MAX_SEED - 1)
+
+
+def _stages(value: object, path: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if (
+        not isinstance(value, Sequence)
+        or isinstance(value, str)
+        or not 1 <= len(value) <= MAX_STAGES
+    ):
+        raise FieldError(
+            path,
+            value,
+            "must be a list of names",
+            limit=f"1 to {MAX_STAGES} stages, or null for all",
+        )
+    names: list[str] = []
+    for number, each in enumerate(value):
+        name = _text(each, f"{path}.{number}", MAX_NAME)
+        if name is None or name in names:
+            raise FieldError(f"{path}.{number}", each, "must be a name that isn't there twice")
+        names.append(name)
+    return tuple(names)

@@ -1,0 +1,336 @@
+"""The verdict: is the output within the declared tolerance, and is its error explained by
+rounding?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gonogo.spec.tolerances import Tolerance
+
+
+class Verdict(StrEnum):
+    """What is said of an output, a seed, a job or a run. Declared worst first: a job's verdict is
+    its worst."""
+
+    error = "error"
+    crash = "crash"
+    hang = "hang"
+    fail = "fail"
+    pass_by_tolerance = "pass_by_tolerance"
+    fail_by_tolerance = "fail_by_tolerance"
+    suspect = "suspect"
+    no_information = "no_information"
+    unjudged = "unjudged"
+    skipped = "skipped"
+    absent = "absent"
+    pass_ = "pass"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _SENTENCES[self]
+
+    @property
+    def rank(self) -> int:
+        """0 is the worst (error), 11 the best (pass)."""
+        return _RANKS[self]
+
+    @property
+    def judges_kernel(self) -> bool:
+        """Whether it says something of the kernel: only these count into rates."""
+        return self in _OF_THE_KERNEL
+
+
+_SENTENCES = {
+    Verdict.error: "Infrastructure or the request failed; nothing is said about the kernel's numbers.",
+    Verdict.crash: "The process that ran the kernel died.",
+    Verdict.hang: "The kernel didn't return within its deadline.",
+    Verdict.fail: "Red and wrong: outside the tolerance, and rounding doesn't explain it.",
+    Verdict.pass_by_tolerance: "Green and wrong: within the tolerance, but rounding doesn't explain the error.",
+    Verdict.fail_by_tolerance: "Red and right: rounding explains the error, but the tolerance is tighter than the formats allow.",
+    Verdict.suspect: "Within the tolerance, and at the edge of what rounding explains: more seeds decide.",
+    Verdict.no_information: "No row says anything about the kernel: other inputs are needed.",
+    Verdict.unjudged: "Green or red without arrays: whether rounding explains it can't be said.",
+    Verdict.skipped: "The test was skipped.",
+    Verdict.absent: "The test isn't in this build, or nothing was selected; zero tests run is never green.",
+    Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
+}
+_RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_OF_THE_KERNEL = frozenset(
+    {
+        Verdict.fail,
+        Verdict.pass_by_tolerance,
+        Verdict.fail_by_tolerance,
+        Verdict.suspect,
+        Verdict.pass_,
+    },
+)
+
+WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
+
+
+class Explanation(StrEnum):
+    """Does rounding explain the error? Declared worst first: a seed's explanation is the worst of
+    its outputs."""
+
+    unexplained = "unexplained"
+    suspect = "suspect"
+    no_information = "no_information"
+    unjudged = "unjudged"
+    explained = "explained"
+
+    @property
+    def sentence(self) -> str:
+        """What the word means, in one sentence."""
+        return _EXPLANATIONS[self]
+
+
+_EXPLANATIONS = {
+    Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
+    Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
+    Explanation.no_information: "Every row was left out: the statistics say nothing.",
+    Explanation.unjudged: "There are no arrays to judge.",
+    Explanation.explained: "The rounding of the formats accounts for all of it.",
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The thresholds of *explained* and *suspect*, as data with a version; stored rows are
+    re-judged by another one.
+
+    Derivations: a budget B is a worst case and s a standard deviation, so right kernels stay near 1
+    for budget_ratio, chi and rms directions; 3, 2 and 4 leave room for an arithmetic that was
+    modelled only roughly. A maximum over `count` rows or columns of noise grows like sqrt(2 ln
+    count). `chi_of_small_counts[n]` is sqrt(chi2 quantile(1 - 1e-6, n degrees of freedom) / n), the
+    chi that pure noise on n elements passes once in a
+    million: above n = 13 it is below 2 and no longer matters (checked against scipy in the tests).
+    """
+
+    version: str
+    budget_ratio: float
+    chi: float
+    chi_of_small_counts: tuple[float, ...]
+    direction: float
+    suspect_budget_ratio: float
+    suspect_chi: float
+    suspect_direction: float
+
+    def chi_limit(self, count: float | None) -> float:
+        """The largest explained chi of an output of `count` elements."""
+        if count is None or not 1 <= count < len(self.chi_of_small_counts):
+            return self.chi
+        return max(self.chi, self.chi_of_small_counts[int(count)])
+
+    def direction_limit(self, count: float | None) -> float:
+        """The largest explained maximum over `count` rows or columns of a direction; of an rms form
+        with count None."""
+        return (
+            self.direction
+            if count is None or count < 1
+            else self.direction + math.sqrt(2 * math.log(count))
+        )
+
+
+POLICY = Policy(
+    version="1",
+    budget_ratio=3.0,
+    chi=2.0,
+    chi_of_small_counts=(
+        math.inf,
+        4.8916385,
+        3.7169222,
+        3.1971263,
+        2.8886347,
+        2.6791113,
+        2.5251514,
+        2.4059994,
+        2.3103277,
+        2.2313657,
+        2.1647874,
+        2.1076838,
+        2.0580179,
+        2.0143155,
+    ),
+    direction=4.0,
+    suspect_budget_ratio=10.0,
+    suspect_chi=5.0,
+    suspect_direction=20.0,
+)
+"""The policy in force."""
+
+Statistics = Mapping[str, Any]
+"""Stored statistics of one output: name -> number, null, or (needed_atol) a map of numbers."""
+
+
+def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
+    """Whether rounding explains the error of one output, from its stored numbers only.
+
+    Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
+    its `*_count` (its largest over rows or columns). A null says nothing, unless
+    nonfinite_statistics calls it infinite; when nothing says anything the answer is no_information.
+    No statistics at all (an output without arrays) is unjudged.
+    """
+    if not statistics:
+        return Explanation.unjudged
+    if _number(statistics.get("nonfinite")) or any(
+        map(_explains, statistics.get("nonfinite_statistics") or ())
+    ):
+        return Explanation.unexplained
+    worst = Explanation.no_information
+    for value, limit, suspect_limit in _criteria(statistics, policy):
+        if value <= limit:
+            found = Explanation.explained
+        elif value <= suspect_limit:
+            found = Explanation.suspect
+        else:
+            return Explanation.unexplained
+        if worst is not Explanation.suspect:
+            worst = found
+    return worst
+
+
+def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
+    """How far an output is beyond what rounding explains: its largest statistic over that
+    statistic's largest explained value.
+
+    Up to 1 is explained. Every statistic here grows in proportion to the error, so an error of the
+    same form would be explained if it were smaller by this factor. None when nothing says anything
+    (no numbers, or NaN and Inf only).
+    """
+    largest = None
+    for value, limit, _ in _criteria(statistics, policy):
+        if largest is None or value / limit > largest:
+            largest = value / limit
+    return largest
+
+
+def _explains(name: str) -> bool:
+    """Whether the statistic of that name is one of those that explain; an infinite one is stored as
+    null, its name apart."""
+    return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
+
+
+_EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
+"""How the names of the statistics end that explain."""
+
+
+def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
+    """(value, largest explained, largest suspect) of each statistic that says something.
+
+    An infinite statistic is stored as null, and named in nonfinite_statistics: it is infinite here,
+    not silent.
+    """
+    count = _number(statistics.get("count"))
+    infinite = statistics.get("nonfinite_statistics")
+    for name, raw in statistics.items():
+        if not name.endswith(_EXPLAINING):
+            continue
+        value = math.inf if infinite and infinite.get(name) == "inf" else _number(raw)
+        if value is None:
+            continue
+        if name == "budget_ratio":
+            yield value, policy.budget_ratio, policy.suspect_budget_ratio
+        elif name == "chi":
+            yield value, policy.chi_limit(count), policy.suspect_chi
+        elif name.endswith("_z"):
+            yield value, policy.direction, policy.suspect_direction
+        elif name.endswith("_z_max"):
+            along = _number(statistics.get(name.removesuffix("_z_max") + "_count"))
+            yield value, policy.direction_limit(along), policy.suspect_direction
+
+
+def _number(value: object) -> float | None:
+    """A stored number; null (and NaN, which is never stored) says nothing."""
+    if type(value) is float:  # nearly always; a page asks this of thousands
+        return abs(value) if value == value else None
+    if (
+        value is None
+        or isinstance(value, bool | str | Mapping)
+        or not isinstance(value, int | float)
+    ):
+        return None
+    return None if math.isnan(value) else abs(float(value))
+
+
+def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
+    """The worst of the outputs' explanations; of none, unjudged."""
+    found = set(explanations)
+    return next((each for each in Explanation if each in found), Explanation.unjudged)
+
+
+def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
+    """Whether every declared comparator holds on one output, from its stored numbers only.
+
+    None (undeclared) is within unless the output holds NaN or Inf where the reference is finite,
+    which is outside everything. allclose is read from needed_atol when its rtol is one of the
+    stored ones (so any tolerance of that rtol can be re-judged), else from tolerance_ratio, which
+    belongs to the tolerance that the job declared. An undefined metric (PCC of a constant) isn't
+    met.
+    """
+    if _number(statistics.get("nonfinite")):
+        return False
+    if tolerance is None:
+        return True
+    checks = []
+    if tolerance.allclose is not None:
+        checks.append(_within_allclose(*tolerance.allclose, statistics))
+    if tolerance.pcc is not None:
+        deficit = _signed(statistics.get("pcc_deficit"))
+        checks.append(deficit is not None and 1 - deficit >= tolerance.pcc)
+    if tolerance.frobenius is not None:
+        checks.append(_at_most(statistics.get("rel_frobenius"), tolerance.frobenius))
+    if tolerance.ulp is not None:
+        checks.append(_at_most(statistics.get("ulp_max"), tolerance.ulp))
+    return all(checks)
+
+
+def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
+    needed = statistics.get("needed_atol")
+    if isinstance(needed, Mapping):
+        for text, value in needed.items():
+            if float(text) == rtol and (stored := _signed(value)) is not None:
+                return stored <= atol
+    return _at_most(statistics.get("tolerance_ratio"), 1.0)
+
+
+def _signed(value: object) -> float | None:
+    if (
+        value is None
+        or isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or math.isnan(value)
+    ):
+        return None
+    return float(value)
+
+
+def _at_most(value: object, limit: float) -> bool:
+    stored = _signed(value)
+    return stored is not None and stored <= limit
+
+
+def verdict(is_within: bool, explanation: Explanation) -> Verdict:
+    """The two-by-two of the mission: two questions, one word."""
+    match explanation:
+        case Explanation.explained:
+            return Verdict.pass_ if is_within else Verdict.fail_by_tolerance
+        case Explanation.unexplained:
+            return Verdict.pass_by_tolerance if is_within else Verdict.fail
+        case Explanation.suspect:
+            return Verdict.suspect if is_within else Verdict.fail
+        case Explanation.no_information:
+            return Verdict.no_information
+        case Explanation.unjudged:
+            return Verdict.unjudged
+
+
+def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
+    """The worst of the verdicts; of none, absent: zero tests run is never green."""
+    return min(
+        (Verdict(each) for each in verdicts), key=lambda each: each.rank, default=Verdict.absent
+    )
