@@ -34,7 +34,7 @@ from sqlalchemy import func, select
 
 from benchmarks import harvest
 from benchmarks.service import command, environment
-from gonogo_dashboards import urls
+from gonogo_dashboards.kit import urls
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.core import open_core
 from gonogo_settings import PREFIX, Settings

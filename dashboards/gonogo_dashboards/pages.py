@@ -13,41 +13,36 @@ from typing import Any, Protocol
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards import (
-    assets,
-    bidi,
-    bisection_pages,
-    charts,
-    compare_pages,
-    curves,
-    device_charts,
-    devices,
-    forms,
-    gauge_charts,
-    gauge_pages,
-    grids,
-    hook_pages,
+from gonogo_dashboards.bisections import posterior_charts
+from gonogo_dashboards.bisections import routes as bisection_pages
+from gonogo_dashboards.charts import charts
+from gonogo_dashboards.comparison import routes as compare_pages
+from gonogo_dashboards.devices import charts as device_charts
+from gonogo_dashboards.devices import device_page
+from gonogo_dashboards.flags import routes as flag_pages
+from gonogo_dashboards.gauges import charts as gauge_charts
+from gonogo_dashboards.gauges import routes as gauge_pages
+from gonogo_dashboards.hooks import routes as hook_pages
+from gonogo_dashboards.jobs import (
+    job_form,
+    job_page,
     map_charts,
-    matrix_cells,
-    matrix_pages,
-    overview,
-    posteriors,
-    routes,
-    run_pages,
     seed_details,
-    strip_charts,
-    suppressions,
-    tails,
-    test_pages,
-    urls,
-    views,
-    webhook_pages,
-    words,
+    seed_grid,
+    term_charts,
 )
+from gonogo_dashboards.kit import assets, bidi, routes, urls, words
+from gonogo_dashboards.matrix import cells
+from gonogo_dashboards.matrix import routes as matrix_pages
+from gonogo_dashboards.overview import overview
+from gonogo_dashboards.runs import routes as run_pages
+from gonogo_dashboards.tests import active_overrides, error_curve, strip_charts, tail
+from gonogo_dashboards.tests import routes as test_pages
+from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.rollups import day_totals
@@ -73,12 +68,19 @@ class Context(Protocol):
         """Whether the reader has a scope beyond `read`, which every page needs."""
 
 
+def template_folders() -> list[Path]:
+    """Return the folder of templates of each sub-package; a template is named "jobs/job.html"."""
+    return sorted(Path(__file__).parent.glob("*/templates"))
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates: everything is escaped, an unknown name is an error, no text turns its
     neighbours around."""
     made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=PrefixLoader(
+            {folder.parent.name: FileSystemLoader(folder) for folder in template_folders()}
+        ),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         finalize=bidi.contained,
@@ -87,19 +89,20 @@ def environment() -> Environment:
     )
     made.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
     made.globals.update(
+        active_overrides=active_overrides,
         charts=charts,
-        curves=curves,
         device_charts=device_charts,
+        error_curve=error_curve,
         gauge_charts=gauge_charts,
-        grids=grids,
-    )
-    made.globals.update(
         map_charts=map_charts,
-        posteriors=posteriors,
+        matrix_cells=cells,
+        posterior_charts=posterior_charts,
         seed_details=seed_details,
+        seed_grid=seed_grid,
         strip_charts=strip_charts,
+        tail=tail,
+        term_charts=term_charts,
     )
-    made.globals.update(matrix_cells=matrix_cells, suppressions=suppressions, tails=tails)
     made.filters.update(number=words.number, data=_data, exact=bidi.exact)
     made.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return made
@@ -130,12 +133,12 @@ def login_page(
     *, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200
 ) -> HTMLResponse:
     """The form that turns a token into a session: POST /login with csrf_token, next and token."""
-    return render("login.html", status, csrf=csrf, next_url=next_url, error=error)
+    return render("kit/login.html", status, csrf=csrf, next_url=next_url, error=error)
 
 
 def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
     """A page for readers where a program would get a problem document."""
-    return render("error.html", status, title=title, detail=detail)
+    return render("kit/error.html", status, title=title, detail=detail)
 
 
 def make_router(
@@ -163,9 +166,9 @@ def make_router(
     def front(session: Session, _: Request, at: datetime) -> overview.OverviewView:
         return overview.overview(session, days, at, patience)
 
-    def job(session: Session, request: Request, at: datetime) -> views.JobView | None:
+    def job(session: Session, request: Request, at: datetime) -> job_page.JobView | None:
         query = request.query_params
-        return views.job(
+        return job_page.job(
             session,
             request.path_params["job_id"],
             query.get("output"),
@@ -173,18 +176,18 @@ def make_router(
             seed_details.wanted(query),
         )
 
-    def all_devices(session: Session, _: Request, at: datetime) -> devices.DevicesView:
-        return devices.devices(session, at, patience)
+    def all_devices(session: Session, _: Request, at: datetime) -> device_page.DevicesView:
+        return device_page.devices(session, at, patience)
 
-    def device(session: Session, request: Request, at: datetime) -> devices.DeviceView | None:
-        return devices.device(session, request.path_params["device_id"], at, patience)
+    def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
+        return device_page.device(session, request.path_params["device_id"], at, patience)
 
-    site.add(urls.OVERVIEW, "overview.html", front, twin_path=urls.overview(twin=True))
-    site.add_list(urls.JOBS, "jobs.html", views.jobs)
-    forms.add(site)  # before single jobs: "new" is no job's id
-    site.add(urls.JOBS + "/{job_id}", "job.html", job, noun="job")
-    site.add(urls.DEVICES, "devices.html", all_devices)
-    site.add(urls.DEVICES + "/{device_id}", "device.html", device, noun="device")
+    site.add(urls.OVERVIEW, "overview/overview.html", front, twin_path=urls.overview(twin=True))
+    site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
+    job_form.add(site)  # before single jobs: "new" is no job's id
+    site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
+    site.add(urls.DEVICES, "devices/devices.html", all_devices)
+    site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
     for more in (
         gauge_pages,
         bisection_pages,
@@ -192,6 +195,7 @@ def make_router(
         compare_pages,
         matrix_pages,
         test_pages,
+        flag_pages,
         webhook_pages,
         hook_pages,
     ):
@@ -199,7 +203,7 @@ def make_router(
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:
-        return render("docs.html", csrf=context.csrf(request))
+        return render("kit/docs.html", csrf=context.csrf(request))
 
     @router.get(urls.STATIC + "/{name}")
     def asset(request: Request, name: str) -> Response:

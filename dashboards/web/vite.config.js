@@ -1,4 +1,4 @@
-// Bundles src/ into ../static: hashed file names (served as immutable), a manifest that dashboards/gonogo_dashboards/assets.py reads, no inline code.
+// Bundles src/ into ../static: hashed file names (served as immutable), a manifest that dashboards/gonogo_dashboards/kit/assets.py reads, no inline code.
 import { defineConfig } from 'vite';
 
 export default defineConfig({

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 
 from gonogo.errors import FieldError
-from gonogo_dashboards import triage, urls
+from gonogo_dashboards.flags import flag_list
+from gonogo_dashboards.flags.flag_list import Kept, Told
+from gonogo_dashboards.kit import urls
 from gonogo_dashboards.pages import render
-from gonogo_dashboards.triage import Kept, Told
 from gonogo_service.api.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
 from gonogo_service.context import Ctx, Submitter
 from gonogo_service.edge import check_csrf
@@ -46,16 +47,16 @@ def change(
         fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
         with context.session() as session:
             outcomes = flag_changes.change_many(session, flag, fields, actor=who.actor, now=now)
-            said = triage.told(session, state, outcomes)
+            said = flag_list.told(session, state, outcomes)
         kept = Kept(tuple(each.id for each in outcomes if each.outcome == "refused"), owner)
     except FieldError as problem:
         within = "" if problem.limit is None else f" ({problem.limit})"
         said, status = Told("", problem=f"{problem.field}: {problem.reason}{within}"), 422
     with context.reading() as session:
-        view = triage.listed(
+        view = flag_list.listed(
             session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept
         )
-    return render("flags.html", status, view=view, csrf=context.csrf(request))
+    return render("flags/flags.html", status, view=view, csrf=context.csrf(request))
 
 
 def _fields(
@@ -64,8 +65,8 @@ def _fields(
     """What the form asks for; an empty field changes nothing. Raises FieldError."""
     if not flags:
         raise FieldError("flag", None, "nothing is selected", limit="tick at least one")
-    if state not in triage.DEEDS:
-        raise FieldError("state", state, "unknown value", limit=", ".join(triage.DEEDS))
+    if state not in flag_list.DEEDS:
+        raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.DEEDS))
     for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
         if len(text) > most or "\0" in text:
             raise FieldError(

@@ -155,8 +155,8 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
         f"gonogo_workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")
     } <= names
     assert {
-        f"gonogo_dashboards/templates/{path.name}"
-        for path in (ROOT / "dashboards/gonogo_dashboards/templates").glob("*.html")
+        path.relative_to(ROOT / "dashboards").as_posix()
+        for path in (ROOT / "dashboards/gonogo_dashboards").rglob("*.html")
     } <= names
     chunks = {
         f"gonogo_dashboards/static/{file}"

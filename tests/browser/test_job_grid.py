@@ -30,7 +30,7 @@ DOWN, ACROSS = 8, 16
 """Tiles of it."""
 
 # the colour in the middle of each tile of a map: lightness, row by row (the plot's edges are those
-# of dashboards/gonogo_dashboards/map_charts.py)
+# of dashboards/gonogo_dashboards/jobs/map_charts.py)
 LIGHTNESS = """(figure, [down, across]) => {
     const canvas = figure.querySelector('canvas'), copy = document.createElement('canvas');
     Object.assign(copy, { width: canvas.width, height: canvas.height });

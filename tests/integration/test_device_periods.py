@@ -11,7 +11,7 @@ from sqlalchemy import Engine, func, select
 import fleets
 import seeded
 from flows import new_job, row
-from gonogo_dashboards import devices as views
+from gonogo_dashboards.devices import device_page as views
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.devices import periods

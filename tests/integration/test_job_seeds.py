@@ -13,7 +13,9 @@ from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.orm import Session
 
 import seeded
-from gonogo_dashboards import kept, plots, views
+from gonogo_dashboards.charts import plots
+from gonogo_dashboards.jobs import job_page
+from gonogo_dashboards.kit import cache
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import job_seeds, jobs
@@ -113,7 +115,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
         )  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
     job_id = _job(unused, rows)
     with engines.reading(unused) as session, _rows_read(session) as read:
-        view = views.job(session, job_id, "dx", utcnow())
+        view = job_page.job(session, job_id, "dx", utcnow())
     assert read[0] < 250, "of 1,798 rows"
     assert view is not None
     plot = view.plot
@@ -213,7 +215,7 @@ def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) 
     for _ in range(2):
         asked.clear()
         with engines.reading(engine) as session:
-            told.append(views.job(session, job_id, None, utcnow()))
+            told.append(job_page.job(session, job_id, None, utcnow()))
     assert [each for each in asked if SeedResultRow.__tablename__ in each] == []
     assert told[0] is not None
     assert told[1] is not None
@@ -222,14 +224,14 @@ def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) 
     with engines.session(engine) as session:
         seeded.report(session, job_id, [seeded.row(4, wrong=True)])
     with engines.reading(engine) as session:
-        after = views.job(session, job_id, None, utcnow())
+        after = job_page.job(session, job_id, None, utcnow())
     assert after is not None
     assert after.plot is not None
     assert len(after.plot.marks) == len(after.worst) == 5
 
 
 def test_what_is_kept_is_bounded_and_what_may_change_is_not_kept() -> None:
-    some: kept.Kept[str] = kept.Kept(2)
+    some: cache.Kept[str] = cache.Kept(2)
     made: list[str] = []
 
     def make(name: str) -> str:

@@ -15,7 +15,9 @@ from api import in_process
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_dashboards import histories, matrices, strips
+from gonogo_dashboards.matrix import matrix_page
+from gonogo_dashboards.tests import strip as strips
+from gonogo_dashboards.tests import test_page
 from gonogo_storage.comparison import matrices as matrix_reads
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
@@ -68,9 +70,11 @@ def test_tests_by_builds_are_read_from_the_roll_ups(engine: Engine) -> None:
 
     def read(
         cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str
-    ) -> matrices.MatrixView:
+    ) -> matrix_page.MatrixView:
         with engines.reading(engine) as session:
-            return matrices.read(session, {"line": "main", **query}, cursor, limit, columns, later)
+            return matrix_page.read(
+                session, {"line": "main", **query}, cursor, limit, columns, later
+            )
 
     view = read()
     assert (view.line, view.lines) == ("main", ("main", "other"))
@@ -167,7 +171,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         gauge_jobs.create(session, new)
         list(gauging.played(session, {"double-subtract": gauging.PASSES}))
     with engines.reading(engine) as session:
-        view = histories.one(session, key, {}, utcnow())
+        view = test_page.one(session, key, {}, utcnow())
         stored = strip_reads.marks(
             session,
             jobs_of(session, Variant(key, "main", "wormhole", "n150")),
@@ -261,7 +265,7 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     assert fresh.most_to == pytest.approx(values[35], rel=0.02)
     assert len(strip.marks) <= 24 + 2 * 2
     with engines.reading(engine) as session:
-        view = histories.one(session, key, {"build": "new"}, utcnow())
+        view = test_page.one(session, key, {"build": "new"}, utcnow())
     assert view is not None
     assert view.tail is not None
     assert view.tail.curve[0] == (

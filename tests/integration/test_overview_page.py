@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 import seeded
 from api import in_process
-from gonogo_dashboards import overview
-from gonogo_dashboards.overview import OverviewView
+from gonogo_dashboards.overview import overview
+from gonogo_dashboards.overview.overview import OverviewView
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.db.encoding import utcnow

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 import seeded
-from gonogo_dashboards import views
+from gonogo_dashboards.jobs import job_page
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs
@@ -34,7 +34,7 @@ def test_the_worst_seeds_come_with_all_their_outputs(engine: Engine) -> None:
         ]
         seeded.report(session, job.id, rows)
     with engines.reading(engine) as session:
-        view = views.job(session, job.id, None, utcnow())
+        view = job_page.job(session, job.id, None, utcnow())
     assert view is not None
     assert [(seed.seed, seed.verdict) for seed in view.worst] == [
         (3, "crash"),
@@ -54,11 +54,11 @@ def test_a_view_is_of_one_moment(engine: Engine) -> None:
         job = seeded.submit(session, seeds=4)
         seeded.report(session, job.id, [seeded.row(0, wrong=True)])
     with engines.reading(engine) as session:
-        before = views.job(session, job.id, None, utcnow())
+        before = job_page.job(session, job.id, None, utcnow())
         with engines.session(engine) as writing:
             seeded.report(writing, job.id, [seeded.row(1, wrong=True)])
         session.expire_all()
-        again = views.job(session, job.id, None, utcnow())
+        again = job_page.job(session, job.id, None, utcnow())
     assert before is not None
     assert again is not None
     assert (again.job.done, len(again.worst)) == (before.job.done, len(before.worst)) == (1, 1)
@@ -72,7 +72,7 @@ def test_a_cancelled_job_is_never_green_and_what_was_found_stays_found(engine: E
             seeded.report(session, job.id, [seeded.row(seed, wrong=wrong) for seed in range(5)])
             jobs.cancel(session, job.id)
         with engines.reading(engine) as session:
-            view = views.job(session, job.id, None, utcnow())
+            view = job_page.job(session, job.id, None, utcnow())
             found = jobs.get(session, job.id)
         assert view is not None
         assert found is not None
@@ -87,8 +87,8 @@ def test_a_list_goes_on_after_its_cursor_and_filters(engine: Engine) -> None:
         ids = [seeded.finished(session, seeds=1, labels={"suite": "nightly"}).id for _ in range(3)]
         seeded.finished(session, seeds=1, wrong=False)
     with engines.reading(engine) as session:
-        first = views.jobs(session, {"label": "suite=nightly", "state": " "}, None, 2, utcnow())
-        rest = views.jobs(session, {"label": "suite=nightly"}, first.next, 2, utcnow())
+        first = job_page.jobs(session, {"label": "suite=nightly", "state": " "}, None, 2, utcnow())
+        rest = job_page.jobs(session, {"label": "suite=nightly"}, first.next, 2, utcnow())
     assert [line.id for line in first.items + rest.items] == ids[::-1]
     assert first.next_url == f"/jobs?label=suite%3Dnightly&cursor={first.next}"
     assert rest.next_url is None
@@ -96,5 +96,5 @@ def test_a_list_goes_on_after_its_cursor_and_filters(engine: Engine) -> None:
 
 def test_there_is_no_view_of_a_job_that_is_not_there(engine: Engine) -> None:
     with engines.reading(engine) as session:
-        assert views.job(session, "no-id", None, utcnow()) is None
-        assert views.job(session, "01890000-0000-7000-8000-000000000000", None, utcnow()) is None
+        assert job_page.job(session, "no-id", None, utcnow()) is None
+        assert job_page.job(session, "01890000-0000-7000-8000-000000000000", None, utcnow()) is None

@@ -22,7 +22,7 @@ import nights
 import seeded
 from api import Api
 from gonogo.spec.test_spec import TestSpec
-from gonogo_dashboards import assets, urls
+from gonogo_dashboards.kit import assets, urls
 from gonogo_dashboards.pages import make_router
 from gonogo_storage.automation import ci_subjects, runs
 from gonogo_storage.db.encoding import utcnow

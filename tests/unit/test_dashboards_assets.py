@@ -12,7 +12,8 @@ import pytest
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
-from gonogo_dashboards import assets, build
+from gonogo_dashboards import build
+from gonogo_dashboards.kit import assets
 
 ROOT = Path(build.__file__).resolve().parents[2]
 

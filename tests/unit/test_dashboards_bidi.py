@@ -4,16 +4,14 @@ hold what was stored."""
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from gonogo_dashboards import pages
-from gonogo_dashboards.bidi import ISOLATE, POP, contained
+from gonogo_dashboards.kit.bidi import ISOLATE, POP, contained
 
 HOSTILE = "<img src=x>\u202egnp.exe"
 RIGHT_TO_LEFT = "בדיקת לילה"
-TEMPLATES = Path(__file__).parents[2] / "dashboards" / "gonogo_dashboards" / "templates"
 FIELD = re.compile(
     r'\bvalue="(\{\{.*?\}\})"|<textarea[^>]*>(\{\{.*?\}\})<|<code id="\{\{ id \}\}">(\{\{.*?\}\})<'
 )
@@ -49,7 +47,8 @@ def test_pages_contain_every_text_and_fields_keep_it() -> None:
 def test_every_field_of_a_template_is_exact() -> None:
     found = {
         (path.name, text)
-        for path in TEMPLATES.glob("*.html")
+        for folder in pages.template_folders()
+        for path in folder.glob("*.html")
         for each in FIELD.findall(path.read_text())
         for text in each
         if text

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gonogo_dashboards import days as day_bars
-from gonogo_dashboards import device_charts, device_days, fleet, timelines
-from gonogo_dashboards.devices import DeviceLine
+from gonogo_dashboards.devices import activity, charts, fleet, health_timeline
+from gonogo_dashboards.devices.device_page import DeviceLine
+from gonogo_dashboards.overview import days as day_bars
 from gonogo_storage.db.states import CanaryOutcome
 from gonogo_storage.devices.periods import Hour, Load
 from gonogo_storage.jobs.device_history import Change
@@ -28,7 +28,7 @@ def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
     """(state, hours) of the spans."""
     return [
         (span.state, round(span.seconds / 3600, 1))
-        for span in timelines.timeline(changes, SINCE, NOW, **options).spans
+        for span in health_timeline.timeline(changes, SINCE, NOW, **options).spans
     ]
 
 
@@ -37,7 +37,7 @@ def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
         change(50, "state", "offline", "no heartbeat for 30 s"),
         change(47, "state", "online"),
     )
-    line = timelines.timeline(
+    line = health_timeline.timeline(
         [change(100, "health", "good", "announced"), silent, back], SINCE, NOW
     )
     assert [(span.state, span.seconds / 3600) for span in line.spans] == [
@@ -62,7 +62,7 @@ def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
         change(49, "health", "bad", "the fan"),
     ]
     assert states(*told) == [("good", 670.5), ("away", 50.0)]
-    line = timelines.timeline([*told, change(40, "state", "online")], SINCE, NOW)
+    line = health_timeline.timeline([*told, change(40, "state", "online")], SINCE, NOW)
     assert [span.state for span in line.spans] == ["good", "away", "bad"]
     assert line.spans[2].reason == "the fan"
 
@@ -74,7 +74,10 @@ def test_a_health_that_stays_divides_no_span_and_draining_does() -> None:
         change(80, "drain", "drained"),
     ]
     assert states(*told) == [("bad", 20.0), ("bad", 80.0)]
-    assert [span.drained for span in timelines.timeline(told, SINCE, NOW).spans] == [False, True]
+    assert [span.drained for span in health_timeline.timeline(told, SINCE, NOW).spans] == [
+        False,
+        True,
+    ]
 
 
 def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
@@ -85,7 +88,7 @@ def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
         ("good", 99.0),
         ("away", 1.0),
     ]
-    assert timelines.timeline([], SINCE, NOW).words == "Nothing is known of this time."
+    assert health_timeline.timeline([], SINCE, NOW).words == "Nothing is known of this time."
 
 
 def hour(back: int, **changes: Any) -> Hour:
@@ -104,14 +107,14 @@ def hour(back: int, **changes: Any) -> Hour:
 
 def test_telemetry_is_not_drawn_through_an_outage() -> None:
     hours = [hour(back) for back in (9, 8, 7, 3, 2)]
-    view = device_days.days(hours, SINCE, NOW, began=SINCE)
+    view = activity.days(hours, SINCE, NOW, began=SINCE)
     (series,) = view.series
     assert series.words == "40 to 50 °C in 5 hours with work; the longest gap is 3 h."
-    still = device_days.days(
+    still = activity.days(
         [hour(1, telemetry={"clock_mhz": (1000.0, 1000.0, 1000.0)})], SINCE, NOW, began=SINCE
     )
     assert still.series[0].words == "1,000 MHz in 1 hour with work."
-    ranges, line = device_charts.telemetry(view, series)["series"]
+    ranges, line = charts.telemetry(view, series)["series"]
     assert [row[2:4] for row in ranges["data"]] == [[40.0, 50.0]] * 5
     assert line["connectNulls"] is False
     assert [point[1] for point in line["data"]] == [45.0, 45.0, 45.0, None, 45.0, 45.0]
@@ -119,7 +122,7 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
 
 def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     canaries = {**hour(0).canaries, "golden": 3, "failed": 1}
-    view = device_days.days(
+    view = activity.days(
         [hour(0, canaries=canaries), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5)
     )
     by_day = {day.day: day for day in view.days}
@@ -128,12 +131,12 @@ def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     assert by_day["2026-01-30"].busy == pytest.approx(0.5 / 18)
     assert by_day["2026-01-29"].busy is None
     assert view.canaries == "4 canaries: 3 bits as on other devices, 1 failed."
-    bars = device_charts.canaries(view)["series"]
+    bars = charts.canaries(view)["series"]
     assert [(each["name"], each["data"][-1]) for each in bars] == [
         ("bits as on other devices", ["31 Jan", 3]),
         ("failed", ["31 Jan", 1]),
     ]
-    assert device_charts.work(view)["series"][0]["data"][-3:] == [
+    assert charts.work(view)["series"][0]["data"][-3:] == [
         ["29 Jan", None, 0, 0],
         ["30 Jan", 2.8, 10, 5],
         ["31 Jan", 4.0, 10, 5],

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.judging.error_maps import error_map
-from gonogo_dashboards import error_maps, map_charts
-from gonogo_dashboards.error_maps import MapContent
+from gonogo_dashboards.jobs import error_maps, map_charts
+from gonogo_dashboards.jobs.error_maps import MapContent
 
 ROWS, FEATURES = 256, 500
 """8 rows of 16 tiles; the last is 20 wide."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards import grids
+from gonogo_dashboards.jobs import seed_grid
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.seed_grids import LETTERS, NONE_YET
@@ -58,43 +58,45 @@ def test_places_and_seeds_are_each_others_inverse(
 
 
 def test_a_cell_waits_until_its_seed_has_come() -> None:
-    grid = grids.view(job({"start": 0, "count": 6}), "p.f", "seed")
+    grid = seed_grid.view(job({"start": 0, "count": 6}), "p.f", "seed")
     assert (grid.cells, grid.come, grid.total, grid.width, grid.seeds) == ("p.f...", 2, 6, 1, ())
     assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 still to come."
     assert list(grid.verdicts.values()) == ["fail", "pass"]
     assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
-    over = grids.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
+    over = seed_grid.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
     assert (over.waiting, over.summary) == (
         "never ran",
         "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.",
     )
-    assert grids.view(job({"start": 0, "count": 6}), "", "seed").cells == "......"
+    assert seed_grid.view(job({"start": 0, "count": 6}), "", "seed").cells == "......"
     assert (
-        grids.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary
+        seed_grid.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary
         == "No seed ever ran."
     )
 
 
 def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
-    assert grids.view(job([9, 2, 5]), "pp", "seed").seeds == (2, 5, 9)
-    assert grids.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (
+    assert seed_grid.view(job([9, 2, 5]), "pp", "seed").seeds == (2, 5, 9)
+    assert seed_grid.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (
         3,
         3,
         4,
         4,
     )
-    added = grids.view(job({"start": 0, "count": 2}, suspects={"added": [70]}), "sp", "seed")
+    added = seed_grid.view(job({"start": 0, "count": 2}, suspects={"added": [70]}), "sp", "seed")
     assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
 
 
 def test_a_sequential_job_has_cells_for_what_ran_only() -> None:
-    grid = grids.view(job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp", "seed")
+    grid = seed_grid.view(
+        job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp", "seed"
+    )
     assert (grid.cells, grid.width) == ("pp", 1)
 
 
 def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
     letters = "p" * 60_013 + "t" + "p" * 6 + "f"
-    grid = grids.view(job({"start": 7, "count": 100_000}), letters, "seed")
+    grid = seed_grid.view(job({"start": 7, "count": 100_000}), letters, "seed")
     assert (grid.width, len(grid.cells)) == (20, 5_000)
     assert grid.cells[3000] == "t"
     assert grid.cells[3001] == "f"
@@ -105,5 +107,5 @@ def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
         (60_007, 60_026, 20, 20, 60_020),
     ]
     assert grid.summary.endswith("Each mark is 20 seeds in a row and shows the worst of them.")
-    drawn = grids.drawn(grid, "/jobs/1", None)
+    drawn = seed_grid.drawn(grid, "/jobs/1", None)
     assert {mark[0] for mark in drawn["marks"].values()} == {"fail", "pass_by_tolerance", "pass"}

@@ -10,9 +10,10 @@ import pytest
 
 from gonogo.flakiness.sketches import Sketch
 from gonogo.spec.verdicts import POLICY
-from gonogo_dashboards import charts, plots, spreads
-from gonogo_dashboards.diagnoses import TermView, view
-from gonogo_dashboards.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
+from gonogo_dashboards.charts import charts, plots, spreads
+from gonogo_dashboards.charts.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
+from gonogo_dashboards.jobs import term_charts
+from gonogo_dashboards.jobs.diagnosis_view import TermView, view
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
 
 
@@ -195,7 +196,7 @@ TERM = TermView(
 
 
 def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
-    bars, strange, whiskers = charts.term(TERM)["series"]
+    bars, strange, whiskers = term_charts.term(TERM)["series"]
     assert [row[2:] for row in bars["data"]] == [["1", 0.0, 0.0012], ["3", 0.996, 0.0012]]
     assert whiskers["data"] == [[1.0, -0.0012, 0.0012], [3.0, 0.9948, 0.9972]]
     assert [row["value"][2] for row in strange["data"]] == ["1"], "only what is wrong stands out"
@@ -203,22 +204,22 @@ def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
 
 def test_missing_and_surplus_parts_fill_the_way_to_one() -> None:
     twice = replace(TERM, coefficients=(1.992, 0.0, -1.0))
-    bars, strange, _ = charts.term(twice)["series"]
+    bars, strange, _ = term_charts.term(twice)["series"]
     assert [row[1] for row in bars["data"]] == [1.0, 0.0, -1.0]
     assert [row["value"][1] for row in strange["data"]] == [0.992, 1.0, 1.0]
-    assert charts.term(twice)["yAxis"]["min"] < -1
+    assert term_charts.term(twice)["yAxis"]["min"] < -1
 
 
 def test_a_noisy_coefficient_is_not_called_wrong() -> None:
-    assert charts.differs(1.3, 0.01)
-    assert not charts.differs(1.3, 0.1)
-    assert not charts.differs(0.997, 0.0001)
+    assert term_charts.differs(1.3, 0.01)
+    assert not term_charts.differs(1.3, 0.1)
+    assert not term_charts.differs(0.997, 0.0001)
 
 
 def test_grouped_tiles_say_which_they_are() -> None:
     grouped = replace(TERM, tiles=10, group=4, coefficients=(1.0, 1.0, 1.0), errors=())
-    assert [charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
-    assert [row[2] for row in charts.term(grouped)["series"][0]["data"]] == [
+    assert [term_charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
+    assert [row[2] for row in term_charts.term(grouped)["series"][0]["data"]] == [
         "1 … 4",
         "5 … 8",
         "9 … 10",
@@ -240,7 +241,7 @@ def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None
 @pytest.mark.parametrize("tiles", [1, 2, 3, 9, 16, 100, 265, 1000])
 def test_the_axis_of_tiles_counts_from_1_as_the_words_do(tiles: int) -> None:
     view = TermView("dx", "s1", "", False, True, tiles, 1, "tile", (1.0,) * tiles, (0.01,) * tiles)
-    axis = charts.term(view)["xAxis"]
+    axis = term_charts.term(view)["xAxis"]
     ticks = axis["axisLabel"]["customValues"]
     assert ticks == axis["axisTick"]["customValues"]
     assert (ticks[0], ticks[-1]) == (1, tiles)

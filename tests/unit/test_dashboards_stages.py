@@ -10,7 +10,8 @@ from rich.console import Console
 
 from gonogo.spec.stages import table
 from gonogo_cli import show
-from gonogo_dashboards import pages, stages
+from gonogo_dashboards import pages
+from gonogo_dashboards.jobs import stages
 
 REPORTS = [
     {"stage": "API <exists>", "name": "a", "outcome": "passed"},
@@ -47,7 +48,7 @@ def test_what_another_version_wrote_is_no_table() -> None:
 
 def test_the_partial_draws_the_table() -> None:
     template = pages.environment().from_string(
-        '{% import "parts.html" as parts with context %}{% include "_stages.html" %}'
+        '{% import "kit/parts.html" as parts with context %}{% include "jobs/stages.html" %}'
     )
     shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
     html = template.render(stages=stages.view(CONTENT), view=shown)

@@ -9,7 +9,8 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
-from gonogo_dashboards import curves, proofs, words
+from gonogo_dashboards.kit import evidence_view, words
+from gonogo_dashboards.tests import error_curve
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.history.build_series import MOST_BUILDS
 
@@ -39,13 +40,13 @@ def trend(
 
 def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     change = {"place": 2, "low": 1, "high": 3, "words": "5 times larger from b2 on"}
-    curve = curves.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), changes=(change,)), "dx")
+    curve = error_curve.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), changes=(change,)), "dx")
     assert curve is not None
     assert (
         curve.summary
         == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005. 5 times larger from b2 on."
     )
-    options = curves.trend(curve)
+    options = error_curve.trend(curve)
     json.dumps(options)
     whiskers, fine, failed, changed = options["series"]
     assert [row[0] for row in whiskers["data"]] == [0, 2, 3]
@@ -59,10 +60,10 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
 
 
 def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
-    assert curves.read(trend(None, None), "dx") is None
-    curve = curves.read(trend(0.0, 0.0), "dx")
+    assert error_curve.read(trend(None, None), "dx") is None
+    curve = error_curve.read(trend(0.0, 0.0), "dx")
     assert curve is not None
-    options = curves.trend(curve)
+    options = error_curve.trend(curve)
     assert all(
         row[1] > 0 for row in options["series"][1]["data"]
     )  # a log axis has no place for zero
@@ -70,7 +71,7 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
 
 
 def test_a_curve_of_as_many_builds_as_are_looked_at_says_that_they_are_the_newest() -> None:
-    curve = curves.read(trend(*(1e-3,) * MOST_BUILDS), "dx")
+    curve = error_curve.read(trend(*(1e-3,) * MOST_BUILDS), "dx")
     assert curve is not None
     assert f"of the newest {MOST_BUILDS} builds is 0.001" in curve.summary
 
@@ -88,7 +89,7 @@ def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
 
 
 def test_evidence_of_any_shape_is_facts_and_tables() -> None:
-    proof = proofs.read(
+    proof = evidence_view.read(
         {
             "sentence": "said above",
             "check": ["gonogo check --seeds 1", "gonogo check --seeds 2"],
@@ -117,7 +118,7 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
         (("isolated", "5", "–"), ("grouped", "–", "0.00123")),
     )
     assert (
-        proofs.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
-        == 100 - proofs.MOST_ROWS
+        evidence_view.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
+        == 100 - evidence_view.MOST_ROWS
     )
-    assert proofs.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"
+    assert evidence_view.rate_words(rate(0, 0).to_json()) == "UNKNOWN: no run"

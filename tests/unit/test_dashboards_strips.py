@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from gonogo.gauge.comparators import beyond
-from gonogo_dashboards import matrices, strip_charts, strips, words
-from gonogo_dashboards.strips import Strip, StripColumn
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.matrix import matrix_page
+from gonogo_dashboards.tests import strip, strip_charts
+from gonogo_dashboards.tests.strip import Strip, StripColumn
 from gonogo_storage.seeds.strips import StripSeed, shares
 
 
@@ -28,7 +30,7 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Str
 
 
 def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
-    marks, bands = strips._placed(groups)
+    marks, bands = strip._placed(groups)
     lined = [
         replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)
         for band in bands
@@ -73,10 +75,10 @@ def test_seeds_stand_in_their_build_s_column_those_not_explained_on_the_right() 
     ]  # by seed, and the wrong one last
     explained, other = shown.bands[1:]
     assert (explained.left, explained.right, other.right) == pytest.approx(
-        (1 - strips.HALF, other.left, 1 + strips.HALF)
+        (1 - strip.HALF, other.left, 1 + strip.HALF)
     )
     assert other.right - other.left == pytest.approx(
-        0.3 * 2 * strips.HALF, abs=1e-3
+        0.3 * 2 * strip.HALF, abs=1e-3
     )  # wide enough to be seen
 
 
@@ -143,11 +145,12 @@ def test_a_cell_is_the_worst_verdict_of_kernels_and_of_lost_seeds_only_where_not
     None
 ):
     assert (
-        matrices.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3}) == "pass_by_tolerance"
+        matrix_page.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3})
+        == "pass_by_tolerance"
     )
-    assert matrices.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
-    assert matrices.verdict_of({"hang": 2, "error": 1}) == "error"
-    assert matrices.verdict_of({"pass": 0}) == "absent"
+    assert matrix_page.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
+    assert matrix_page.verdict_of({"hang": 2, "error": 1}) == "error"
+    assert matrix_page.verdict_of({"pass": 0}) == "absent"
 
 
 def test_a_name_in_a_sentence_is_cut_and_cannot_turn_it() -> None:

@@ -8,8 +8,9 @@ import json
 import pytest
 
 from gonogo.flakiness.sketches import Sketch
-from gonogo_dashboards import tails, words
-from gonogo_dashboards.tails import FitLine, TailView
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.tests import tail
+from gonogo_dashboards.tests.tail import FitLine, TailView
 
 
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
@@ -29,12 +30,12 @@ def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
         curve,
         "",
     )
-    return TailView(**{**vars(made), "summary": tails._summary(made)})
+    return TailView(**{**vars(made), "summary": tail._summary(made)})
 
 
 def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None:
     shown = view(0.004)
-    options = tails.survival(shown)
+    options = tail.survival(shown)
     json.dumps(options)
     line, bound, mark = options["series"]
     assert mark["data"] == [[1.0, 0.004, 0.004, 0.01]]
@@ -49,14 +50,14 @@ def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None
 
 
 def test_seeds_without_any_error_are_above_nothing() -> None:
-    curve = tails._curve(Sketch.of([0.0] * 60 + [0.1] * 30 + [0.5] * 10))
+    curve = tail._curve(Sketch.of([0.0] * 60 + [0.1] * 30 + [0.5] * 10))
     assert [share for _, share in curve] == [0.4, 0.1, 0.1]
     assert curve[-1][0] == 0.5
 
 
 def test_where_nothing_can_be_predicted_it_is_said_and_no_mark_is_drawn() -> None:
     shown = view(None, None)
-    assert tails.survival(shown)["series"][2]["data"] == []
+    assert tail.survival(shown)["series"][2]["data"] == []
     assert shown.summary.endswith("No failure rate can be predicted: not enough seeds: 1 of 20.")
 
 

@@ -12,7 +12,8 @@ import pytest
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator
 from gonogo.gauge.curves import MOST_STEPS, Curves, curves
 from gonogo.gauge.rates import Rate
-from gonogo_dashboards import gauge_charts, gauge_curves
+from gonogo_dashboards.gauges import charts
+from gonogo_dashboards.gauges import curves as gauge_curves
 
 CLOSE = Comparator("allclose", 0.001)
 
@@ -70,7 +71,7 @@ def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     assert found.at(0.0) == found.at(0.09) == (Rate(2, 3), Rate(1, 4))
     assert found.blind_from == 0.0
     shown = drawn(found, None)
-    series = {each["name"]: each["data"] for each in gauge_charts.curves(shown)["series"]}
+    series = {each["name"]: each["data"] for each in charts.curves(shown)["series"]}
     assert (series["right kernels that fail"][0][1], series["wrong kernels that pass"][0][1]) == (
         pytest.approx(2 / 3, abs=1e-4),
         0.25,
@@ -97,7 +98,7 @@ def drawn(found: Curves, needed: float | None, today: float = 0.6) -> gauge_curv
 
 def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> None:
     shown = picture(0.25)
-    options = gauge_charts.curves(shown)
+    options = charts.curves(shown)
     json.dumps(options)
     series = {each["name"]: each for each in options["series"]}
     [[start, end]] = series["window"]["markArea"]["data"]
@@ -131,7 +132,7 @@ def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
     shown = picture(0.5)
     assert shown.window is None
     assert "The window is empty: rounding alone may need 0.5." in shown.summary
-    marked = next(each for each in gauge_charts.curves(shown)["series"] if each["name"] == "window")
+    marked = next(each for each in charts.curves(shown)["series"] if each["name"] == "window")
     assert marked["markArea"]["data"] == []
     assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == [
         "today",

@@ -17,10 +17,9 @@ from gonogo.judging import edges, paired
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.reach import can_show
-from gonogo.kernels import registry
+from gonogo.kernels import kind, registry
 from gonogo.numerics import compare
 from gonogo.numerics.formats import round_to
-from gonogo.spec.kernels.registry import kind
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
 

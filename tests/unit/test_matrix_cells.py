@@ -3,8 +3,8 @@ its attribute."""
 
 from __future__ import annotations
 
-from gonogo_dashboards.matrices import MatrixCell
-from gonogo_dashboards.matrix_cells import Cells
+from gonogo_dashboards.matrix.cells import Cells
+from gonogo_dashboards.matrix.matrix_page import MatrixCell
 
 EVIL = """"><img src=x onerror=alert('1')>&"""
 

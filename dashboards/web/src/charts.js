@@ -1,4 +1,4 @@
-// Draws the page's charts: options come as JSON from dashboards/gonogo_dashboards/charts.py, functions and colours are put in here.
+// Draws the page's charts: options come as JSON from dashboards/gonogo_dashboards/charts/charts.py, functions and colours are put in here.
 import { connect, init, use } from 'echarts/core';
 import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts';
 import { DataZoomInsideComponent, GridComponent, MarkAreaComponent, MarkLineComponent, TooltipComponent, VisualMapContinuousComponent } from 'echarts/components';

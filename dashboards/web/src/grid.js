@@ -4,7 +4,7 @@ import { colour, onThemeChange } from './theme.js';
 const SIZES = [[60, 24], [240, 18], [1200, 13], [2600, 10], [Infinity, 8]]; // up to so many cells: pixels of one
 const GUTTER = 46; // for the number of a row's first seed
 const LABEL_EVERY = 15; // pixels between two of them at least
-const BOX = 16; // a mark's path lies in a box of 16 x 16 (dashboards/gonogo_dashboards/words.py)
+const BOX = 16; // a mark's path lies in a box of 16 x 16 (dashboards/gonogo_dashboards/kit/words.py)
 
 const grids = new Map(); // figure -> { data, text, here, columns, size }
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.gating import FailOn
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards import urls
+from gonogo_dashboards.kit import urls
 from gonogo_service.api.answers import MAX_FILTER, Cursor, Limit, answer, make_router
 from gonogo_service.context import Ctx, Reader
 from gonogo_storage.comparison import comparing

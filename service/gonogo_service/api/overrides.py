@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import OVERRIDABLE, RED_OR_HOLLOW
-from gonogo_dashboards import urls
+from gonogo_dashboards.kit import urls
 from gonogo_service.api import PREFIX, idempotency
 from gonogo_service.api.answers import (
     Cursor,

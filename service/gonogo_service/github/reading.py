@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
-from gonogo_dashboards import urls
+from gonogo_dashboards.kit import urls
 from gonogo_service.github import report
 from gonogo_service.github.report import Links, Report
 from gonogo_storage.automation import ci_subjects, runs

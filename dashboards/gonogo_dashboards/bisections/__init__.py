@@ -1,0 +1,1 @@
+"""The pages of bisections: which build changed a test."""

@@ -1,0 +1,26 @@
+"""The routes of the bisections' pages, each with its JSON twin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.bisections import bisection_page
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+
+
+def add(site: Site) -> None:
+    """Adds the list of bisections and the page of one."""
+
+    def one(
+        session: Session, request: Request, now: datetime
+    ) -> bisection_page.BisectionView | None:
+        return bisection_page.one(session, request.path_params["bisection_id"], now)
+
+    site.add_list(urls.BISECTIONS, "bisections/bisections.html", bisection_page.listed)
+    site.add(
+        urls.BISECTIONS + "/{bisection_id}", "bisections/bisection.html", one, noun="bisection"
+    )

@@ -1,0 +1,279 @@
+"""Chart options for ECharts from the views: pure, plain JSON.
+
+Colours are "$names" of the style sheet's custom properties, functions are names that
+web/src/charts.js knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gonogo_dashboards.charts import spreads
+from gonogo_dashboards.charts.plots import TOLERANCE_RATIO, SeedPlot
+from gonogo_dashboards.kit import words
+
+Options = dict[str, Any]
+
+AXIS: Options = {
+    "nameTextStyle": {"color": "$soft"},
+    "axisLabel": {"color": "$soft", "hideOverlap": True},
+    "axisLine": {"lineStyle": {"color": "$line-strong"}},
+    "axisTick": {"lineStyle": {"color": "$line-strong"}},
+    "splitLine": {"show": False},
+}
+_INNER_LABELS: Options = {
+    "color": "$soft",
+    "hideOverlap": True,
+    "showMinLabel": False,
+    "showMaxLabel": False,
+}
+_TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
+LABEL: Options = {**_TEXT, "fontWeight": 600}
+"""Of a line or an area."""
+_DASHES = 1000
+"""With more marks than this, dashes of their own would be a smear: the median stands for all."""
+_FLAT = 5.0
+"""Limits of the seeds within this factor may share one straight line; otherwise each keeps its own
+dash."""
+
+
+def seeds(plot: SeedPlot) -> Options:
+    """Every seed as a mark, one series per verdict, on a log axis with the lines of the tolerance
+    and of what rounding explains."""
+    low, high, off = _range(plot)
+    place = _Places(plot)
+    ratio = plot.metric == TOLERANCE_RATIO
+    xs = [place(mark.seed) for mark in plot.marks] + (
+        [] if plot.spread is None else [plot.first, plot.last]
+    )
+    series = _spread(plot, low)
+    own = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
+    if own:
+        series += _own_limits(plot, place, low)
+    series += _marks(plot, place, low, off)
+    return {
+        "links": [""],  # a mark leads to the job's own page
+        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "value",
+            "name": place.words,
+            "nameLocation": "middle",
+            "nameGap": 27,
+            "minInterval": 1,
+            **_span(xs),
+            "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
+            "axisLabel": _INNER_LABELS,
+        },
+        "yAxis": {
+            **AXIS,
+            "type": "log",
+            "name": "error ÷ declared tolerance" if ratio else "error ÷ what rounding explains",
+            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
+            "min": low,
+            "max": off if any(mark.value is None for mark in plot.marks) else high,
+            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
+            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        },
+        "dataZoom": [
+            {
+                "type": "inside",
+                "xAxisIndex": 0,
+                "filterMode": "none",
+                "zoomOnMouseWheel": "ctrl",
+                "moveOnMouseWheel": False,
+            }
+        ],
+        "series": [*series, _lines(plot, not own, low)],
+    }
+
+
+def _marks(plot: SeedPlot, place: _Places, low: float, off: float) -> list[Options]:
+    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
+    tooltip says, and what counts as a mark."""
+    by_verdict: dict[str, list[list[Any]]] = {}
+    for mark in plot.marks:
+        y = off / 3 if mark.value is None else max(low, mark.value)
+        numbers = (_short(each) for each in (mark.value, mark.explained, mark.budget_ratio))
+        by_verdict.setdefault(mark.verdict, []).append(
+            [place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0]
+        )
+    names = ["_x", "_y", "seed", "repeat"]
+    names += (
+        ["of the tolerance", "rounding explains up to"]
+        if plot.metric == TOLERANCE_RATIO
+        else ["times what rounding explains", "_"]
+    )
+    names += ["error ÷ budget", "_link"]
+    return [
+        {
+            "type": "scatter",
+            "name": words.mark(verdict).label,
+            "symbol": f"path://{words.mark(verdict).path}",
+            "symbolSize": 11 if len(plot.marks) <= 150 else 8 if len(plot.marks) <= 1000 else 6,
+            "itemStyle": {"color": f"${verdict}", "opacity": 0.9},
+            "dimensions": names,
+            "encode": {"x": 0, "y": 1},
+            "data": by_verdict[verdict],
+            "z": 3,
+        }
+        for verdict in reversed(words.ordered(by_verdict))
+    ]
+
+
+def _spread(plot: SeedPlot, low: float) -> list[Options]:
+    """Behind the marks, where they are only some of the seeds: the spread of all."""
+    if plot.spread is None:
+        return []
+    ranges, medians = spreads.boxes(plot.spread, plot.first - 0.5, plot.last + 0.5, low)
+    return [drawn("range", "box", ranges, "$band", 1), drawn("median", "dash", medians, "$soft", 2)]
+
+
+def drawn(name: str, renderer: str, data: list[list[float]], colour: str, level: int) -> Options:
+    """A series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
+    rows = [[float(f"{value:.5g}") for value in row] for row in data]
+    return {
+        "type": "custom",
+        "name": name,
+        "renderItem": renderer,
+        "itemStyle": {"color": colour},
+        "data": rows,
+        "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
+        "silent": True,
+        "clip": True,
+        "z": level,
+    }
+
+
+def _own_limits(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
+    """A dash per seed at what rounding explains, where the seeds' errors differ in form."""
+    rows = [
+        [place(mark.seed), _short(max(low, mark.explained))]
+        for mark in plot.marks
+        if mark.explained is not None
+    ]
+    size = [11 if len(rows) <= 150 else 4, 2]
+    return [
+        {
+            "type": "scatter",
+            "name": "rounding",
+            "symbol": "rect",
+            "symbolSize": size,
+            "itemStyle": {"color": "$limit"},
+            "data": rows,
+            "silent": True,
+            "z": 2,
+        }
+    ]
+
+
+def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
+    """An empty series that carries the straight lines and the shaded gap between them; one line for
+    all seeds' limits, or none."""
+    lines: list[Options] = []
+    area: list[list[Options]] = []
+    limit = None if plot.limit is None else _short(max(low, plot.limit))
+    if plot.metric == TOLERANCE_RATIO:
+        lines.append(_line(1, "$tolerance", "solid", "declared tolerance", "insideEndTop"))
+        if limit is not None and limit < 1:
+            gap = {
+                **_TEXT,
+                "show": limit < 0.2,
+                "position": "insideTopRight",
+                "formatter": "here a wrong kernel is green",
+                "color": "$soft",
+            }
+            area.append(
+                [
+                    {"yAxis": limit, "label": gap, "itemStyle": {"color": "$gap", "opacity": 0.3}},
+                    {"yAxis": 1},
+                ]
+            )
+    if limit is not None and shared_limit:
+        lines.append(
+            _line(limit, "$limit", [6, 4], "budget: what rounding explains", "insideEndBottom")
+        )
+    return {
+        "type": "scatter",
+        "name": "lines",
+        "data": [],
+        "silent": True,
+        "z": 0,
+        # precision: ECharts rounds to 2 decimals unless told, and a line at 0.002 would vanish
+        "markLine": {
+            "silent": True,
+            "symbol": "none",
+            "animation": False,
+            "precision": 15,
+            "data": lines,
+        },
+        "markArea": {"silent": True, "animation": False, "data": area},
+    }
+
+
+def _line(y: float, colour: str, dashes: Any, text: str, position: str) -> Options:
+    label = {**LABEL, "position": position, "formatter": text, "color": colour}
+    return {
+        "yAxis": y,
+        "lineStyle": {"color": colour, "type": dashes, "width": 1.5},
+        "label": label,
+    }
+
+
+def _range(plot: SeedPlot) -> tuple[float, float, float]:
+    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
+    inside; an exact 0 sits at the lowest."""
+    values = [mark.value for mark in plot.marks if mark.value] + [
+        mark.explained for mark in plot.marks if mark.explained
+    ]
+    values += [edge for edge in (plot.spread.low, plot.spread.high) if edge] if plot.spread else []
+    values.append(1.0)
+    low = 10.0 ** math.floor(math.log10(min(values)) - 0.02)
+    high = 10.0 ** math.ceil(math.log10(max(values)) + 0.25)
+    if any(mark.value == 0 for mark in plot.marks):
+        low /= 10
+    return low, high, high * 10
+
+
+class _Places:
+    """Where a seed stands on the x axis: at its number, or, where numbers have wide gaps, at its
+    place in order."""
+
+    def __init__(self, plot: SeedPlot) -> None:
+        known = sorted({mark.seed for mark in plot.marks})
+        sparse = len(known) > 1 and plot.spread is None and known[-1] - known[0] > 4 * len(known)
+        self._order = {seed: place + 1 for place, seed in enumerate(known)} if sparse else None
+        self.words = f"{plot.noun}s, in order of their number" if sparse else plot.noun
+
+    def __call__(self, seed: int) -> int:
+        return seed if self._order is None else self._order[seed]
+
+
+def _one_line_will_do(plot: SeedPlot) -> bool:
+    """Whether the median limit tells the same of every seed as its own limit does, and no limit is
+    far from it."""
+    if plot.limit is None:
+        return True
+    known = [
+        (mark.value, mark.explained)
+        for mark in plot.marks
+        if mark.value is not None and mark.explained is not None
+    ]
+    limits = [limit for _, limit in known]
+    return max(limits) <= _FLAT * min(limits) and all(
+        (value > limit) is (value > plot.limit) for value, limit in known
+    )
+
+
+def _span(xs: Sequence[int]) -> Options:
+    pad = max(1.0, 0.02 * (max(xs) - min(xs)))
+    return {"min": math.floor(min(xs) - pad), "max": math.ceil(max(xs) + pad)}
+
+
+def _short(value: float | None) -> Any:
+    """Four significant digits: a mark is a few pixels wide, and 5,000 of them travel."""
+    return None if value is None else float(f"{value:.4g}")

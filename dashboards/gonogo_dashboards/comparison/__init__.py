@@ -1,0 +1,1 @@
+"""The page of a commit against its base."""

@@ -1,0 +1,1 @@
+"""The pages of devices: the fleet, and one device's health and activity."""

@@ -1,0 +1,150 @@
+"""A device's work, canaries and telemetry over its days and hours: the numbers of its charts, their
+tables, and a sentence each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+
+from gonogo_dashboards.kit import words
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import CanaryOutcome
+from gonogo_storage.devices.periods import Hour
+
+HOUR_S = 3600.0
+METRICS = ("temperature_c", "clock_mhz", "power_w")
+CANARIES: dict[str, tuple[str, str]] = {
+    CanaryOutcome.golden: ("bits as on other devices", "pass"),
+    CanaryOutcome.first: ("bits known from one device only", "no_information"),
+    CanaryOutcome.differs: ("other bits than the golden ones", "suspect"),
+    CanaryOutcome.failed: ("failed", "fail"),
+}
+"""In words, and the verdict whose colour and shape it takes."""
+
+
+@dataclass(frozen=True)
+class WorkDay:
+    """One UTC day: the share of its time (of today: so far) at work, 0 to 1; None before the device
+    was first heard of."""
+
+    day: str
+    busy: float | None
+    busy_s: float
+    seeds: int
+    attempts: int
+    canaries: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An hour's telemetry: least, mean, largest."""
+
+    start: str
+    low: float
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over the hours in which it was told, in order; hours without are left out, so a
+    chart shows them as a gap."""
+
+    metric: str
+    name: str
+    unit: str
+    readings: tuple[Reading, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class DeviceDays:
+    """All of it; `since` and `until` are the ends of the charts."""
+
+    since: str
+    until: str
+    days: tuple[WorkDay, ...]
+    work: str
+    sung: int
+    canaries: str
+    series: tuple[Series, ...]
+
+
+def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: datetime) -> DeviceDays:
+    """From a device's hours since a moment; `began`: when it was first heard of, or `since`."""
+    first, today = since.astimezone(UTC).date(), now.astimezone(UTC).date()
+    of_day: dict[date, list[Hour]] = {}
+    for hour in hours:
+        of_day.setdefault(hour.start.date(), []).append(hour)
+    whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
+    found = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
+    sung = {name: sum(day.canaries[name] for day in found) for name in CANARIES}
+    until = now.replace(minute=0, second=0, microsecond=0) + timedelta(
+        hours=1
+    )  # to the hour: charts need no redrawing every few seconds
+    return DeviceDays(
+        since=str(timestamp(since)),
+        until=str(timestamp(until)),
+        days=found,
+        work=_work(found),
+        sung=sum(sung.values()),
+        canaries=_sung(sung),
+        series=tuple(series for metric in METRICS if (series := _series(metric, hours)).readings),
+    )
+
+
+def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> WorkDay:
+    start = datetime.combine(day, time(), UTC)
+    there = (min(start + timedelta(days=1), now) - max(start, began)).total_seconds()
+    busy_s = sum(hour.busy_s for hour in hours)
+    return WorkDay(
+        day=day.isoformat(),
+        busy=min(1.0, busy_s / there) if there > 0 else None,
+        busy_s=busy_s,
+        seeds=sum(hour.seeds for hour in hours),
+        attempts=sum(hour.attempts for hour in hours),
+        canaries={name.value: sum(hour.canaries[name] for hour in hours) for name in CanaryOutcome},
+    )
+
+
+def _work(found: Sequence[WorkDay]) -> str:
+    known = [day for day in found if day.busy is not None]
+    if not any(day.busy_s for day in known):
+        return "Nothing ended on it in this time."
+    most = max(known, key=lambda day: day.busy or 0.0)
+    seeds, attempts = sum(day.seeds for day in known), sum(day.attempts for day in known)
+    total = words.duration(sum(day.busy_s for day in known))
+    return (
+        f"At work for {total} of {words.count(len(known), 'day')}: {words.count(seeds, 'seed')} in {words.count(attempts, 'attempt')}. "
+        f"Busiest on {most.day}, {100 * (most.busy or 0.0):.3g}% of the day."
+    )
+
+
+def _sung(sung: Mapping[str, int]) -> str:
+    if not any(sung.values()):
+        return "No canary ran in this time."
+    return f"{words.count(sum(sung.values()), 'canary', 'canaries')}: " + ", ".join(
+        f"{number:,} {CANARIES[name][0]}" for name, number in sung.items() if number
+    ) + "."  # fmt: skip
+
+
+def _series(metric: str, hours: Sequence[Hour]) -> Series:
+    name, unit = words.quantity(metric)
+    told = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
+    readings = tuple(
+        Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in told
+    )
+    said = ""
+    if readings:
+        low, high = min(each.low for each in readings), max(each.high for each in readings)
+        lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
+        said = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
+        gaps = [(after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(told)]
+        said += (
+            f"; the longest gap is {words.duration(gap)}."
+            if (gap := max(gaps, default=0.0)) > 0
+            else "."
+        )
+    return Series(metric, name, unit, readings, said)

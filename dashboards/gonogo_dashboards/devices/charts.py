@@ -1,0 +1,147 @@
+"""Chart options of a device's page (dashboards/gonogo_dashboards/devices/activity.py): pure, plain JSON,
+as dashboards/gonogo_dashboards/charts/charts.py makes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from gonogo_dashboards.charts.charts import AXIS, Options
+from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Series
+
+_GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
+_NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
+
+
+def work(view: DeviceDays) -> Options:
+    """A bar a day: the share of the day at work."""
+    rows = [
+        [
+            _short(day.day),
+            None if day.busy is None else round(100 * day.busy, 1),
+            day.seeds,
+            day.attempts,
+        ]
+        for day in view.days
+    ]
+    return {
+        **_frame(view, "% of the day at work", {"max": 100, "interval": 50}),
+        "series": [
+            {
+                "type": "bar",
+                "name": "at work",
+                "dimensions": ["day", "% of the day", "seeds", "attempts"],
+                "encode": {"x": 0, "y": 1},
+                "itemStyle": {"color": "$bar"},
+                "barCategoryGap": "20%",
+                "data": rows,
+            }
+        ],
+    }
+
+
+def canaries(view: DeviceDays) -> Options:
+    """Stacked bars: the canaries of each day by what they said, the good ones lowest."""
+    return {
+        **_frame(view, "canaries", {"minInterval": 1}),
+        "series": [
+            {
+                "type": "bar",
+                "name": said,
+                "stack": "canaries",
+                "dimensions": ["day", "canaries"],
+                "encode": {"x": 0, "y": 1},
+                "itemStyle": {"color": f"${verdict}"},
+                "barCategoryGap": "20%",
+                "data": [[_short(day.day), day.canaries[name]] for day in view.days],
+            }
+            for name, (said, verdict) in CANARIES.items()
+            if any(day.canaries[name] for day in view.days)
+        ],
+    }
+
+
+def telemetry(view: DeviceDays, series: Series) -> Options:
+    """The mean of each hour as a line, its range as a band; hours that told nothing are a gap in
+    both."""
+    line: list[list[Any]] = []
+    bands: list[list[float]] = []
+    half = int(HOUR_S * 500)
+    for each in series.readings:
+        start = _milliseconds(each.start)
+        low, mean, high = round(each.low, 2), round(each.mean, 2), round(each.high, 2)
+        if line and start - line[-1][0] > half:
+            line.append([start, None])  # nothing is drawn through an outage
+        line.append([start + half, mean, each.start[5:16].replace("T", " "), low, high])
+        if low < high:
+            bands.append([start, start + 2 * half, low, high, 0.55])
+    return {
+        "grid": _GRID,
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "time",
+            "min": _milliseconds(view.since),
+            "max": _milliseconds(view.until),
+        },
+        "yAxis": {
+            **AXIS,
+            "type": "value",
+            "scale": True,
+            "name": series.unit,
+            "nameTextStyle": _NAME,
+            "splitNumber": 3,
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        },
+        "series": [
+            {
+                "type": "custom",
+                "name": "range",
+                "renderItem": "box",
+                "itemStyle": {"color": "$band"},
+                "data": bands,
+                "encode": {"x": [0, 1], "y": [2, 3]},
+                "silent": True,
+                "z": 1,
+            },
+            {
+                "type": "line",
+                "name": series.name,
+                "dimensions": ["_x", f"mean {series.unit}", "hour", "least", "largest"],
+                "encode": {"x": 0, "y": 1},
+                "connectNulls": False,
+                "symbol": "circle",
+                "symbolSize": 3,
+                "itemStyle": {"color": "$accent"},
+                "lineStyle": {"color": "$accent", "width": 1.5},
+                "data": line,
+                "z": 2,
+            },
+        ],
+    }
+
+
+def _frame(view: DeviceDays, name: str, axis: Options) -> Options:
+    return {
+        "grid": _GRID,
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {**AXIS, "type": "category", "data": [_short(day.day) for day in view.days]},
+        "yAxis": {
+            **AXIS,
+            "type": "value",
+            "min": 0,
+            "name": name,
+            "nameTextStyle": _NAME,
+            "splitNumber": 3,
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+            **axis,
+        },
+    }
+
+
+def _short(day: str) -> str:
+    return f"{datetime.fromisoformat(day):%d %b}"
+
+
+def _milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)

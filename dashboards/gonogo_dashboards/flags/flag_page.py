@@ -1,0 +1,166 @@
+"""Read models of findings: one as a line of a list, and its page with its evidence, its life and
+what can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import evidence_view, urls, words
+from gonogo_dashboards.kit.evidence_view import Proof
+from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flags
+
+_SAID_APART = ("reason", "check")
+
+
+@dataclass(frozen=True)
+class FindingLine:
+    """A finding in a list: what, where, since when, whose."""
+
+    id: str
+    url: str
+    kind: str
+    kind_words: str
+    verdict: str
+    state: str
+    state_words: str
+    sentence: str
+    words: str
+    """The figures behind the sentence."""
+    diagnosis: str
+    kernel: str
+    shape: str
+    tolerance: str
+    test_url: str
+    build: str
+    variant: str
+    owner: str | None
+    reason: str | None
+    jobs: int
+    job_url: str
+    version: int
+    opened_at: str
+    updated_at: str
+    age: str
+    expires_at: str | None
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What happened to a finding: opened, reopened, resolved, expired, or changed by someone."""
+
+    at: str
+    age: str
+    actor: str
+    what: str
+    reason: str
+    details: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class FlagView:
+    """The page of one finding."""
+
+    flag: FindingLine
+    facts: tuple[tuple[str, str], ...]
+    proof: Proof
+    evidence: Mapping[str, Any]
+    history: tuple[Deed, ...]
+    version: int
+    change_url: str
+    expires_day: str
+    at: str | None
+
+
+def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
+    """The page of a finding; None when there is none of that id."""
+    flag = flags.look(session, flag_id)
+    if flag is None:
+        return None
+    test = test_list.specs(session, {flag["test_key"]}).get(flag["test_key"], {})
+    shown = line(flag, test, now)
+    facts = [
+        ("build", flag["build"]),
+        ("line, arch, board", shown.variant),
+        ("tolerance", shown.tolerance),
+    ]
+    facts += [
+        ("opened", _at(flag["opened_at"])),
+        ("last found", f"{_at(flag['updated_at'])}, in {words.count(flag['jobs'], 'job')}"),
+    ]
+    facts += [("owner", flag["owner"] or "nobody"), ("reason", flag["reason"] or "none given")]
+    facts += [("expires", _at(flag["expires_at"]) if flag["expires_at"] else "never")]
+    return FlagView(
+        flag=shown,
+        facts=tuple(facts),
+        proof=evidence_view.read(flag["evidence"]),
+        evidence=flag["evidence"],
+        history=tuple(_deed(each, now) for each in flag["history"]),
+        version=flag["version"],
+        change_url=urls.change_flag(flag_id),
+        expires_day=(flag["expires_at"] or "")[:10],
+        at=timestamp(now),
+    )
+
+
+def line(flag: Mapping[str, Any], test: Mapping[str, Any], now: datetime) -> FindingLine:
+    """A stored flag as a line of a list; `test` is its canonical form."""
+    kind, found = flag["kind"], flag["evidence"]
+    variant = {"line": flag["build_line"], "arch": flag["arch"], "board": flag["board"]}
+    return FindingLine(
+        id=flag["id"],
+        url=urls.flag(flag["id"]),
+        kind=kind,
+        kind_words=words.FLAGS.get(kind, evidence_view.label(kind)),
+        verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
+        state=flag["state"],
+        state_words=words.FLAG_STATES.get(flag["state"], flag["state"]),
+        sentence=str(found.get("sentence") or found.get("words") or words.FLAGS.get(kind, kind)),
+        words=str(found.get("words") or ""),
+        diagnosis=str(found.get("diagnosis") or ""),
+        kernel=flag["kernel"],
+        shape=shape_of(test) if test else "",
+        tolerance=tolerance_of(test) if test else "",
+        test_url=urls.history(flag["test_key"], variant),
+        build=flag["build"],
+        variant=words.variant(flag["build_line"], flag["arch"], flag["board"]),
+        owner=flag["owner"],
+        reason=flag["reason"],
+        jobs=flag["jobs"],
+        job_url=source_url(kind, flag["last_job"]),
+        version=flag["version"],
+        opened_at=flag["opened_at"],
+        updated_at=flag["updated_at"],
+        age=words.since(flag["updated_at"], now),
+        expires_at=flag["expires_at"],
+    )
+
+
+def _deed(entry: Mapping[str, Any], now: datetime) -> Deed:
+    detail = {
+        name: value
+        for name, value in (entry["detail"] or {}).items()
+        if name not in _SAID_APART and value is not None
+    }
+    told = tuple(
+        (evidence_view.label(name), evidence_view.text(value)) for name, value in detail.items()
+    )
+    return Deed(
+        entry["at"],
+        words.since(entry["at"], now),
+        entry["actor"],
+        entry["what"],
+        entry["reason"] or "",
+        told,
+    )
+
+
+def _at(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"

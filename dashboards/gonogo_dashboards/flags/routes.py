@@ -1,0 +1,23 @@
+"""The routes of the flags' pages, each with its JSON twin. They only read; what changes a flag is
+the API's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.flags import flag_list, flag_page
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+
+
+def add(site: Site) -> None:
+    """Add the list of flags, and the page of one."""
+
+    def flag(session: Session, request: Request, now: datetime) -> flag_page.FlagView | None:
+        return flag_page.one(session, request.path_params["name"], now)
+
+    site.add_list(urls.FLAGS, "flags/flags.html", flag_list.listed)
+    site.add(urls.FLAGS + "/{name}", "flags/flag.html", flag, noun="flag")

@@ -1,0 +1,199 @@
+"""Chart options of a gauge's curves (dashboards/gonogo_dashboards/gauges/curves.py): pure, plain
+JSON, as dashboards/gonogo_dashboards/charts/charts.py makes them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
+from gonogo_dashboards.gauges.curves import ALL, Picture
+from gonogo_dashboards.kit import words
+
+
+def curves(picture: Picture) -> Options:
+    """Two stepped curves with their intervals over a log axis; the window shaded, today's tolerance
+    a line, a mark where a kernel turns."""
+    low, high = _range(picture)
+    return {
+        "grid": {"left": 48, "right": 18, "top": 30, "bottom": 48},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "log",
+            "min": low,
+            "max": high,
+            "name": f"{picture.axis}, {picture.of}",
+            "nameLocation": "middle",
+            "nameGap": 28,
+            "axisLabel": {"color": "$soft", "hideOverlap": True, "formatter": "power"},
+        },
+        "yAxis": {
+            **AXIS,
+            "type": "value",
+            "min": 0,
+            "max": 1,
+            "name": "share of runs",
+            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        },
+        "series": [
+            _interval(
+                "interval of false alarms", picture, low, high, "$fail_by_tolerance", right=True
+            ),
+            _interval("interval of misses", picture, low, high, "$pass_by_tolerance", right=False),
+            _line(
+                "right kernels that fail",
+                picture,
+                low,
+                high,
+                "$fail_by_tolerance",
+                [7, 4],
+                right=True,
+            ),
+            _line(
+                "wrong kernels that pass",
+                picture,
+                low,
+                high,
+                "$pass_by_tolerance",
+                "solid",
+                right=False,
+            ),
+            _turns(picture, low, right=True),
+            _turns(picture, low, right=False),
+            _marked(picture, high),
+        ],
+    }
+
+
+def _range(picture: Picture) -> tuple[float, float]:
+    """The axis in whole powers of ten, with everything that is drawn inside."""
+    values = [point.tolerance for point in picture.points] + [
+        each.tolerance for each in picture.today
+    ]
+    values += [edge for edge in (picture.needed, *(picture.window or ())) if edge]
+    return 10.0 ** math.floor(math.log10(min(values)) - 0.1), 10.0 ** math.ceil(
+        math.log10(max(values)) + 0.1
+    )
+
+
+def _steps(
+    picture: Picture, low: float, high: float, *, right: bool
+) -> list[tuple[float, float, float, float, float]]:
+    """(from, to, rate, lower, upper) of every level piece of a curve."""
+    points = picture.points
+    found = []
+    for place, point in enumerate((replace(picture.strictest, tolerance=low), *points)):
+        to = points[place].tolerance if place < len(points) else high
+        rate = (point.alarms, point.alarms_of, point.alarms_low, point.alarms_high)
+        count, of, lower, upper = (
+            rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
+        )
+        if of:
+            found.append((point.tolerance, to, count / of, lower, upper))
+    return found
+
+
+def _interval(
+    name: str, picture: Picture, low: float, high: float, colour: str, *, right: bool
+) -> Options:
+    pieces = _steps(picture, low, high, right=right)
+    rows = [
+        [_short(left), _short(to), _short(least), _short(most), 0.13]
+        for left, to, _, least, most in pieces
+    ]
+    return {
+        "type": "custom", "name": name, "renderItem": "box", "itemStyle": {"color": colour}, "data": rows,
+        "encode": {"x": [0, 1], "y": [2, 3]}, "silent": True, "clip": True, "z": 1,
+    }  # fmt: skip
+
+
+def _line(
+    name: str, picture: Picture, low: float, high: float, colour: str, dashes: Any, *, right: bool
+) -> Options:
+    pieces = _steps(picture, low, high, right=right)
+    data = [[_short(piece[0]), _short(piece[2])] for piece in pieces]
+    return {
+        "type": "line", "name": name, "step": "end", "showSymbol": False, "silent": True, "z": 2,
+        "lineStyle": {"color": colour, "width": 2, "type": dashes}, "itemStyle": {"color": colour},
+        "data": [*data, [_short(high), data[-1][1]]] if data else [],
+    }  # fmt: skip
+
+
+def _turns(picture: Picture, low: float, *, right: bool) -> Options:
+    """A mark for each kernel at the tolerance where it turns: on the zero line for right ones, on
+    the full line for wrong ones."""
+    looks = words.mark(Verdict.pass_ if right else Verdict.pass_by_tolerance)
+    rows = [
+        [
+            _short(max(low, each.tolerance)),
+            0.02 if right else 0.98,
+            each.name,
+            _short(each.tolerance),
+            each.runs,
+        ]
+        for each in picture.turns
+        if each.right is right and each.tolerance is not None
+    ]
+    return {
+        "type": "scatter", "name": "right kernel" if right else "wrong kernel", "symbol": f"path://{looks.path}", "symbolSize": 10,
+        "itemStyle": {"color": "$pass" if right else "$pass_by_tolerance", "opacity": 0.85},
+        "dimensions": ["_x", "_y", "kernel", "passes from" if right else "missed from", "runs"], "encode": {"x": 0, "y": 1},
+        "data": rows, "z": 4,
+    }  # fmt: skip
+
+
+def _marked(picture: Picture, high: float) -> Options:
+    """An empty series that carries the window and the lines of today's tolerance."""
+    lines = []
+    for each in picture.today:
+        name = "today" if each.output == ALL else f"today, {each.output}"
+        label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
+        lines.append(
+            {
+                "xAxis": each.tolerance,
+                "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
+                "label": label,
+            }
+        )
+    if picture.needed and not picture.window:
+        label = {
+            **LABEL,
+            "position": "insideEndTop",
+            "formatter": "rounding may need",
+            "color": "$limit",
+        }
+        lines.append(
+            {
+                "xAxis": picture.needed,
+                "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.5},
+                "label": label,
+            }
+        )
+    areas = []
+    if picture.window:
+        label = {
+            **LABEL,
+            "show": True,
+            "position": "inside",
+            "formatter": "window",
+            "color": "$limit",
+        }
+        edge = {
+            "xAxis": picture.window[0],
+            "itemStyle": {"color": "$limit", "opacity": 0.2},
+            "label": label,
+        }
+        areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
+    return {
+        "type": "scatter", "name": "window", "data": [], "silent": True, "z": 0,
+        "markLine": {"silent": True, "symbol": "none", "animation": False, "precision": 15, "data": lines},
+        "markArea": {"silent": True, "animation": False, "data": areas},
+    }  # fmt: skip
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

@@ -1,0 +1,177 @@
+"""Read models of the gauges' pages: what a test lets pass and stops, its windows, and the tolerance
+that it should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.grades import Sharpness
+from gonogo_dashboards.gauges import curves, report_rows
+from gonogo_dashboards.gauges.curves import Picture
+from gonogo_dashboards.gauges.report_rows import Findings
+from gonogo_dashboards.kit import commands, urls, words
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import JobState
+from gonogo_storage.gauges import gauges as stored
+
+FILTERS = ("test", "state", "sharpness")
+SENTENCES: Mapping[str, str] = {
+    Sharpness.sharp: "Every known-wrong kernel that can show failed on every seed.",
+    Sharpness.blunt: "Known-wrong kernels pass this test.",
+    Sharpness.unmeasured: "No known-wrong kernel could show with these inputs.",
+}
+
+
+@dataclass(frozen=True)
+class GaugeLine:
+    """A gauge in a list."""
+
+    id: str
+    url: str
+    kernel: str
+    shape: str
+    tolerance: str
+    line: str
+    arch: str
+    board: str
+    state: str
+    state_words: str
+    final: bool
+    done: int
+    total: int
+    waiting_reason: str | None
+    error: str | None
+    sharpness: str | None
+    looks: str | None
+    words: str
+    created_at: str | None
+    age: str
+
+
+@dataclass(frozen=True)
+class GaugesView:
+    """A page of the list of gauges."""
+
+    items: tuple[GaugeLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+@dataclass(frozen=True)
+class GaugeView:
+    """Everything of a gauge's page."""
+
+    gauge: GaugeLine
+    sentence: str
+    test: Mapping[str, Any]
+    test_key: str
+    facts: tuple[tuple[str, str], ...]
+    found: Findings | None
+    picture: Picture | None
+    """Rates over the tolerance; None before the end, and where no comparator says anything."""
+    links: Mapping[str, str]
+    at: str | None
+
+
+def listed(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> GaugesView:
+    """A page of the gauges that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.db.paging.BadCursor."""
+    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
+    page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
+    following = urls.gauges(given, cursor=page.next) if page.next else None
+    return GaugesView(
+        tuple(_line(each, now) for each in page.items), given, page.next, following, timestamp(now)
+    )
+
+
+def one(
+    session: Session, gauge_id: str, query: Mapping[str, str], now: datetime
+) -> GaugeView | None:
+    """A gauge's page, its curves as the query chooses them (gauge_curves.CHOICES); None when there
+    is no such gauge."""
+    gauge = stored.get(session, gauge_id)
+    if gauge is None:
+        return None
+    line = _line(gauge, now)
+    return GaugeView(
+        gauge=line,
+        sentence=SENTENCES.get(gauge["sharpness"] or "", ""),
+        test=gauge["test"],
+        test_key=gauge["test_key"],
+        facts=_facts(gauge),
+        found=None if gauge["report"] is None else report_rows.read(gauge["report"]),
+        picture=None if gauge["report"] is None else curves.read(session, gauge, query),
+        links={
+            "self": line.url,
+            "twin": urls.gauge(
+                gauge_id, {name: query.get(name) for name in curves.CHOICES}, twin=True
+            ),
+            "history": urls.history(gauge["test_key"]),
+            "test": urls.gauges({"test": gauge["test_key"]}),
+            "cancel": urls.cancel_gauge(gauge_id),
+        },
+        at=timestamp(now),
+    )
+
+
+def _line(gauge: Mapping[str, Any], now: datetime) -> GaugeLine:
+    test, state = gauge["test"], JobState(gauge["state"])
+    return GaugeLine(
+        **{
+            name: gauge[name]
+            for name in (
+                "id",
+                "kernel",
+                "state",
+                "done",
+                "total",
+                "waiting_reason",
+                "error",
+                "sharpness",
+                "created_at",
+            )
+        },
+        url=urls.gauge(gauge["id"]),
+        shape=words.shape(test.get("shape", ())),
+        tolerance=commands.tolerance_words(test.get("tolerance", {})),
+        line=gauge["build_line"],
+        arch=gauge["target"]["arch"],
+        board=gauge["target"]["board"],
+        state_words=words.STATES.get(state, state.value),
+        final=state.final,
+        looks=words.GRADES.get(gauge["sharpness"] or ""),
+        words=gauge["words"] or "",
+        age=words.since(gauge["created_at"], now),
+    )
+
+
+def _facts(gauge: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    test, seeds = gauge["test"], gauge["seeds"]
+    facts = [
+        ("kernel", gauge["kernel"]),
+        ("shape", words.shape(test.get("shape", ()))),
+        ("tolerance", commands.tolerance_words(test.get("tolerance", {}))),
+        ("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"),
+        ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"),
+        *(
+            (name, commands.plain(test[name]))
+            for name in ("epsilon", "memory", "program")
+            if name in test
+        ),
+        (
+            "graded as",
+            f"{gauge['build_line']} on {gauge['target']['arch']} · {gauge['target']['board']}",
+        ),
+        ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
+        ("asked for", f"{gauge['created_at'][:19].replace('T', ' ')} UTC by {gauge['owner']}"),
+    ]
+    return tuple(facts)

@@ -1,0 +1,22 @@
+"""The routes of the gauges' pages, each with its JSON twin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.gauges import gauge_page
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+
+
+def add(site: Site) -> None:
+    """Adds the list of gauges and the page of one."""
+
+    def one(session: Session, request: Request, now: datetime) -> gauge_page.GaugeView | None:
+        return gauge_page.one(session, request.path_params["gauge_id"], request.query_params, now)
+
+    site.add_list(urls.GAUGES, "gauges/gauges.html", gauge_page.listed)
+    site.add(urls.GAUGES + "/{gauge_id}", "gauges/gauge.html", one, noun="gauge")

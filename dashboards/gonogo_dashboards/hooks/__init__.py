@@ -1,0 +1,1 @@
+"""The pages of incoming webhooks and of the rules about them."""

@@ -1,0 +1,286 @@
+"""Read models of the pages of deliveries in: what came, what was made of it and why, and which
+delivery a run goes back to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.ci.payloads import without_secrets
+from gonogo_dashboards.kit import urls, words
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import decode, timestamp
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming
+
+FILTERS = ("source", "state", "event", "repository")
+MOST_TEXT = 64_000
+"""Characters of a payload on a page; the API gives the whole."""
+MOST_READ = 2 * 2**20
+"""Bytes of a payload that is read for a page at all."""
+MOST_ORIGINS = 3
+MOST_RUNS = 200
+AGAIN = (InboundState.ignored, InboundState.failed)
+
+
+@dataclass(frozen=True)
+class HookLine:
+    """A delivery in a list: what came, and what was made of it. `delivery` is the sender's own
+    id."""
+
+    id: str
+    url: str
+    source: str
+    source_words: str
+    delivery: str
+    event: str
+    repository: str | None
+    state: str
+    state_words: str
+    verdict: str
+    reason: str | None
+    rules: tuple[str, ...]
+    """That started something."""
+    tries: int
+    size: str
+    received_at: str
+    age: str
+    ended_at: str | None
+    due_at: str | None
+    due_words: str
+
+
+@dataclass(frozen=True)
+class HooksView:
+    """A page of deliveries, newest first."""
+
+    items: tuple[HookLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+@dataclass(frozen=True)
+class RunLink:
+    """A run that was started or found for a commit."""
+
+    id: str
+    url: str
+    build: str | None
+    sha: str | None
+    state: str
+    state_words: str
+    verdict: str | None
+
+
+@dataclass(frozen=True)
+class StartedLine:
+    """A suite (None: the gauges) that a rule started."""
+
+    id: str
+    suite: str | None
+    pull_request: int | None
+    branch: str | None
+    head_sha: str
+    base_sha: str | None
+    head: RunLink | None
+    base: RunLink | None
+    gauges: tuple[str, ...]
+    """Addresses of pages."""
+    error: str | None
+
+
+@dataclass(frozen=True)
+class OutcomeLine:
+    """What one rule made of a delivery."""
+
+    rule: str
+    started: bool
+    reason: str | None
+    verdict: str
+    subjects: tuple[StartedLine, ...]
+
+
+@dataclass(frozen=True)
+class HookView:
+    """A delivery. `payload` is text, None where it is not shown: `payload_words` say why, or what
+    is left out of it."""
+
+    hook: HookLine
+    outcome: tuple[OutcomeLine, ...]
+    push: str | None
+    """Of a pull request that GitHub was asked for: the page of the push that led to it."""
+    replay: str | None
+    payload: str | None
+    payload_words: str
+    api: str
+    at: str | None
+
+
+def hooks(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> HooksView:
+    """A page of deliveries. Raises gonogo_storage.db.paging.BadCursor."""
+    known: Mapping[str, Collection[str]] = {"source": list(HookSource), "state": list(InboundState)}
+    given = {
+        name: filters[name]
+        for name in FILTERS
+        if filters.get(name) and filters[name] in known.get(name, (filters[name],))
+    }
+    page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
+    next_url = urls.hooks(given, cursor=page.next) if page.next else None
+    return HooksView(
+        tuple(_line(each, now) for each in page.items), given, page.next, next_url, timestamp(now)
+    )
+
+
+def hook(session: Session, inbound_id: str, now: datetime, *, whole: bool) -> HookView | None:
+    """A delivery; `whole`: with its payload, and to be worked off again. None when there is no such
+    one."""
+    found = incoming.look(session, inbound_id)
+    if found is None:
+        return None
+    told, body = found
+    subjects = {each.id: each for each in ci_subjects.of_delivery(session, inbound_id)}
+    links = _runs(session, subjects.values())
+    payload, said = _payload(body, whole=whole)
+    push = None
+    if told["source"] == HookSource.asked and body is not None:
+        push = str(decode(body).get("push") or "") or None
+    return HookView(
+        hook=_line(told, now),
+        outcome=tuple(_outcome(each, subjects, links) for each in told["outcome"]),
+        push=None if push is None else urls.hook(push),
+        replay=urls.replay_hook(inbound_id)
+        if whole and body is not None and told["state"] in AGAIN
+        else None,
+        payload=payload,
+        payload_words=said,
+        api=urls.hook_api(inbound_id),
+        at=timestamp(now),
+    )
+
+
+@dataclass(frozen=True)
+class OriginLine:
+    """Why a run is there: the delivery that started it."""
+
+    url: str
+    words: str
+
+
+def origins(
+    session: Session, *, run: str | None = None, job: str | None = None
+) -> tuple[OriginLine, ...]:
+    """The deliveries for which a run, or the run of a job, was started; the first few of them."""
+    run = ci_subjects.run_of_job(session, job) if job is not None else run
+    found = [] if run is None else ci_subjects.of_run(session, run, limit=MOST_ORIGINS)
+    lines = (
+        OriginLine(
+            urls.hook(each.delivery_id), f"{each.event} to {each.repository}, rule {each.rule}"
+        )
+        for each in found
+    )
+    return tuple(dict.fromkeys(lines))
+
+
+def _line(item: Mapping[str, Any], now: datetime) -> HookLine:
+    state = InboundState(item["state"])
+    same = (
+        "id",
+        "source",
+        "delivery",
+        "event",
+        "repository",
+        "reason",
+        "tries",
+        "received_at",
+        "ended_at",
+        "due_at",
+    )
+    return HookLine(
+        **{name: item[name] for name in same},
+        url=urls.hook(item["id"]),
+        source_words=words.SOURCES[item["source"]],
+        state=state.value,
+        state_words=words.INBOUND[state].words,
+        verdict=words.INBOUND[state].verdict,
+        rules=tuple(each["rule"] for each in item["outcome"] if each["started"]),
+        size=f"{item['size']:,} bytes",
+        age=words.since(item["received_at"], now),
+        due_words=words.until(item["due_at"], now),
+    )
+
+
+def _runs(
+    session: Session, subjects: Iterable[CiSubject]
+) -> dict[str, tuple[str, str, str | None]]:
+    """Run -> state, its words, verdict."""
+    wanted = dict.fromkeys(
+        run for each in subjects for run in (each.run_id, each.base_run_id) if run is not None
+    )
+    found = ci_subjects.standings(session, list(wanted)[:MOST_RUNS])
+    return {
+        run: (state.value, words.RUN_STATES[state], verdict)
+        for run, (state, verdict) in found.items()
+    }
+
+
+def _outcome(
+    item: Mapping[str, Any],
+    subjects: Mapping[str, CiSubject],
+    links: Mapping[str, tuple[str, str, str | None]],
+) -> OutcomeLine:
+    mine = tuple(_started(subjects[each], links) for each in item["subjects"] if each in subjects)
+    state = (
+        InboundState.started
+        if item["started"]
+        else InboundState.failed
+        if mine
+        else InboundState.ignored
+    )
+    return OutcomeLine(
+        item["rule"], item["started"], item["reason"], words.INBOUND[state].verdict, mine
+    )
+
+
+def _started(subject: CiSubject, links: Mapping[str, tuple[str, str, str | None]]) -> StartedLine:
+    def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
+        if run is None:
+            return None
+        state, said, verdict = links.get(run, ("", "", None))
+        return RunLink(run, urls.run(run), build, sha, state, said, verdict)
+
+    same = ("id", "suite", "pull_request", "branch", "head_sha", "base_sha", "error")
+    return StartedLine(
+        **{name: getattr(subject, name) for name in same},
+        head=link(subject.run_id, subject.head_build, subject.head_sha),
+        base=link(subject.base_run_id, subject.base_build, subject.base_sha),
+        gauges=tuple(urls.gauge(each) for each in subject.gauges),
+    )
+
+
+def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
+    if not whole:
+        return None, "Payloads may tell of private repositories: they are shown to the scope admin."
+    if body is None:
+        return None, f"It is forgotten: payloads are kept for {incoming.KEEP_BODIES.days} days."
+    if len(body) > MOST_READ:
+        return None, f"Its {len(body):,} bytes are too many for a page; the API gives them."
+    try:
+        text = json.dumps(without_secrets(decode(body)), indent=2, ensure_ascii=False)
+    except ValueError:
+        return body[:MOST_TEXT].decode("utf-8", "replace"), "It is no JSON, and shown as it came."
+    if len(text) > MOST_TEXT:
+        return (
+            text[:MOST_TEXT],
+            f"The first {MOST_TEXT:,} of {len(text):,} characters, without secrets; the API gives all of them.",
+        )
+    return text, "As it came, without secrets."

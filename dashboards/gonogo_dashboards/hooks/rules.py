@@ -1,0 +1,93 @@
+"""The read model of the page of rules: what starts what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls, words
+from gonogo_storage.automation import ci_rules
+from gonogo_storage.db.encoding import timestamp
+
+
+@dataclass(frozen=True)
+class RuleLine:
+    """A rule: what it speaks of, and what it starts."""
+
+    name: str
+    version: int
+    enabled: bool
+    description: str
+    events: tuple[str, ...]
+    repositories: tuple[str, ...]
+    limits: tuple[tuple[str, str], ...]
+    """What else must fit, by name: branches, paths, ..."""
+    forks: bool
+    suites: tuple[str, ...]
+    gauges: int
+    builds: tuple[tuple[str, str], ...]
+    base: bool
+    owner: str
+    updated_at: str
+    age: str
+    came_url: str | None
+    """What came of its repository, where it names one alone."""
+
+
+@dataclass(frozen=True)
+class RulesView:
+    """The rules in use, by name."""
+
+    items: tuple[RuleLine, ...]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> RulesView:
+    """A page of rules."""
+    page = ci_rules.list_(session, limit=limit, cursor=cursor or None)
+    return RulesView(
+        tuple(_rule(each, now) for each in page.items),
+        page.next,
+        urls.rules(cursor=page.next) if page.next else None,
+        timestamp(now),
+    )
+
+
+def _rule(item: Mapping[str, Any], now: datetime) -> RuleLine:
+    content = item["content"]
+    suites = tuple(
+        each if isinstance(each, str) else str(each["name"]) for each in content.get("suites") or ()
+    )
+    patterns = ("actions", "branches", "paths", "workflows", "conclusions")
+    builds, register = content.get("builds") or {}, content.get("register")
+    named = [(side, str(builds[side])) for side in ("head", "base") if builds.get(side)]
+    if register:
+        named.append(
+            ("registered for", f"{register['executor']}, line {register.get('line', 'default')}")
+        )
+    repositories = tuple(content["repositories"])
+    alone = len(repositories) == 1 and not set(repositories[0]) & set("*?!")
+    return RuleLine(
+        name=item["name"],
+        version=item["version"],
+        enabled=content.get("enabled", True),
+        description=content.get("description", ""),
+        events=tuple(content["events"]),
+        repositories=repositories,
+        limits=tuple((name, ", ".join(content[name])) for name in patterns if content.get(name)),
+        forks=content.get("forks", False),
+        suites=suites,
+        gauges=len(content.get("gauges") or ()),
+        builds=tuple(named),
+        base=content.get("base", True),
+        owner=item["owner"],
+        updated_at=item["updated_at"],
+        age=words.since(item["updated_at"], now),
+        came_url=urls.hooks({"repository": repositories[0]}) if alone else None,
+    )

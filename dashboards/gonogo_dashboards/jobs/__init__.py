@@ -1,0 +1,1 @@
+"""The pages of jobs: one job, the list, and the form that submits one."""

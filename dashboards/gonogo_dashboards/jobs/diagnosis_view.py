@@ -1,0 +1,134 @@
+"""A job's diagnosis as its page shows it: the words, a coefficient per tile for every term, and the
+stages of a staged suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.jobs import stages
+from gonogo_dashboards.jobs.stages import StagesView
+from gonogo_dashboards.kit import words
+from gonogo_storage.flags import evidence
+from gonogo_storage.jobs.job import Job
+
+MAX_TERMS = 12
+DIRECTIONS = {
+    "along_1": "a constant in each row (s1, the mean)",
+    "along_xhat": "x̂ in each row (s2, the variance)",
+    "along_p": "dy·γ in each row (its scale)",
+    "along_gamma": "γ in each row (the mean)",
+}
+"""What an error lies along, by the names of the forensics."""
+
+
+@dataclass(frozen=True)
+class TermView:
+    """One term of an output; one coefficient (1 = used once, as it should be) and standard error
+    per group of tiles, None = not known."""
+
+    output: str
+    name: str
+    words: str
+    wrong: bool
+    can_tell: bool
+    tiles: int
+    group: int
+    unit: str
+    coefficients: tuple[float | None, ...]
+    errors: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class ResidualView:
+    """The error of an output before and after the terms that were found are taken out, in units of
+    rounding (rms); null = not known.
+
+    `along`: what the error before lies along, and the share of its energy that does.
+    """
+
+    output: str
+    before: float | None
+    after: float | None
+    along: tuple[tuple[str, float], ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class DiagnosisView:
+    """The diagnosis of a job, from its worst seed that has one."""
+
+    words: str
+    can_tell: bool
+    seed: int | None
+    terms: tuple[TermView, ...]
+    residuals: tuple[ResidualView, ...]
+    stages: StagesView | None = None
+
+
+def read(session: Session, job: Job) -> DiagnosisView | None:
+    """The job's diagnosis: what was stored when it closed, before that the one of its worst seed so
+    far; None without any."""
+    found = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
+    return None if found is None else view(found)
+
+
+def view(content: Mapping[str, Any]) -> DiagnosisView:
+    """From the JSON of a diagnosis; wrong terms first, terms without any coefficient left out."""
+    terms = [
+        _term(term)
+        for term in content.get("terms", ())
+        if any(value is not None for value in term.get("coefficients", ()))
+    ]
+    ordered = sorted(terms, key=lambda term: not term.wrong)
+    seed = content.get("seed")
+    return DiagnosisView(
+        str(content.get("words") or ""),
+        bool(content.get("can_tell", True)),
+        seed if isinstance(seed, int) else None,
+        tuple(ordered[:MAX_TERMS]),
+        tuple(
+            _residual(output, found)
+            for output, found in list((content.get("residuals") or {}).items())[:MAX_TERMS]
+        ),
+        stages.view(content.get("stages")),
+    )
+
+
+def _residual(output: str, found: Mapping[str, float | None]) -> ResidualView:
+    before, after = found.get("before"), found.get("after")
+    along = [
+        (DIRECTIONS.get(name, name), float(share))
+        for name, share in found.items()
+        if name.startswith("along_") and share is not None
+    ]
+    along.sort(key=lambda each: -each[1])
+    said = ""
+    if before is not None and after is not None:
+        said = f"The error of {output} is {words.number(before)} times its rounding (rms), "
+        said += f"and {words.number(after)} times without the terms found."
+        if along and along[0][1] >= 0.01:
+            said += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
+    return ResidualView(output, before, after, tuple(along), said)
+
+
+def _term(term: Mapping[str, Any]) -> TermView:
+    return TermView(
+        output=str(term.get("output", "")),
+        name=str(term.get("name", "")),
+        words=str(term.get("words") or ""),
+        wrong=bool(term.get("wrong", False)),
+        can_tell=bool(term.get("can_tell", True)),
+        tiles=int(term.get("tiles", 0)),
+        group=max(1, int(term.get("group", 1))),
+        unit=str(term.get("unit") or "tile"),
+        coefficients=_numbers(term.get("coefficients", ())),
+        errors=_numbers(term.get("errors", ())),
+    )
+
+
+def _numbers(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    return tuple(None if value is None else float(value) for value in values)

@@ -1,0 +1,217 @@
+"""The error map of a seed as its page shows it: which artifact, what stands out in words, the worst
+tiles; the cells are the artifact's.
+
+The page names the artifact's address, and the browser fetches the cells from there: they are many,
+and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.jobs import tile_patterns
+from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit.cache import Kept
+from gonogo_dashboards.kit.list_rows import SeedChoice
+from gonogo_storage.jobs import artifacts
+
+KIND = "error_map"
+MOST_TILES = 50
+"""Lines of the table; all cells are in the artifact."""
+MOST_CHOICES = 12
+_KEPT = 64
+"""Maps whose summary is kept in memory: an artifact never changes, and a live page is read every
+second."""
+
+
+@dataclass(frozen=True)
+class TileLine:
+    """A cell in the table: its rows and features (first and last, counted from 0), and its numbers;
+    null where none is finite."""
+
+    rows: tuple[int, int]
+    features: tuple[int, int]
+    max_abs: float | None
+    max_ulp: float | None
+    signed_mean: float | None
+    nonfinite: int
+
+
+@dataclass(frozen=True)
+class MapContent:
+    """What a map says, without its cells. `down`, `across`: how many cells; `group`: tiles (rows,
+    columns) in a cell of `tile` values."""
+
+    rows: int
+    features: int
+    tile: int
+    group: tuple[int, int]
+    down: int
+    across: int
+    format: str | None
+    """The format whose ulp the largest errors are told in; null in a map of an older worker: those
+    are absolute."""
+    largest: float | None
+    smallest: float | None
+    """The largest and the smallest of the cells' largest errors that aren't 0, in ulp where the map
+    has them."""
+    mean: float
+    """The largest |signed mean| of a cell."""
+    nonfinite: int
+    summary: str
+    tiles: tuple[TileLine, ...]
+
+
+@dataclass(frozen=True)
+class MapView:
+    """A map on its page. `url`: the artifact, with all cells."""
+
+    artifact: str
+    url: str
+    seed: int
+    repeat: int
+    output: str
+    others: tuple[SeedChoice, ...]
+    """Seeds with a map of the same output."""
+    content: MapContent
+
+
+def read(
+    session: Session,
+    job_id: str,
+    heads: Sequence[Mapping[str, Any]],
+    output: str,
+    wanted: tuple[int, int] | None,
+    worst: Sequence[tuple[int, int]],
+) -> MapView | None:
+    """The map of an output that a page shows: that of the wanted (seed, repeat), else of the worst
+    seed that has one.
+
+    heads: the job's artifacts. Of an output without a map that of another is shown; None where
+    there is no map at all.
+    """
+    maps = [head for head in heads if head["kind"] == KIND]
+    named = [head for head in maps if head["output"] == output] or maps
+    if not named:
+        return None
+    rank = {pair: place for place, pair in enumerate(worst)}
+
+    def order(head: Mapping[str, Any]) -> tuple[bool, int, int, int]:
+        pair = head["seed"], head["repeat"]
+        return pair != wanted, rank.get(pair, len(rank)), *pair
+
+    ordered = sorted(named, key=order)
+    chosen = ordered[0]
+    content = _known(session, job_id, chosen["id"])
+    if content is None:
+        return None
+    same = sorted(
+        (head for head in ordered if head["output"] == chosen["output"]),
+        key=lambda head: order(head)[1:],
+    )
+    others = tuple(
+        SeedChoice(
+            head["seed"],
+            head["repeat"],
+            urls.job(
+                job_id,
+                output=chosen["output"] if chosen["output"] == output else None,
+                seed=(head["seed"], head["repeat"]),
+            ),
+            head["id"] == chosen["id"],
+        )
+        for head in same[:MOST_CHOICES]
+    )
+    return MapView(
+        chosen["id"],
+        urls.artifact(job_id, chosen["id"]),
+        chosen["seed"],
+        chosen["repeat"],
+        chosen["output"],
+        others,
+        content,
+    )
+
+
+_contents: Kept[MapContent] = Kept(_KEPT)
+
+
+def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
+    def made() -> MapContent | None:
+        found = artifacts.get(session, job_id, artifact_id)
+        return None if found is None else content(found["content"])
+
+    return _contents.get(artifact_id, made)
+
+
+def content(told: Mapping[str, Any]) -> MapContent:
+    """From the JSON of an artifact (gonogo.judging.error_maps)."""
+    rows, features, tile = int(told["rows"]), int(told["features"]), int(told["tile"])
+    group = int(told["group"][0]), int(told["group"][1])
+    down, across = int(told["cells"][0]), int(told["cells"][1])
+    largest, signed, broken = told["max_abs"], told["signed_mean"], told["nonfinite"]
+    ulps = told.get("max_ulp")
+
+    def line(row: int, column: int) -> TileLine:
+        return TileLine(
+            _ends(row, group[0] * tile, rows),
+            _ends(column, group[1] * tile, features),
+            largest[row][column],
+            None if ulps is None else ulps[row][column],
+            signed[row][column],
+            broken[row][column],
+        )
+
+    cells = [(row, column) for row in range(down) for column in range(across)]
+    shown = ulps if ulps is not None else largest
+    # what isn't finite comes first: it is worse than any number
+    ranked = sorted(
+        cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at)
+    )
+    worst = tuple(
+        line(*at) for at in ranked[:MOST_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
+    )
+    values = [value for each in shown for value in each if value]
+    lost = sum(map(sum, broken))
+    width = features % (tile * group[1]) or tile * group[1]
+    pattern = tile_patterns.words(largest, signed, None if width == tile * group[1] else width)
+    return MapContent(
+        rows=rows,
+        features=features,
+        tile=tile,
+        group=group,
+        down=down,
+        across=across,
+        format=told.get("format"),
+        largest=max(values, default=None),
+        smallest=min(values, default=None),
+        mean=max(
+            (abs(value) for each in signed for value in each if value is not None), default=0.0
+        ),
+        nonfinite=lost,
+        summary=_summary(worst, str(told.get("format") or ""), lost, pattern),
+        tiles=worst,
+    )
+
+
+def _ends(cell: int, size: int, extent: int) -> tuple[int, int]:
+    return cell * size, min(extent, (cell + 1) * size) - 1
+
+
+def _summary(worst: Sequence[TileLine], form: str, lost: int, pattern: str) -> str:
+    """The map in words, for readers who don't see it."""
+    if not worst:
+        return "No tile has an error: every value is the reference's own."
+    first = worst[0]
+    place = f"in rows {first.rows[0]} to {first.rows[1]}, features {first.features[0]} to {first.features[1]}"
+    if lost:
+        text = f"{words.count(lost, 'value')} {'is' if lost == 1 else 'are'} NaN or Inf, most of them {place}."
+        return f"{text} {pattern}".strip()
+    size = words.number(first.max_abs)
+    if first.max_ulp is not None:
+        size = f"{words.number(first.max_ulp)} ulp of {form} ({size})"
+    return f"The largest error is {size}, {place}. {pattern}".strip()

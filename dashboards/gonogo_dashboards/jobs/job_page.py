@@ -1,0 +1,297 @@
+"""Read models of the pages of jobs: what a page shows, as frozen dataclasses made from stored rows.
+A page and its JSON twin share them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.charts import plots
+from gonogo_dashboards.charts.plots import SeedPlot
+from gonogo_dashboards.hooks.incoming import OriginLine, origins
+from gonogo_dashboards.jobs import (
+    diagnosis_view,
+    error_maps,
+    job_logs,
+    reference_comparison,
+    seed_details,
+    seed_grid,
+    sequential_text,
+    worst_seeds,
+)
+from gonogo_dashboards.jobs import selection_tests as reports
+from gonogo_dashboards.jobs.diagnosis_view import DiagnosisView
+from gonogo_dashboards.jobs.error_maps import MapView
+from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
+from gonogo_dashboards.jobs.reference_comparison import ComparisonLine
+from gonogo_dashboards.jobs.seed_details import SeedDetails
+from gonogo_dashboards.jobs.seed_grid import GridView
+from gonogo_dashboards.jobs.selection_tests import TestsView
+from gonogo_dashboards.jobs.worst_seeds import SeedLine
+from gonogo_dashboards.kit import commands, imported, urls, words
+from gonogo_dashboards.kit.cache import Kept
+from gonogo_dashboards.kit.imported import ImportedView
+from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.jobs import artifacts as stored_artifacts
+from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
+from gonogo_storage.jobs import jobs as stored_jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job_seeds import SeedRecord
+from gonogo_storage.jobs.jobs import JobFilter
+from gonogo_storage.rollups import rollups
+
+WORST_SEEDS = 12
+MOST_TABS = 12
+"""Outputs that can be chosen on the page; of more, the worst."""
+_OF_ARTIFACT = ("id", "kind", "seed", "repeat", "output", "size")
+_KEPT = 32
+"""Jobs that are over whose worst seeds and plot are kept in memory, about 0.3 MB each."""
+_worst: Kept[list[SeedRecord]] = Kept(_KEPT)
+_plots: Kept[SeedPlot] = Kept(_KEPT)
+FILTERS = ("state", "verdict", "build", "test", "label")
+
+
+@dataclass(frozen=True)
+class JobsView:
+    """A page of the list of jobs; `next_url` leads on, or is None."""
+
+    items: tuple[JobLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    start: str
+    at: str | None
+
+
+@dataclass(frozen=True)
+class ArtifactLine:
+    """An artifact to download; size in bytes."""
+
+    id: str
+    url: str
+    kind: str
+    seed: int
+    repeat: int
+    output: str
+    size: int
+
+
+@dataclass(frozen=True)
+class JobView:
+    """Everything of a job's page."""
+
+    job: JobLine
+    verdict: str | None  # before the job has one: the worst so far
+    sentence: str
+    error: str | None
+    notes: tuple[str, ...]
+    """Of sequential and suspect seeds: what they came to."""
+    at_most: bool
+    stop: Mapping[str, Any] | None
+    suspects: Mapping[str, Any] | None
+    test: Mapping[str, Any]
+    test_key: str
+    test_url: str
+    facts: tuple[tuple[str, str], ...]
+    outputs: tuple[str, ...]
+    tests: TestsView | None
+    """Of a selection; its plot and its worst seeds are those of arrays that tests handed over."""
+    grid: GridView
+    seed: SeedDetails | None
+    """Of the (seed, repeat) that the address names."""
+    plot: SeedPlot | None
+    map: MapView | None
+    diagnosis: DiagnosisView | None
+    worst: tuple[SeedLine, ...]
+    reference: str | None
+    comparison: tuple[ComparisonLine, ...]
+    artifacts: tuple[ArtifactLine, ...]
+    attempts: tuple[Mapping[str, Any], ...]
+    log: LogView | None
+    telemetry: TelemetryView | None
+    imported: ImportedView | None
+    check: str | None
+    """None of what was imported: nothing here can run it."""
+    origins: tuple[OriginLine, ...]
+    resubmit_of: str | None
+    last_event: int
+    links: Mapping[str, str]
+    at: str | None
+
+
+def jobs(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> JobsView:
+    """A page of jobs that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.db.paging.BadCursor."""
+    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
+    page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
+    return JobsView(
+        items=tuple(job_line(job, now) for job in page.items),
+        filters=given,
+        next=page.next,
+        next_url=urls.jobs(given, cursor=page.next) if page.next else None,
+        start=commands.START,
+        at=timestamp(now),
+    )
+
+
+def job(
+    session: Session,
+    job_id: str,
+    output: str | None,
+    now: datetime,
+    pair: tuple[int, int] | None = None,
+) -> JobView | None:
+    """A job's page, its plot for one output (without one: the worst), the details of a (seed,
+    repeat); None when there is no such job."""
+    found = stored_jobs.get(session, job_id)
+    if found is None:
+        return None
+    line = job_line(found, now)
+    told = rollups.of_job(session, job_id)
+    outputs = job_seeds.outputs(session, job_id, told)
+    tests = reports.read(session, found)
+    if tests is not None:
+        judged = selection_tests.judged_outputs(session, job_id)
+        outputs = [each for each in outputs if each.output in judged]
+    chosen = plots.choose(outputs, output)
+    if len(outputs) > MOST_TABS:
+        outputs = sorted(plots.worst_first(outputs)[:MOST_TABS], key=lambda each: each.output)
+    so_far = next(iter(words.ordered(name for name, seeds in found.counts.items() if seeds)), None)
+    verdict = found.verdict if found.state.final else so_far
+    fixed = _fixed(found, told)
+    worst = (
+        _worst.get(
+            fixed,
+            lambda: job_seeds.worst_seeds(
+                session, job_id, WORST_SEEDS if tests is None else 1, told
+            ),
+        )
+        or []
+    )
+    seed = worst[0].seed if worst else commands.first_seeds(found)[0]
+    heads = stored_artifacts.list_(session, job_id)
+    return JobView(
+        job=line,
+        verdict=verdict,
+        sentence=words.sentence(verdict),
+        error=found.error,
+        notes=sequential_text.notes(found),
+        at_most=sequential_text.at_most(found),
+        stop=found.stop,
+        suspects=found.suspects,
+        test=found.canonical,
+        test_key=found.test_key,
+        test_url=urls.history(
+            found.test_key, {"line": found.build_line, "arch": found.arch, "board": found.board}
+        ),
+        facts=_facts(found),
+        outputs=tuple(each.output for each in outputs),
+        tests=tests,
+        plot=_plots.get(
+            fixed and (*fixed, chosen), lambda: plots.read(session, found, chosen, told, line.noun)
+        )
+        if found.done and (tests is None or chosen)
+        else None,
+        grid=seed_grid.read(session, found, line.noun),
+        seed=None if pair is None else seed_details.read(session, found, pair, output),
+        map=error_maps.read(
+            session, job_id, heads, chosen, pair, [(each.seed, each.repeat) for each in worst]
+        ),
+        diagnosis=diagnosis_view.read(session, found),
+        worst=tuple(map(worst_seeds.line, worst)) if tests is None else (),
+        reference=found.reference,
+        comparison=reference_comparison.lines(worst) if tests is None else (),
+        artifacts=tuple(
+            ArtifactLine(
+                url=urls.artifact(job_id, each["id"]), **{name: each[name] for name in _OF_ARTIFACT}
+            )
+            for each in heads
+        ),
+        attempts=tuple(job_attempts.shown(session, job_id)),
+        log=job_logs.log(session, job_id, heads, pair),
+        telemetry=job_logs.telemetry(session, job_id),
+        imported=imported.read(found),
+        check=seed_details.check(found, seed, chosen),
+        origins=origins(session, job=job_id),
+        resubmit_of=found.resubmit_of,
+        last_event=found.last_event,
+        links={
+            "self": urls.job(job_id),
+            "twin": urls.job(job_id, twin=True),
+            "events": urls.events(job_id),
+            "cancel": urls.cancel(job_id),
+            "resubmit": urls.resubmit(job_id),
+            **{form: urls.results(job_id, form) for form in urls.FILES},
+            "diagnosis": urls.diagnosis(job_id),
+        },
+        at=timestamp(now),
+    )
+
+
+def _fixed(job: Job, told: job_seeds.Told) -> tuple[Hashable, ...] | None:
+    """What tells a job whose seeds stay as they are, as it is over and counted; None where more may
+    come. Rows are never changed, and one that comes late has its event."""
+    return (
+        (job.id, job.version, job.last_event, job.done)
+        if job.state.final and told is not None
+        else None
+    )
+
+
+def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:
+    facts = [("kernel", kernel), ("shape", words.shape(test.get("shape", ())))]
+    facts.append(
+        (
+            "tolerance",
+            commands.tolerance_words(test["tolerance"])
+            if test.get("tolerance")
+            else "none declared",
+        )
+    )
+    facts.append(("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"))
+    facts.append(
+        ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4")
+    )
+    return facts + [
+        (name, commands.plain(test[name]))
+        for name in ("parameters", "epsilon", "memory", "program")
+        if name in test
+    ]
+
+
+def _facts(job: Job) -> tuple[tuple[str, str], ...]:
+    """What was asked for, in words: defaults are left out, as in the test's canonical form."""
+    test = job.canonical
+    chosen = reports.is_selection(job)
+    facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
+    compared = (
+        [] if job.reference is None else [("compared with", f"{job.reference}, beside float64")]
+    )
+    elsewhere = imported.facts(job)
+    facts += [
+        ("build", job.build),
+        *compared,
+        *(elsewhere or [("runs on", job.queue.replace(".", " · "))]),
+    ]
+    facts.append(("iterations" if chosen else "seeds", commands.seeds_words(job)))
+    if (saved := sequential_text.saved(job)) is not None:
+        facts.append(("saved", saved))
+    if job.context != "isolated":
+        facts.append(("context", commands.plain(job.context)))
+    if job.labels:
+        facts.append(
+            ("labels", ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())))
+        )
+    if job.commit:
+        facts.append(("commit", commands.plain(job.commit)))
+    facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
+    if job.started_at and job.finished_at:
+        facts.append(("took", words.duration((job.finished_at - job.started_at).total_seconds())))
+    return tuple(facts)

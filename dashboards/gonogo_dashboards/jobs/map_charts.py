@@ -1,0 +1,155 @@
+"""Chart options of an error map: axes, colours and their scale. The cells are put in by the browser
+(web/src/maps.js), from the artifact.
+
+A row of data is [column, row, what is coloured, which rows, which features, mean error, largest
+|error|, the same in ulp, not finite].
+"""
+
+from __future__ import annotations
+
+import math
+
+from gonogo_dashboards.charts.charts import AXIS, Options
+from gonogo_dashboards.jobs.error_maps import MapContent
+from gonogo_dashboards.kit import words
+
+DECADES = 4
+"""So many powers of ten below the largest the colours of the largest errors go; what is smaller has
+the last colour."""
+_DIMENSIONS = [
+    "_x",
+    "_y",
+    "_colour",
+    "rows",
+    "features",
+    "mean error",
+    "largest |error|",
+    "in ulp",
+    "not finite",
+]
+
+
+def signed(map_: MapContent) -> Options:
+    """The mean error of each cell: one colour above 0, another below, the ground's own at 0."""
+    most = map_.mean or 1.0
+    colours = ["$below", "$below-soft", "$level", "$above-soft", "$above"]
+    return _map(
+        map_,
+        "signed_mean",
+        {
+            "min": -most,
+            "max": most,
+            "text": [_said(most), _said(-most)],
+            "inRange": {"color": colours},
+        },
+    )
+
+
+def largest(map_: MapContent) -> Options:
+    """The largest |error| of each cell on a log scale, in ulp where the map has them."""
+    high = math.log10(map_.largest) if map_.largest else 0.0
+    low = min(max(math.log10(map_.smallest) if map_.smallest else high, high - DECADES), high - 1)
+    colours = ["$least", "$lesser", "$middle", "$greater", "$most"]
+    return _map(
+        map_,
+        "largest",
+        {
+            "min": low,
+            "max": high,
+            "text": [_said(10**high), _said(10**low)],
+            "inRange": {"color": colours},
+        },
+    )
+
+
+def unit(map_: MapContent) -> str:
+    """What the largest errors are told in."""
+    return f"ulp of {map_.format}" if map_.format else "absolute"
+
+
+def height(map_: MapContent) -> str:
+    """A class of the style sheet: how high the picture of so many rows of cells is."""
+    for most, name in ((2, "flat"), (12, "low"), (40, "middle")):
+        if map_.down <= most:
+            return f"map-{name}"
+    return "map-high"
+
+
+def _map(map_: MapContent, what: str, scale: Options) -> Options:
+    zoom = {
+        "type": "inside",
+        "filterMode": "none",
+        "zoomOnMouseWheel": "ctrl",
+        "moveOnMouseWheel": False,
+        "minValueSpan": 3,
+    }
+    shared = {"dimensions": _DIMENSIONS, "encode": {"x": 0, "y": 1}}
+    flat = (
+        {"name": "row"} if height(map_) == "map-flat" else {}
+    )  # a longer name takes the height of the tiles
+    return {
+        "grid": {"left": 52, "right": 14, "top": 8, "bottom": 84},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {**_axis(map_.across, map_.group[1], "column of tiles"), "nameGap": 24},
+        "yAxis": {
+            **_axis(map_.down, map_.group[0], "row of tiles"),
+            **flat,
+            "inverse": True,
+            "nameGap": 34,
+        },
+        "dataZoom": [{**zoom, "xAxisIndex": 0}, {**zoom, "yAxisIndex": 0}],
+        "visualMap": {
+            "type": "continuous",
+            "seriesIndex": 0,
+            "dimension": 2,
+            "orient": "horizontal",
+            "left": "center",
+            "bottom": 0,
+            "itemWidth": 12,
+            "itemHeight": 150,
+            "precision": 15,
+            "textStyle": {"color": "$soft", "fontSize": 11},
+            "calculable": False,
+            "hoverLink": False,
+            **scale,
+        },
+        "series": [
+            {
+                **shared,
+                "type": "custom",
+                "renderItem": "tile",
+                "name": "tile",
+                "cells": what,
+                "data": [],
+                "progressive": 0,
+                "clip": True,
+            },
+            {
+                **shared,
+                "type": "scatter",
+                "name": "tile with NaN or Inf",
+                "cells": "nonfinite",
+                "symbol": "diamond",
+                "symbolSize": 7,
+                "itemStyle": {"color": "$ink", "borderColor": "$surface", "borderWidth": 1},
+                "data": [],
+            },
+        ],
+    }
+
+
+def _said(value: float) -> str:
+    return words.number(value).replace("-", "−")
+
+
+def _axis(cells: int, group: int, name: str) -> Options:
+    said = name if group == 1 else f"{name}, {group} in a cell"
+    return {
+        **AXIS,
+        "type": "category",
+        "data": [str(1 + place * group) for place in range(cells)],
+        "name": f"{said} (of {cells * group if group > 1 else cells})",
+        "nameLocation": "middle",
+        "axisTick": {"show": False},
+        "splitArea": {"show": False},
+    }

@@ -1,0 +1,67 @@
+"""The worst seeds of a job, as lines of a table: each with the numbers that people look at, its
+worst output first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gonogo_dashboards.charts import plots
+from gonogo_dashboards.kit import words
+from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
+
+
+@dataclass(frozen=True)
+class OutputLine:
+    """One output in a table of seeds: its verdict and the numbers that people look at; evidence
+    over 1 is not explained."""
+
+    output: str
+    verdict: str
+    explanation: str | None
+    tolerance_ratio: float | None
+    budget_ratio: float | None
+    evidence: float | None
+    max_abs: float | None
+    nonfinite: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """A (seed, repeat) in the table of the worst; its worst output comes first."""
+
+    seed: int
+    repeat: int
+    verdict: str
+    device: str | None
+    duration_ms: float | None
+    message: str | None
+    outputs: tuple[OutputLine, ...]
+
+
+def line(seed: SeedRecord) -> SeedLine:
+    """A stored (seed, repeat) as a line."""
+    order = words.ordered({mark.verdict for mark in seed.outputs.values()})
+    lines = tuple(
+        sorted(
+            (_output(mark) for mark in seed.outputs.values()),
+            key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)),
+        )
+    )
+    return SeedLine(
+        seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines
+    )
+
+
+def _output(mark: MarkRecord) -> OutputLine:
+    numbers = mark.statistics
+    return OutputLine(
+        mark.output,
+        mark.verdict,
+        mark.explanation,
+        numbers.get("tolerance_ratio"),
+        numbers.get("budget_ratio"),
+        plots.evidence(mark),
+        numbers.get("max_abs"),
+        mark.nonfinite,
+    )

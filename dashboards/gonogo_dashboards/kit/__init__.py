@@ -1,0 +1,1 @@
+"""What every page uses: addresses, words, assets, routes, rows of lists, and the base templates."""

@@ -1,0 +1,111 @@
+"""The built bundle: file names by entry from Vite's manifest, and the files themselves,
+precompressed and immutable."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.responses import FileResponse, PlainTextResponse
+
+from gonogo_dashboards.kit import urls
+from gonogo_storage.db.encoding import decode
+
+FOLDER = Path(__file__).parents[1] / "static"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
+_ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+class NotBuilt(RuntimeError):
+    """The bundle is missing from this installation."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder.name}/manifest.json is missing: run `python -m gonogo_dashboards.build` (needs node), or install the wheel"
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a page puts in its head: one module script, and style sheets."""
+
+    script: str
+    styles: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def _manifest(path: Path, _changed_ns: int) -> dict[str, Any]:
+    found: dict[str, Any] = decode(path.read_bytes())
+    return found
+
+
+def entry(name: str, folder: Path = FOLDER) -> Entry:
+    """The URLs of an entry ("main", "docs"). Raises NotBuilt where there is no bundle."""
+    path = folder / "manifest.json"
+    try:
+        chunks = _manifest(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        raise NotBuilt(folder) from None
+    chunk = chunks[f"src/{name}.js"]
+    styles = [
+        style
+        for key in (*_imports(chunks, f"src/{name}.js"), f"src/{name}.js")
+        for style in chunks[key].get("css", ())
+    ]
+    # what several entries share comes first: a page's own styles, and those of paper, may say
+    # otherwise. Vite lists them by name.
+    shared = {each["file"] for key, each in chunks.items() if key.startswith("_")}
+    ordered = sorted(dict.fromkeys(styles), key=lambda style: style not in shared)
+    return Entry(urls.static(chunk["file"]), tuple(urls.static(style) for style in ordered))
+
+
+def _imports(chunks: dict[str, Any], key: str) -> list[str]:
+    found: list[str] = []
+    for each in chunks[key].get("imports", ()):
+        found += [each, *_imports(chunks, each)]
+    return found
+
+
+def serve(name: str, request: Request, folder: Path = FOLDER) -> Response:
+    """A built file in the best encoding that the browser takes. Hashed names never change their
+    content, so they are kept for ever."""
+    path = folder / name
+    if not _NAME.fullmatch(name) or name.endswith((".br", ".gz", ".json")) or not path.is_file():
+        return PlainTextResponse("no such file", status_code=404)
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable"
+        if _HASHED.search(name)
+        else "public, max-age=3600",
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+    }
+    kind = _TYPES.get(path.suffix) or guess_type(name)[0] or "application/octet-stream"
+    taken = accepted(request.headers.get("accept-encoding", ""))
+    for encoding, suffix in _ENCODINGS:
+        packed = folder / (name + suffix)
+        if encoding in taken and packed.is_file():
+            return FileResponse(
+                packed, media_type=kind, headers={**headers, "Content-Encoding": encoding}
+            )
+    return FileResponse(path, media_type=kind, headers=headers)
+
+
+def accepted(header: str) -> set[str]:
+    """The encodings of an Accept-Encoding header whose weight isn't 0."""
+    found = set()
+    for part in header.split(","):
+        name, _, rest = part.strip().partition(";")
+        if not re.fullmatch(r"\s*q=0(\.0*)?\s*", rest):
+            found.add(name.strip().lower())
+    return found

@@ -1,0 +1,1 @@
+"""The build matrix: tests by builds of a branch."""

@@ -1,0 +1,25 @@
+"""The route of the build matrix, and its JSON twin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site, number
+from gonogo_dashboards.matrix import matrix_page
+
+
+def add(site: Site) -> None:
+    """Adds the page."""
+
+    def read(session: Session, request: Request, now: datetime) -> matrix_page.MatrixView:
+        query = request.query_params
+        columns = number(query.get("builds"), matrix_page.BUILDS, matrix_page.MOST_BUILDS)
+        return matrix_page.read(
+            session, query, query.get("cursor"), site.limit(query), columns, now
+        )
+
+    site.add(urls.MATRIX, "matrix/matrix.html", read, noun="matrix")

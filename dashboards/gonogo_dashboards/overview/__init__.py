@@ -1,0 +1,1 @@
+"""The overview: what needs attention, the fleet, and seeds by day."""

@@ -1,0 +1,26 @@
+"""The routes of the pages of runs and schedules, each with its JSON twin."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.runs import run_page
+
+
+def add(site: Site) -> None:
+    """Adds the list of runs, the page of one, and the list of schedules."""
+
+    def run(session: Session, request: Request, now: datetime) -> run_page.RunView | None:
+        return run_page.run(session, request.path_params["run_id"], now)
+
+    def schedules(session: Session, request: Request, now: datetime) -> run_page.SchedulesView:
+        return run_page.schedules(session, request.query_params.get("cursor"), now)
+
+    site.add_list(urls.RUNS, "runs/runs.html", run_page.runs)
+    site.add(urls.RUNS + "/{run_id}", "runs/run.html", run, noun="run")
+    site.add(urls.SCHEDULES, "runs/schedules.html", schedules)

@@ -1,0 +1,311 @@
+"""Read models of the pages of runs and schedules: many tests with one verdict, and when the next
+ones come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy.orm import Session
+
+from gonogo.ci.cron import CronLine
+from gonogo.spec.selections import is_selection
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.hooks.incoming import OriginLine, origins
+from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit.list_rows import Count, counts
+from gonogo_storage.automation import runs as stored_runs
+from gonogo_storage.automation import schedules as stored_schedules
+from gonogo_storage.automation.runs import Member, Run
+from gonogo_storage.db.encoding import timestamp
+
+FILTERS = ("suite", "state", "schedule")
+SCHEDULES = 100
+UPCOMING = 3
+LAST = 5
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run in a list: which suite, how far, what came out."""
+
+    id: str
+    url: str
+    suite: str
+    suite_version: int | None
+    builds: tuple[str, ...]
+    schedule: str | None
+    due_at: str | None
+    state: str
+    state_words: str
+    final: bool
+    verdict: str | None
+    jobs: int
+    jobs_ended: int
+    done: int
+    total: int
+    counts: tuple[Count, ...]
+    labels: Mapping[str, Any]
+    owner: str
+    created_at: str | None
+    finished_at: str | None
+    age: str
+
+
+@dataclass(frozen=True)
+class RunsView:
+    """A page of runs; `next_url` leads on, or is None."""
+
+    items: tuple[RunLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test of a run: its job, how far, what came out."""
+
+    __test__ = False  # pytest: not a test case
+
+    name: str
+    job: str
+    url: str
+    kernel: str
+    tolerance: str
+    build: str
+    state: str
+    state_words: str
+    verdict: str | None
+    final: bool
+    done: int
+    total: int
+    counts: tuple[Count, ...]
+    waiting_reason: str | None
+    diagnosis: str
+    error: str | None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything of a run's page; before the run has a verdict `verdict` is the worst of the jobs
+    that have ended."""
+
+    run: RunLine
+    verdict: str | None
+    sentence: str
+    job_counts: tuple[Count, ...]
+    tests: tuple[TestLine, ...]
+    commit: Mapping[str, Any] | None
+    origins: tuple[OriginLine, ...]
+    cancel: str
+    files: Mapping[str, str]
+    """Format -> where all results are."""
+    at: str | None
+
+
+@dataclass(frozen=True)
+class DueLine:
+    """A due time that has been, and what became of it."""
+
+    due_at: str
+    due_words: str
+    outcome: str
+    outcome_words: str
+    run: str | None
+    run_url: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class ScheduleLine:
+    """A schedule: when it comes, and what came of it. `next` are its next times as the clock of its
+    zone shows them."""
+
+    id: str
+    name: str
+    suite: str
+    cron: str
+    timezone: str
+    overlap: str
+    builds: tuple[str, ...]
+    owner: str
+    paused: bool
+    next_at: str | None
+    next: tuple[str, ...]
+    last: tuple[DueLine, ...]
+    runs_url: str
+    run_now: str
+
+
+@dataclass(frozen=True)
+class SchedulesView:
+    """The schedules in use, newest first."""
+
+    items: tuple[ScheduleLine, ...]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+def runs(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> RunsView:
+    """A page of runs that match the filters (FILTERS; empty values don't count). Raises
+    gonogo_storage.db.paging.BadCursor."""
+    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
+    wanted = {
+        "name": given.get("suite"),
+        "state": given.get("state"),
+        "schedule": given.get("schedule"),
+    }
+    page = stored_runs.list_(session, **wanted, limit=limit, cursor=cursor or None)
+    next_url = urls.runs(given, cursor=page.next) if page.next else None
+    return RunsView(
+        tuple(_run(run, now) for run in page.items), given, page.next, next_url, timestamp(now)
+    )
+
+
+def run(session: Session, run_id: str, now: datetime) -> RunView | None:
+    """A run's page; None when there is no such run."""
+    found = stored_runs.get(session, run_id)
+    if found is None:
+        return None
+    stored, members = found
+    verdict = (
+        stored.verdict if stored.state.final else next(iter(words.ordered(stored.job_counts)), None)
+    )
+    return RunView(
+        run=_run(stored, now),
+        verdict=verdict,
+        sentence=words.sentence(verdict),
+        job_counts=counts(stored.job_counts, max(stored.job_count, 1)),
+        tests=tuple(_test(member) for member in members),
+        commit=stored.commit,
+        origins=origins(session, run=run_id),
+        cancel=urls.cancel_run(run_id),
+        files={form: urls.run_results(run_id, form) for form in urls.FILES},
+        at=timestamp(now),
+    )
+
+
+def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesView:
+    """The schedules in use. Raises gonogo_storage.db.paging.BadCursor."""
+    page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
+    lines = tuple(_schedule(session, schedule) for schedule in page.items)
+    return SchedulesView(
+        lines, page.next, urls.schedules(cursor=page.next) if page.next else None, timestamp(now)
+    )
+
+
+def _run(run: Run, now: datetime) -> RunLine:
+    same = {
+        name: getattr(run, name)
+        for name in (
+            "id",
+            "suite_version",
+            "verdict",
+            "jobs_ended",
+            "done",
+            "total",
+            "labels",
+            "owner",
+        )
+    }
+    return RunLine(
+        **same,
+        url=urls.run(run.id),
+        suite=run.name,
+        builds=tuple(run.builds),
+        schedule=run.schedule_id,
+        due_at=timestamp(run.due_at),
+        state=run.state.value,
+        state_words=words.RUN_STATES[run.state],
+        final=run.state.final,
+        jobs=run.job_count,
+        counts=counts(run.counts, max(run.total, 1)),
+        created_at=timestamp(run.created_at),
+        finished_at=timestamp(run.finished_at),
+        age=words.ago((now - run.created_at).total_seconds()),
+    )
+
+
+def _test(member: Member) -> TestLine:
+    same = {
+        name: getattr(member, name)
+        for name in (
+            "name",
+            "kernel",
+            "build",
+            "verdict",
+            "done",
+            "total",
+            "waiting_reason",
+            "error",
+        )
+    }
+    gates = (
+        "gates of its tests"
+        if is_selection(member.canonical)
+        else commands.tolerance_words(member.canonical.get("tolerance", {}))
+    )
+    return TestLine(
+        **same,
+        job=member.id,
+        url=urls.job(member.id),
+        tolerance=gates,
+        state=member.state.value,
+        state_words=words.STATES[member.state],
+        final=member.state.final,
+        counts=counts(member.counts, max(member.total, 1)),
+        diagnosis="" if member.verdict == Verdict.pass_ else member.diagnosis or "",
+    )
+
+
+def _schedule(session: Session, schedule: stored_schedules.Schedule) -> ScheduleLine:
+    zone = ZoneInfo(schedule["timezone"])
+    next_at: datetime | None = schedule["next_at"]
+    ahead = (
+        []
+        if next_at is None
+        else [
+            next_at,
+            *CronLine(schedule["cron"], schedule["timezone"]).next(next_at, UPCOMING - 1),
+        ]
+    )
+    same = {
+        name: schedule[name]
+        for name in ("id", "name", "suite", "cron", "timezone", "overlap", "owner", "paused")
+    }
+    return ScheduleLine(
+        **same,
+        builds=tuple(schedule["builds"]),
+        next_at=timestamp(next_at),
+        next=tuple(_clock(each, zone) for each in ahead),
+        last=tuple(
+            _due(each, zone) for each in stored_schedules.dues(session, schedule["id"], limit=LAST)
+        ),
+        runs_url=urls.runs({"schedule": schedule["id"]}),
+        run_now=urls.run_now(schedule["id"]),
+    )
+
+
+def _due(due: Mapping[str, Any], zone: ZoneInfo) -> DueLine:
+    return DueLine(
+        due_at=due["due_at"],
+        due_words=_clock(datetime.fromisoformat(due["due_at"]), zone),
+        outcome=due["outcome"],
+        outcome_words=words.DUES[due["outcome"]],
+        run=due["run"],
+        run_url=urls.run(due["run"]) if due["run"] else None,
+        reason=due["reason"],
+    )
+
+
+def _clock(moment: datetime, zone: ZoneInfo) -> str:
+    """ "Sun 2026-03-29 03:00 CEST": as the clock of the zone shows it."""
+    return f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M %Z}"

@@ -1,0 +1,216 @@
+"""The picture of a test from build to build: every point's seeds as a whisker with its mean, and
+where it changed. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.charts.charts import AXIS, Options
+from gonogo_dashboards.kit import words
+from gonogo_storage.history.build_series import MOST_BUILDS
+
+_FLOOR = 1e-300
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A build or a day: the spread of a statistic over its seeds (None: no finite number), and how
+    many runs failed."""
+
+    name: str
+    seeds: int
+    low: float | None
+    mean: float | None
+    high: float | None
+    failures: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class CurveChange:
+    """A change: the index of the first point after it, and the range of that index."""
+
+    place: int
+    low: int
+    high: int
+    words: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One output's statistic over builds or days; `summary` says it for readers who don't see
+    it."""
+
+    output: str
+    metric: str
+    over: str
+    points: tuple[CurvePoint, ...]
+    changes: tuple[CurveChange, ...]
+    summary: str
+
+
+def read(trend: Mapping[str, Any], output: str) -> Curve | None:
+    """The curve of an output from the JSON of gonogo_storage.history.trends; None where no point has a
+    number."""
+    points = tuple(_point(point, output) for point in trend["points"])
+    known = [point for point in points if point.mean is not None]
+    if not known:
+        return None
+    changes = tuple(
+        CurveChange(each["place"], each["low"], each["high"], each["words"])
+        for each in trend["numbers"][output]["changes"]
+    )
+    metric, over = str(trend["metric"]), str(trend["over"])
+    means = [point.mean for point in known if point.mean is not None]
+    noun = "build" if over == "builds" else "day"
+    least, most = words.number(min(means)), words.number(max(means))
+    spread = f"is {most}" if least == most else f"lies between {least} and {most}"
+    changed = _first_up(trend["numbers"][output]["words"])
+    newest = "the newest " if len(points) >= MOST_BUILDS else ""
+    summary = f"{output}: the mean {label(metric)} of {newest}{words.count(len(known), noun)} {spread}. {changed}."
+    return Curve(output, metric, over, points, changes, summary)
+
+
+def label(metric: str) -> str:
+    """A statistic for reading."""
+    return _LABELS.get(metric, metric.replace("_", " "))
+
+
+_LABELS = {
+    "rms": "rms error",
+    "budget_ratio": "error ÷ budget",
+    "tolerance_ratio": "error ÷ declared tolerance",
+    "max_abs": "largest |error|",
+    "chi": "chi",
+}
+
+
+def trend(curve: Curve) -> Options:
+    """A mark per build on a log axis, whiskers from the least to the largest seed, and a line with
+    a band where it changed."""
+    edges = [
+        edge
+        for point in curve.points
+        for edge in (point.low, point.high)
+        if edge is not None and edge > 0
+    ] or [1.0]
+    low, high = (
+        10.0 ** math.floor(math.log10(min(edges)) - 0.05),
+        10.0 ** math.ceil(math.log10(max(edges)) + 0.05),
+    )
+    rows = [(place, point) for place, point in enumerate(curve.points) if point.mean is not None]
+    whiskers = [
+        [place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))]
+        for place, point in rows
+    ]
+    noun = "build" if curve.over == "builds" else "day"
+    return {
+        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "category",
+            "data": [point.name for point in curve.points],
+            "name": f"{noun}s, in their order",
+            "nameLocation": "middle",
+            "nameGap": 34,
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "width": 120,
+                "overflow": "truncate",
+            },
+        },
+        "yAxis": {
+            **AXIS,
+            "type": "log",
+            "name": label(curve.metric),
+            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
+            "min": low,
+            "max": high,
+            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
+            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        },
+        "series": [
+            {
+                "type": "custom",
+                "name": "spread",
+                "renderItem": "whisker",
+                "data": whiskers,
+                "silent": True,
+                "z": 1,
+            },
+            _marks(rows, noun, low, failed=False),
+            _marks(rows, noun, low, failed=True),
+            _changes(curve),
+        ],
+    }
+
+
+def _marks(
+    rows: Sequence[tuple[int, CurvePoint]], noun: str, low: float, *, failed: bool
+) -> Options:
+    """The means of the points where some run failed, or of those where none did: apart by shape and
+    colour."""
+    looks = words.mark(Verdict.fail if failed else Verdict.pass_)
+    data = [
+        [place, _short(max(low, point.mean or _FLOOR)), point.name, point.seeds, _short(point.mean), _short(point.low), _short(point.high),
+         f"{point.failures} of {point.runs}"]
+        for place, point in rows
+        if (point.failures > 0) is failed
+    ]  # fmt: skip
+    return {
+        "type": "scatter",
+        "name": "some runs failed" if failed else "no run failed",
+        "symbol": f"path://{looks.path}",
+        "symbolSize": 10,
+        "itemStyle": {"color": "$fail" if failed else "$pass"},
+        "dimensions": ["_x", "_y", noun, "seeds", "mean", "least", "largest", "failed"],
+        "encode": {"x": 0, "y": 1},
+        "data": data,
+        "z": 3,
+    }
+
+
+def _changes(curve: Curve) -> Options:
+    """An empty series that carries a line at each change and a band over the range of its place."""
+    names = [point.name for point in curve.points]
+    lines = [{"xAxis": names[each.place], "lineStyle": {"color": "$pass_by_tolerance", "type": "solid", "width": 1.5},
+              "label": {"formatter": "change", "color": "$pass_by_tolerance", "fontSize": 11}} for each in curve.changes]  # fmt: skip
+    areas = [[{"xAxis": names[each.low], "itemStyle": {"color": "$gap", "opacity": 0.3}}, {"xAxis": names[each.high]}]
+             for each in curve.changes if each.low != each.high]  # fmt: skip
+    return {
+        "type": "scatter",
+        "name": "changes",
+        "data": [],
+        "silent": True,
+        "z": 0,
+        "markLine": {"silent": True, "symbol": "none", "animation": False, "data": lines},
+        "markArea": {"silent": True, "animation": False, "data": areas},
+    }
+
+
+def _point(point: Mapping[str, Any], output: str) -> CurvePoint:
+    spread = point["numbers"].get(output)
+    failures = point["failures"]
+    if spread is None:
+        return CurvePoint(
+            point["name"], 0, None, None, None, failures["failures"], failures["runs"]
+        )
+    low, mean, high = (float(spread[name]) for name in ("low", "mean", "high"))
+    return CurvePoint(
+        point["name"], spread["seeds"], low, mean, high, failures["failures"], failures["runs"]
+    )
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]

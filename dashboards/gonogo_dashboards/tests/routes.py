@@ -1,0 +1,22 @@
+"""The routes of the tests' pages, each with its JSON twin. They only read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.tests import test_list, test_page
+
+
+def add(site: Site) -> None:
+    """Add the list of tests, and the page of one."""
+
+    def test(session: Session, request: Request, now: datetime) -> test_page.TestView | None:
+        return test_page.one(session, request.path_params["name"], request.query_params, now)
+
+    site.add_list(urls.TESTS, "tests/tests.html", test_list.listed)
+    site.add(urls.TESTS + "/{name}", "tests/test.html", test, noun="test")

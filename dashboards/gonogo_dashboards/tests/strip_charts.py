@@ -1,0 +1,183 @@
+"""Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip.py): pure, plain JSON, as
+dashboards/gonogo_dashboards/charts/charts.py makes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gonogo_dashboards.charts import spreads
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn
+from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
+from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
+
+_SIZES = ((60, 11), (200, 8), (2000, 6))
+"""Up to so many marks: their size in pixels."""
+
+
+def strip(plot: Strip) -> Options:
+    """A mark per seed, one series per verdict; behind them a column's bands and lines, across all
+    of them the declared tolerance."""
+    low, high, off = _range(plot)
+    ratio = plot.metric == TOLERANCE_RATIO
+    names = [words.brief(column.build) for column in plot.columns]
+    jobs = {job: place for place, job in enumerate(dict.fromkeys(mark.job for mark in plot.marks))}
+    unnumbered = any(mark.value is None for mark in plot.marks)
+    return {
+        "links": [urls.job(job, output=plot.output) for job in jobs],
+        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "value",
+            "min": -0.5,
+            "max": len(names) - 0.5,
+            "name": "builds, in their order",
+            "nameLocation": "middle",
+            "nameGap": 34,
+            "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
+            "axisTick": {"show": False},
+            "axisLabel": {"color": "$soft", "hideOverlap": True, "width": 120, "overflow": "truncate", "formatter": names,
+                          "customValues": list(range(len(names)))},
+        },
+        "yAxis": {
+            **AXIS,
+            "type": "log",
+            "name": "error ÷ declared tolerance" if ratio else "error ÷ budget",
+            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
+            "min": low,
+            "max": off if unnumbered else high,
+            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
+            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        },
+        "dataZoom": [{"type": "inside", "xAxisIndex": 0, "filterMode": "none", "zoomOnMouseWheel": "ctrl", "moveOnMouseWheel": False}],
+        "series": [*_bands(plot, low), *_marks(plot, names, jobs, low, off), _across(plot)],
+    }  # fmt: skip
+
+
+def _bands(plot: Strip, low: float) -> list[Options]:
+    """Boxes and dashes: what rounding explains, the gap up to the tolerance, the range of all
+    seeds, the lines."""
+    budget: list[list[float]] = []
+    gap: list[list[float]] = []
+    limits: list[list[float]] = []
+    advised: list[list[float]] = []
+    declared: list[list[float]] = []
+    for band in plot.bands:
+        across = [band.left, band.right]
+        if band.explained is not None:
+            budget.append([*across, low, max(low, band.explained), 0.16])
+            limits.append([*across, max(low, band.explained)])
+            if band.beyond and band.declared is not None and band.declared > band.explained:
+                gap.append([*across, max(low, band.explained), band.declared, 0.34])
+        if band.advised is not None:
+            advised.append([*across, max(low, band.advised)])
+        if band.declared is not None and plot.metric != TOLERANCE_RATIO:
+            declared.append([*across, max(low, band.declared)])
+    ranges, medians = _spread(plot, low)
+    return [
+        drawn("what rounding explains", "box", budget, "$limit", 0),
+        drawn("gap", "box", gap, "$gap", 0),
+        drawn("range", "box", ranges, "$band", 1),
+        drawn("median", "dash", medians, "$soft", 2),
+        drawn("limit", "dash", limits, "$limit", 2),
+        drawn("advised", "dots", advised, "$accent", 2),
+        drawn("declared", "dash", declared, "$tolerance", 2),
+    ]
+
+
+def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float]]]:
+    """Where there are too many seeds for a mark each: boxes from the least to the largest, darker
+    ones from the 10th to the 90th percentile, and the medians."""
+    ranges: list[list[float]] = []
+    medians: list[list[float]] = []
+    for place, column in enumerate(plot.columns if not plot.whole else ()):
+        boxes, dashes = spreads.boxes(column, place - HALF, place + HALF, low)
+        ranges += boxes
+        medians += dashes
+    return ranges, medians
+
+
+def _marks(
+    plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, off: float
+) -> list[Options]:
+    """A series per verdict, the worst last and so on top. Only these have `dimensions`: what a
+    tooltip says, and what counts as a mark."""
+    rows: dict[str, list[list[Any]]] = {}
+    for mark in plot.marks:
+        rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, off))
+    said = "of the tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
+    size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
+    return [
+        {
+            "type": "scatter",
+            "name": words.mark(verdict).label,
+            "symbol": f"path://{words.mark(verdict).path}",
+            "symbolSize": size,
+            "itemStyle": {"color": f"${verdict}", "opacity": 0.85},
+            "dimensions": ["_x", "_y", "build", plot.noun, "repeat", said, "_link"],
+            "encode": {"x": 0, "y": 1},
+            "data": rows[verdict],
+            "z": 3,
+        }
+        for verdict in reversed(words.ordered(rows))
+    ]
+
+
+def _row(mark: StripMark, names: list[str], job: int, low: float, off: float) -> list[Any]:
+    value = None if mark.value is None else float(f"{mark.value:.4g}")
+    y = off / 3 if value is None else max(low, value)
+    return [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value, job]
+
+
+def _across(plot: Strip) -> Options:
+    """An empty series that carries the line of the declared tolerance, the same for every build
+    where it is the axis."""
+    label = {
+        **LABEL,
+        "position": "insideEndTop",
+        "formatter": "declared tolerance",
+        "color": "$tolerance",
+    }
+    lines = [
+        {
+            "yAxis": 1,
+            "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
+            "label": label,
+        }
+    ]
+    shown = lines if plot.metric == TOLERANCE_RATIO else []
+    mark_line = {
+        "silent": True,
+        "symbol": "none",
+        "animation": False,
+        "precision": 15,
+        "data": shown,
+    }
+    return {
+        "type": "scatter",
+        "name": "lines",
+        "data": [],
+        "silent": True,
+        "z": 2,
+        "markLine": mark_line,
+    }
+
+
+def _range(plot: Strip) -> tuple[float, float, float]:
+    """(lowest, highest, off the scale) of the log axis, in whole powers of ten with everything
+    inside; an exact 0 sits at the lowest."""
+    values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
+    values += [mark.value for mark in plot.marks if mark.value]
+    values += [
+        edge
+        for band in plot.bands
+        for edge in (band.explained, band.advised, band.declared)
+        if edge
+    ]
+    low = 10.0 ** math.floor(math.log10(min(values, default=1.0)) - 0.02)
+    high = 10.0 ** math.ceil(math.log10(max(values, default=1.0)) + 0.1)
+    return low, high, high * 10

@@ -1,0 +1,391 @@
+"""Read models of the tests' pages: the list of tests, and one test on one variant: grade, rates,
+causes, change points, flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.masking import Change
+from gonogo_dashboards.flags import flag_page
+from gonogo_dashboards.flags.flag_page import FindingLine
+from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit.evidence_view import percent, rate_words
+from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
+from gonogo_dashboards.tests import active_overrides, error_curve
+from gonogo_dashboards.tests import kill_matrix as kills
+from gonogo_dashboards.tests import strip as strips
+from gonogo_dashboards.tests import tail as tails
+from gonogo_dashboards.tests.active_overrides import OverrideLine
+from gonogo_dashboards.tests.error_curve import Curve
+from gonogo_dashboards.tests.kill_matrix import KillMatrix
+from gonogo_dashboards.tests.strip import Strip
+from gonogo_dashboards.tests.tail import TailView
+from gonogo_dashboards.tests.test_list import Badge, badges
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flags
+from gonogo_storage.history import trends, variant_status
+from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.rollups.variants import Variant, jobs_of
+
+CHOICES = ("line", "arch", "board", "build", "output", "metric", "over")
+MOST_FLAGS = 20
+_QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
+MOST_BUILDS = 20
+"""Builds in the table of a page; all that were looked at are in the API's answer."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A share of 1 with its interval, in words and to be drawn; None where nothing ran."""
+
+    words: str
+    share: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class BuildLine:
+    """A test on one build."""
+
+    build: str
+    url: str
+    """The page with the grade of that build."""
+    chosen: bool
+    seeds: int
+    jobs: int
+    counts: tuple[Count, ...]
+    failures: Interval
+    hollow: Interval
+    lost: Interval
+    job_url: str
+    at: str | None
+    age: str
+
+
+@dataclass(frozen=True)
+class RowLine:
+    """A row of the table by context or device: how often the test passes there, and what the exact
+    test against isolation says."""
+
+    name: str
+    runs: int
+    passed: int
+    failed: int
+    host_runs: int
+    passes: Interval
+    p: float | None
+    higher: float | None
+
+
+@dataclass(frozen=True)
+class FactorLine:
+    """One factor of the attribution, and whether it holds."""
+
+    words: str
+    holds: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """What became of the kernel from one build to the next; `telling`: its state is another one."""
+
+    before: str
+    after: str
+    change: str
+    verdict: str
+    telling: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class ChangeLine:
+    """A change point of an output's numbers; `url`: the page with the grade of the build it is at,
+    None of a day."""
+
+    words: str
+    url: str | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that can be chosen on the page: another variant, output or statistic."""
+
+    name: str
+    url: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class TestView:
+    """A test's page, of one variant; `variant` is None while no job of the test is over."""
+
+    __test__ = False  # pytest: not a test case
+
+    key: str
+    subject_key: str
+    kernel: str
+    shape: str
+    tolerance: str
+    noun: str
+    variant: Mapping[str, str] | None
+    variant_words: str
+    variants: tuple[Choice, ...]
+    badges: tuple[Badge, ...]
+    build: str | None
+    grade_words: tuple[str, ...]
+    failures: Interval
+    assessed: str
+    builds: tuple[BuildLine, ...]
+    more_builds: int
+    cause: str
+    cause_sentence: str
+    cause_words: str
+    factors: tuple[FactorLine, ...]
+    contexts: tuple[RowLine, ...]
+    devices: tuple[RowLine, ...]
+    strip: Strip | None
+    tail: TailView | None
+    kills: KillMatrix | None
+    curve: Curve | None
+    outputs: tuple[Choice, ...]
+    metrics: tuple[Choice, ...]
+    overs: tuple[Choice, ...]
+    changes: tuple[ChangeLine, ...]
+    rate_changes: str
+    steps: tuple[StepLine, ...]
+    flags: tuple[FindingLine, ...]
+    overrides: tuple[OverrideLine, ...]
+    jobs_url: str
+    links: Mapping[str, str]
+    twin: str
+    at: str | None
+
+
+def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> TestView | None:
+    """The page of a test, of the variant that the query names as far as it exists, else the one
+    that ran last; None: no such test."""
+    test = test_specs.get(session, key)
+    if test is None:
+        return None
+    wanted = {name: value for name in CHOICES if (value := query.get(name, ""))}
+    variants = variant_status.variants(session, key)
+    variant = next(
+        (each for each in variants if _named(each).items() >= _of_variant(wanted).items()),
+        variants[0] if variants else None,
+    )
+    canonical = test["test"]
+    about: dict[str, Any] = {
+        "key": key, "subject_key": test["subject_key"], "kernel": test["kernel"], "shape": shape_of(canonical),
+        "tolerance": tolerance_of(canonical), "noun": noun_of(canonical), "jobs_url": urls.jobs({"test": key}), "at": timestamp(now),
+        "overrides": active_overrides.of_test(session, key, now),
+        "variants": tuple(Choice(words.variant_of(each), urls.history(key, _named(each)), each == variant) for each in variants),
+    }  # fmt: skip
+    if variant is None:
+        return TestView(**about, **_NOTHING, links={}, twin=urls.history(key, twin=True))
+    return TestView(**about, **_judged(session, variant, wanted, canonical, now))
+
+
+_NOTHING: dict[str, Any] = {
+    "variant": None, "variant_words": "", "badges": (), "build": None, "grade_words": (), "failures": Interval("", None, None, None),
+    "assessed": "", "builds": (), "more_builds": 0, "cause": "", "cause_sentence": "", "cause_words": "", "factors": (), "contexts": (),
+    "devices": (), "strip": None, "tail": None, "kills": None, "curve": None, "outputs": (), "metrics": (), "overs": (), "changes": (),
+    "rate_changes": "", "steps": (), "flags": (),
+}  # fmt: skip
+
+
+def _judged(
+    session: Session,
+    variant: Variant,
+    wanted: Mapping[str, str],
+    canonical: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, Any]:
+    """Everything of a page that needs runs."""
+    jobs, here = jobs_of(session, variant), _named(variant)
+    found = variant_status.read(session, variant, build=wanted.get("build"), jobs=jobs)
+    metric = wanted.get("metric") if wanted.get("metric") in METRICS else trends.DEFAULT_METRIC
+    over: trends.Over = "days" if wanted.get("over") == "days" else "builds"
+    trend = trends.read(session, variant, over=over, metric=str(metric))
+    outputs, names = sorted(trend["numbers"]), [point["name"] for point in trend["points"]]
+    output = wanted.get("output", "")
+    if output not in outputs:
+        output = _first(
+            trend,
+            _worst_of(strips.outputs(session, jobs), outputs) if len(outputs) > 1 else outputs,
+        )
+    chosen = {
+        **here,
+        "build": wanted.get("build"),
+        "output": output,
+        "metric": str(metric),
+        "over": over,
+    }
+    of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
+    killed = kills.read(session, variant, now)
+    advised = killed.tolerance if killed else {}
+    cause, raised = (
+        found.attribution,
+        flags.list_(session, test=variant.test_key, limit=MOST_FLAGS).items,
+    )
+    of_variant = [
+        flag
+        for flag in raised
+        if (flag["build_line"], flag["arch"], flag["board"]) == tuple(here.values())
+    ]
+
+    def choices(name: str, values: Sequence[str], said: Mapping[str, str]) -> tuple[Choice, ...]:
+        return tuple(
+            Choice(
+                said.get(each, each),
+                urls.history(variant.test_key, {**chosen, name: each}),
+                each == chosen[name],
+            )
+            for each in values
+        )
+
+    return {
+        "variant": here,
+        "variant_words": words.variant_of(variant),
+        "badges": badges(found.grade),
+        "build": found.build,
+        "grade_words": tuple(found.grade["words"].split("; ")),
+        "failures": _interval(found.grade["failures"]),
+        "assessed": f"assessed {words.since(found.at, now)}, from {found.looked['words']}"
+        if found.at
+        else f"from {found.looked['words']}",
+        "builds": tuple(
+            _build_line(
+                each,
+                of_any_build + urls.further("build", each["build"]),
+                each["build"] == found.build,
+                now,
+            )
+            for each in variant_status.builds(jobs, MOST_BUILDS)
+        ),
+        "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MOST_BUILDS),
+        "cause": words.CAUSES[cause["cause"]],
+        "cause_sentence": Cause(cause["cause"]).sentence,
+        "cause_words": cause["words"],
+        "factors": tuple(
+            FactorLine(words.CAUSES[each["cause"]], each["holds"], each["words"])
+            for each in cause["findings"]
+        ),
+        "contexts": tuple(_row_line(each) for each in cause["contexts"]),
+        "devices": tuple(_row_line(each) for each in cause["devices"]),
+        "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
+        "tail": tails.read(
+            session, found.grade["tail"], [job for job in jobs if job.build == found.build]
+        ),
+        "kills": killed,
+        "curve": error_curve.read(trend, output) if output else None,
+        "outputs": choices("output", outputs, {}),
+        "metrics": choices("metric", METRICS, {each: error_curve.label(each) for each in METRICS}),
+        "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
+        "changes": tuple(
+            ChangeLine(
+                words.tamed(f"{name}: {each['words']}", names),
+                urls.history(variant.test_key, {**chosen, "output": name, "build": each["at"]})
+                if over == "builds"
+                else None,
+            )
+            for name in outputs
+            for each in trend["numbers"][name]["changes"]
+        ),
+        "rate_changes": words.tamed(trend["rates"]["words"], names),
+        "steps": tuple(_step_line(each) for each in reversed(trend["steps"])),
+        "flags": tuple(flag_page.line(flag, canonical, now) for flag in of_variant),
+        "links": {
+            "attribution": urls.of_test(
+                variant.test_key, "attribution", {**here, "build": found.build}
+            ),
+            "changes": urls.of_test(
+                variant.test_key, "changes", {**here, "over": over, "metric": str(metric)}
+            ),
+            "comparison": urls.of_test(variant.test_key, "comparison", here),
+        },
+        "twin": urls.history(variant.test_key, chosen, twin=True),
+    }
+
+
+def _worst_of(worst: Sequence[str], outputs: Sequence[str]) -> Sequence[str]:
+    """Those with the worst verdict, as far as they have numbers to show; else all."""
+    return [output for output in outputs if output in worst] or outputs
+
+
+def _first(trend: Mapping[str, Any], outputs: Sequence[str]) -> str:
+    """The output to show: one that changed, else the one whose error varies most; "" for none."""
+
+    def interest(output: str) -> tuple[int, float]:
+        spreads = [
+            point["numbers"][output] for point in trend["points"] if output in point["numbers"]
+        ]
+        edges = [spread[edge] for spread in spreads for edge in ("low", "high") if spread[edge] > 0]
+        return len(trend["numbers"][output]["changes"]), max(edges) / min(edges) if edges else 0.0
+
+    return max(outputs, key=interest) if outputs else ""
+
+
+def _build_line(build: Mapping[str, Any], url: str, chosen: bool, now: datetime) -> BuildLine:
+    return BuildLine(
+        build=build["build"],
+        url=url,
+        chosen=chosen,
+        seeds=build["seeds"],
+        jobs=build["jobs"],
+        counts=counts(build["counts"], max(build["seeds"], 1)),
+        failures=_interval(build["failures"]),
+        hollow=_interval(build["hollow"]),
+        lost=_interval(build["infrastructure"]),
+        job_url=urls.job(build["last_job"]),
+        at=build["last_at"],
+        age=words.since(build["last_at"], now),
+    )
+
+
+def _row_line(row: Mapping[str, Any]) -> RowLine:
+    share = row["pass_rate"]
+    text = (
+        f"{percent(share)}, {percent(row['pass_low'])} to {percent(row['pass_high'])}"
+        if row["pass_low"] is not None
+        else "UNKNOWN"
+    )
+    passes = Interval(text, share, row["pass_low"], row["pass_high"])
+    return RowLine(
+        row["name"],
+        row["runs"],
+        row["passed"],
+        row["failed"],
+        row["host_runs"],
+        passes,
+        row["p"],
+        row["higher"],
+    )
+
+
+def _step_line(step: Mapping[str, Any]) -> StepLine:
+    change = Change(step["change"])
+    looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
+    said = words.tamed(step["words"], (step["before"], step["after"]))
+    return StepLine(step["before"], step["after"], *looks, change not in _QUIET, said)
+
+
+def _interval(rate: Mapping[str, Any]) -> Interval:
+    share = rate["failures"] / rate["runs"] if rate["runs"] else None
+    return Interval(rate_words(rate), share, rate["low"], rate["high"])
+
+
+def _named(variant: Variant) -> dict[str, str]:
+    return {"line": variant.build_line, "arch": variant.arch, "board": variant.board}
+
+
+def _of_variant(wanted: Mapping[str, str]) -> dict[str, str]:
+    return {name: wanted[name] for name in ("line", "arch", "board") if name in wanted}

@@ -1,0 +1,57 @@
+"""The routes of the pages of webhooks and of answers to GitHub, each with its JSON twin.
+
+Addresses and payloads may be confidential: all of them need the scope admin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls
+from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.webhooks import github_answers, webhook_page
+
+SCOPE = "admin"
+ONE = urls.WEBHOOKS + "/{webhook_id}"
+
+
+def add(site: Site) -> None:
+    """Adds the pages. They only read; what sends a message again is the API's."""
+
+    def listed(
+        session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+    ) -> webhook_page.WebhooksView:
+        return webhook_page.webhooks(session, cursor, limit, now)
+
+    def one(session: Session, request: Request, now: datetime) -> webhook_page.WebhookView | None:
+        query = request.query_params
+        return webhook_page.webhook(
+            session,
+            request.path_params["webhook_id"],
+            query,
+            query.get("cursor"),
+            site.limit(query),
+            now,
+        )
+
+    def delivery(
+        session: Session, request: Request, now: datetime
+    ) -> webhook_page.DeliveryView | None:
+        return webhook_page.delivery(
+            session, request.path_params["webhook_id"], request.path_params["delivery_id"], now
+        )
+
+    site.add_list(urls.WEBHOOKS, "webhooks/webhooks.html", listed, scope=SCOPE)
+    site.add_list(urls.ANSWERS, "webhooks/github_answers.html", github_answers.answers, scope=SCOPE)
+    site.add(ONE, "webhooks/webhook.html", one, noun="subscription", scope=SCOPE)
+    site.add(
+        ONE + "/deliveries/{delivery_id}",
+        "webhooks/delivery.html",
+        delivery,
+        noun="delivery",
+        scope=SCOPE,
+    )

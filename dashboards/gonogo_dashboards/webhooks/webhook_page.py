@@ -1,0 +1,228 @@
+"""Read models of the pages of webhooks: who is told what, what became of each message, and what a
+receiver answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import urls, words
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import DeliveryState, WebhookState
+from gonogo_storage.messages import deliveries
+from gonogo_storage.messages import webhooks as stored
+from gonogo_storage.messages.webhooks import Webhook
+
+SECRET_PATHS = ("slack",)
+"""Kinds whose address is itself the secret: only its host is shown."""
+
+
+@dataclass(frozen=True)
+class DeliveryLine:
+    """A message in a list. `replay` is null where its subscription is told nothing."""
+
+    id: str
+    url: str
+    type: str
+    state: str
+    state_words: str
+    verdict: str
+    tries: int
+    created_at: str
+    age: str
+    due_at: str | None
+    due_words: str
+    replay: str | None
+
+
+@dataclass(frozen=True)
+class WebhookLine:
+    """A subscription: where, what, whether it is told anything, how many messages wait, and the
+    last one."""
+
+    id: str
+    url: str
+    kind: str
+    target: str
+    events: tuple[str, ...]
+    description: str
+    state: str
+    active: bool
+    reason: str | None
+    created_by: str
+    created_at: str | None
+    old_secret_until: str | None
+    waiting: int
+    last: DeliveryLine | None
+    test: str
+
+
+@dataclass(frozen=True)
+class WebhooksView:
+    """A page of subscriptions, newest first."""
+
+    items: tuple[WebhookLine, ...]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+@dataclass(frozen=True)
+class WebhookView:
+    """A subscription with a page of its messages, newest first."""
+
+    webhook: WebhookLine
+    items: tuple[DeliveryLine, ...]
+    filters: Mapping[str, str]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+@dataclass(frozen=True)
+class TryLine:
+    """One try: when, how long, what the receiver answered or why it could not be asked."""
+
+    number: int
+    at: str
+    age: str
+    status: int | None
+    error: str | None
+    answer: str | None
+    duration: str
+    taken: bool
+
+
+@dataclass(frozen=True)
+class DeliveryView:
+    """A message: its payload as JSON text, and every try."""
+
+    webhook: WebhookLine
+    delivery: DeliveryLine
+    payload: str
+    tries: tuple[TryLine, ...]
+    at: str | None
+
+
+def webhooks(session: Session, cursor: str | None, limit: int, now: datetime) -> WebhooksView:
+    """A page of subscriptions. Raises gonogo_storage.db.paging.BadCursor."""
+    page = stored.list_(session, limit=limit, cursor=cursor or None)
+    waiting = deliveries.waiting(session)
+    lines = tuple(_webhook(session, each, waiting, now) for each in page.items)
+    return WebhooksView(
+        lines, page.next, urls.webhooks(cursor=page.next) if page.next else None, timestamp(now)
+    )
+
+
+def webhook(
+    session: Session,
+    webhook_id: str,
+    filters: Mapping[str, str],
+    cursor: str | None,
+    limit: int,
+    now: datetime,
+) -> WebhookView | None:
+    """A subscription with its messages; None when there is no such one. Raises
+    gonogo_storage.db.paging.BadCursor."""
+    found = stored.get(session, webhook_id)
+    if found is None:
+        return None
+    state = filters.get("state", "")
+    given = {"state": state} if state in set(DeliveryState) else {}
+    page = deliveries.list_(
+        session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None
+    )
+    return WebhookView(
+        webhook=_webhook(session, found, deliveries.waiting(session), now),
+        items=tuple(_delivery(each, found, now) for each in page.items),
+        filters=given,
+        next=page.next,
+        next_url=urls.webhook(webhook_id, given, cursor=page.next) if page.next else None,
+        at=timestamp(now),
+    )
+
+
+def delivery(
+    session: Session, webhook_id: str, delivery_id: str, now: datetime
+) -> DeliveryView | None:
+    """A message; None when the subscription has no such one."""
+    found = stored.get(session, webhook_id)
+    whole = None if found is None else deliveries.look(session, webhook_id, delivery_id)
+    if found is None or whole is None:
+        return None
+    return DeliveryView(
+        webhook=_webhook(session, found, deliveries.waiting(session), now),
+        delivery=_delivery(whole, found, now),
+        payload=json.dumps(whole["payload"], indent=2, ensure_ascii=False),
+        tries=tuple(_try(each, now) for each in whole["log"]),
+        at=timestamp(now),
+    )
+
+
+def _webhook(
+    session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
+) -> WebhookLine:
+    newest = deliveries.list_(session, webhook.id, limit=1).items
+    return WebhookLine(
+        id=webhook.id,
+        url=urls.webhook(webhook.id),
+        kind=webhook.kind,
+        target=webhook.target.split("?")[0]
+        if webhook.kind not in SECRET_PATHS
+        else _host(webhook.target),
+        events=webhook.events,
+        description=webhook.description,
+        state=webhook.state.value,
+        active=webhook.state is WebhookState.active,
+        reason=webhook.reason,
+        created_by=webhook.created_by,
+        created_at=timestamp(webhook.created_at),
+        old_secret_until=timestamp(webhook.old_until)
+        if webhook.old_until is not None and webhook.old_until > now
+        else None,
+        waiting=waiting.get(webhook.id, 0),
+        last=_delivery(newest[0], webhook, now) if newest else None,
+        test=urls.test_webhook(webhook.id),
+    )
+
+
+def _host(target: str) -> str:
+    """ "https://host/…": an address without what must not be seen over somebody's shoulder."""
+    head, _, _ = target.partition("://")[2].partition("/")
+    return f"{target.partition('://')[0]}://{head}/…"
+
+
+def _delivery(item: Mapping[str, Any], webhook: Webhook, now: datetime) -> DeliveryLine:
+    state = DeliveryState(item["state"])
+    return DeliveryLine(
+        id=item["id"],
+        url=urls.webhook_delivery(webhook.id, item["id"]),
+        type=item["type"],
+        state=state.value,
+        state_words=words.DELIVERIES[state].words,
+        verdict=words.DELIVERIES[state].verdict,
+        tries=item["tries"],
+        created_at=item["created_at"],
+        age=words.since(item["created_at"], now),
+        due_at=item["due_at"],
+        due_words=words.until(item["due_at"], now),
+        replay=urls.replay(webhook.id, item["id"])
+        if webhook.state is WebhookState.active
+        else None,
+    )
+
+
+def _try(item: Mapping[str, Any], now: datetime) -> TryLine:
+    same = {name: item[name] for name in ("number", "at", "status", "error", "answer")}
+    taken = item["status"] is not None and 200 <= item["status"] < 300
+    return TryLine(
+        **same,
+        age=words.since(item["at"], now),
+        duration=words.duration(item["duration_ms"] / 1000),
+        taken=taken,
+    )
