@@ -34,9 +34,9 @@ from sqlalchemy import func, select
 
 from benchmarks import harvest
 from benchmarks.service import command, environment
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.core import open_core
+from gonogo_service.kit.background_context import open_core
 from gonogo_settings import PREFIX, Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo_cli import local, selections, show, waiting
 from gonogo_cli.client import ENDED, Client
@@ -93,7 +94,7 @@ def bisect(
         body["signal"] = signal.value
     with Client() as client:
         made = client.call("POST", "/bisections", body=body)
-        page = f"{client.url}/bisections/{made['id']}"
+        page = client.url + urls.bisection(made["id"])
         if not wait:
             if as_json:
                 show.print_json(made)

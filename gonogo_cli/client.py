@@ -14,9 +14,9 @@ import httpx
 
 import gonogo_settings
 from gonogo.errors import InfrastructureError, JobError
+from gonogo.urls import API
 from gonogo_cli.waiting import PATIENCE_S, POLL_S, Patience
 
-API = "/api/v1"
 ENDED = {"finished", "cancelled", "failed"}
 SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""

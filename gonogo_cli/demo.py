@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 import gonogo_settings
+from gonogo import urls
 from gonogo.errors import GonogoError, InfrastructureError
 from gonogo_cli import problem as problems
 from gonogo_cli import show
@@ -145,7 +146,7 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
         "budget_ratio": max(budgets, default=None),
         "verdict": job.get("verdict"),
         "diagnosis": diagnosis.get("words") or "",
-        "url": f"{client.url}/jobs/{job['id']}",
+        "url": client.url + urls.job(job["id"]),
     }
 
 

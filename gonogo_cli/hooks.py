@@ -58,7 +58,7 @@ def catch_up(
     from gonogo_cli import show
     from gonogo_cli.place import engine
     from gonogo_service.github.problems import GitHubError, Refused
-    from gonogo_service.hooks import fetching
+    from gonogo_service.hooks import catch_up as fetching
     from gonogo_storage.automation import ci_rules
     from gonogo_storage.db.encoding import utcnow
     from gonogo_storage.db.engine import reading

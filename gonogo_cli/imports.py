@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_cli import selections, show
 from gonogo_cli.client import Client
@@ -79,4 +80,4 @@ def import_(
         show.console().print(
             f"{each['file']}: {told}{without}", markup=False, highlight=False, soft_wrap=True
         )
-        show.console().print(f"{client.url}/jobs/{each['id']}", style="underline", soft_wrap=True)
+        show.console().print(client.url + urls.job(each["id"]), style="underline", soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_cli import selections, show
 from gonogo_cli.client import ENDED, Client
@@ -75,7 +76,7 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
     said about the kernel)."""
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
     if as_json:
-        show.print_json(job | {"diagnosis": diagnosis, "url": f"{client.url}/jobs/{job['id']}"})
+        show.print_json(job | {"diagnosis": diagnosis, "url": client.url + urls.job(job["id"])})
     else:
         out = show.console()
         out.print(show.jobs_table([job], client.url))
@@ -94,7 +95,7 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             )
         if job.get("error"):
             out.print(f"error: {job['error']}", markup=False)
-        out.print(f"{client.url}/jobs/{job['id']}", style="underline", soft_wrap=True)
+        out.print(client.url + urls.job(job["id"]), style="underline", soft_wrap=True)
     if job["state"] != "finished":
         raise typer.Exit(3 if job["state"] == "failed" else 1)
     outcomes = job.get("outcomes")

@@ -37,8 +37,8 @@ def serve(
     """Run the HTTP service: API and pages."""
     import uvicorn
 
-    from gonogo_service import logs
     from gonogo_service.app import create_app
+    from gonogo_service.kit import logs
 
     logs.configure()
     config = gonogo_settings.load()
@@ -79,7 +79,7 @@ def background() -> None:
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "worker_key")
     from gonogo_service import background as work
-    from gonogo_service import logs
+    from gonogo_service.kit import logs
 
     logs.configure()
     stop = threading.Event()

@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from gonogo import urls
 from gonogo.spec.selections import Selection, is_selection
 
 COLOURS = {
@@ -121,7 +122,7 @@ def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
     for job in items:
         shape = what(job.get("test") or {})
         table.add_row(
-            Text(str(job["id"]), style=f"link {url}/jobs/{job['id']}"),
+            Text(str(job["id"]), style=f"link {url}{urls.job(job['id'])}"),
             f"{job.get('kernel')} {shape}",
             str(job.get("build")),
             str(job.get("state")),

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from gonogo import urls
 from gonogo.errors import FieldError, JobError
 from gonogo_cli import local, selections, show, suites
 from gonogo_cli.client import Client
@@ -182,7 +183,7 @@ def submit(
             else:
                 for job in made:
                     show.console().print(
-                        f"{job['id']}  {client.url}/jobs/{job['id']}",
+                        f"{job['id']}  {client.url}{urls.job(job['id'])}",
                         soft_wrap=True,
                         highlight=False,
                     )

@@ -43,8 +43,8 @@ def create(
     """Make a token and print it: it is shown this once, only its keyed hash is stored."""
     from gonogo_cli import show
     from gonogo_cli.place import engine
-    from gonogo_service.auth import issue_token
-    from gonogo_service.problems import Problem
+    from gonogo_service.access.auth import issue_token
+    from gonogo_service.kit.problems import Problem
     from gonogo_storage.db.engine import session
 
     with engine() as database, session(database) as transaction:

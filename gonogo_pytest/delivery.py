@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from gonogo import urls
 from gonogo_pytest import server, spool
 from gonogo_pytest.local import LocalFile
 from gonogo_pytest.records import encoded
@@ -39,7 +40,8 @@ def deliver(run: Run) -> list[str]:
         except server.Unsent as problem:
             raise Undelivered(str(problem), refused=problem.refused) from None
         return [
-            f"{run.to.rstrip('/')}/jobs/{each['id']} ({each.get('verdict')})" for each in answers
+            f"{run.to.rstrip('/')}{urls.job(each['id'])} ({each.get('verdict')})"
+            for each in answers
         ]
     try:
         with LocalFile(Path(run.to)) as file:

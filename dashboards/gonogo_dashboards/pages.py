@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined,
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.bisections import posterior_charts
 from gonogo_dashboards.bisections import routes as bisection_pages
 from gonogo_dashboards.charts import charts
@@ -35,7 +36,7 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     term_charts,
 )
-from gonogo_dashboards.kit import assets, bidi, routes, urls, words
+from gonogo_dashboards.kit import assets, bidi, routes, words
 from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
@@ -145,7 +146,7 @@ def make_router(
     context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER
 ) -> APIRouter:
     """All pages. They only read; whether the reader may is decided before
-    (service/gonogo_service/auth.py)."""
+    (service/gonogo_service/access/auth.py)."""
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:

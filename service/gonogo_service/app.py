@@ -10,16 +10,20 @@ from typing import Any
 from fastapi import FastAPI
 
 import gonogo_settings as configuration
+from gonogo.urls import API
 from gonogo_dashboards import pages
-from gonogo_service import login, openapi, refusals, triage
-from gonogo_service.api import PREFIX, health, routers
-from gonogo_service.auth import Keys
-from gonogo_service.bodies import BodyLimits, LimitBodies
-from gonogo_service.context import Context
-from gonogo_service.doorbell import Doorbell
-from gonogo_service.edge import Edge, FailureLimits
-from gonogo_service.events import Hub, closing_on_signals
-from gonogo_service.metrics import Metrics
+from gonogo_service.access import login
+from gonogo_service.access.context import Context
+from gonogo_service.access.edge import Edge, FailureLimits
+from gonogo_service.access.principals import Keys
+from gonogo_service.api.admin import health
+from gonogo_service.api.flags import triage_form
+from gonogo_service.api.routers import routers
+from gonogo_service.kit import openapi, refusals
+from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
+from gonogo_service.kit.live_events import Hub, closing_on_signals
+from gonogo_service.kit.metrics import Metrics
+from gonogo_service.kit.notifier import Doorbell
 from gonogo_settings import Settings
 from gonogo_settings.release import release
 from gonogo_storage.automation import bisections
@@ -54,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title=openapi.TITLE,
         version=release(),
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=f"{API}/openapi.json",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -66,7 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         *routers(),
         health.router,
         login.router,
-        triage.router,
+        triage_form.router,
         pages.make_router(context),
     ]
     for router in all_routers:

@@ -15,7 +15,8 @@ from schemathesis import GenerationMode, checks
 
 import seeded
 from api import JOB, Api, in_process
-from gonogo_service.api import health, routers
+from gonogo_service.api.admin import health
+from gonogo_service.api.routers import routers
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.states import HookSource
 from gonogo_storage.messages import incoming

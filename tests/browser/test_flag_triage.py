@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 import commits
 import nights
-from gonogo_service.auth import issue_token
+from gonogo_service.access.auth import issue_token
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flag_changes, flags
 

@@ -8,7 +8,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from benchmarks import harvest
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_dashboards.tests import strip as strips
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs

@@ -13,7 +13,7 @@ import gauging
 import histories
 import nights
 from bisections import answer
-from gonogo_service.background import bisecting
+from gonogo_service.background.bisection import role
 from gonogo_storage.db.encoding import utcnow
 
 SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
@@ -51,7 +51,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
 
     def go_on() -> None:
         with server.writing() as session:
-            bisecting.step(session, begun, settings, utcnow() + timedelta(seconds=1))
+            role.step(session, begun, settings, utcnow() + timedelta(seconds=1))
         with server.writing() as session:
             answer(session, begun, lambda place, seed: histories.row(seed, wrong=place >= 5))
 

@@ -315,7 +315,7 @@ def test_an_address_with_nul_is_refused(lone: Api) -> None:
 def test_an_unforeseen_error_says_nothing_of_the_inside(
     lone: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gonogo_service.api import workers
+    from gonogo_service.api.fleet import workers
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")

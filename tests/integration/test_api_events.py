@@ -19,7 +19,7 @@ import pytest
 
 import seeded
 from api import SECRET, events_of, on_port
-from gonogo_service.context import Context
+from gonogo_service.access.context import Context
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import events as stored

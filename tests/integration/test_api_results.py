@@ -13,7 +13,8 @@ from fastapi.routing import APIRoute
 
 import seeded
 from api import Api, in_process
-from gonogo_service.api import results, routers
+from gonogo_service.api import routers
+from gonogo_service.api.jobs import results
 from gonogo_storage.jobs.job import Job
 
 

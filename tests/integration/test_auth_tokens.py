@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from sqlalchemy import event, select
 
 from api import ELSEWHERE, JOB, Api, in_process
+from gonogo_service.access.auth import issue_token, make_token, well_formed
+from gonogo_service.access.edge import SIGNED
+from gonogo_service.access.principals import Keys
 from gonogo_service.api import routers
-from gonogo_service.auth import Keys, issue_token, make_token, well_formed
-from gonogo_service.edge import SIGNED
-from gonogo_service.problems import BadField
+from gonogo_service.kit.problems import BadField
 from gonogo_storage.tables import AuditRow, TokenRow
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"

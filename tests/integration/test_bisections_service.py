@@ -13,7 +13,7 @@ import pytest
 import seeded
 from api import Api, in_process
 from bisections import answer, jobs_in_flight, run, serve, step
-from gonogo_service.background import bisecting
+from gonogo_service.background.bisection import role
 from gonogo_storage.automation import bisections
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.messages import outbox
@@ -137,7 +137,7 @@ def test_what_the_database_holds_is_all_that_a_step_needs(api: Api) -> None:
     """A step that dies leaves nothing; the one after it does the same, once."""
     bisection = begin(api)
     with contextlib.suppress(Killed), api.context.session() as session:
-        assert bisecting.step(session, bisection, api.settings, utcnow())
+        assert role.step(session, bisection, api.settings, utcnow())
         raise Killed
     assert api.get(f"/bisections/{bisection}")["runs"] == 0
     assert step(api, bisection)

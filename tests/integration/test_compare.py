@@ -18,7 +18,7 @@ from commits import BASE, HEAD
 from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
-from gonogo_service.api.compare import ComparisonOut
+from gonogo_service.api.ci.compare import ComparisonOut
 from gonogo_storage.catalogue import builds
 from gonogo_storage.comparison import comparing
 from gonogo_storage.db.states import FlagKind

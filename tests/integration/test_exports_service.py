@@ -17,7 +17,7 @@ import pytest
 import seeded
 import suite_runs
 from api import Api, in_process
-from gonogo_service.api import results
+from gonogo_service.api.jobs import results
 from gonogo_service.exports import parquet
 
 NASTY = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"

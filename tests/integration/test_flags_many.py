@@ -14,7 +14,7 @@ import pytest
 import commits
 import nights
 from api import ELSEWHERE, Api, in_process
-from gonogo_service.api.flags import FlagsChanged
+from gonogo_service.api.flags.flags import FlagsChanged
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags, triage

@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 from api import SECRET, Api, in_process
 from flows import KEY
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.background.core import open_core
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import Answerer
+from gonogo_service.kit.background_context import open_core
 from gonogo_storage.automation import ci_subjects, runs
 from gonogo_storage.automation.ci_subjects import CiSubject
 from gonogo_storage.db.encoding import utcnow

@@ -18,10 +18,10 @@ from pydantic import SecretStr
 from api import JOB, SECRET, Api
 from flows import KEY
 from github import APP, TOKEN, GitHubServer
-from gonogo_service.background.core import open_core
 from gonogo_service.github import answering, report
 from gonogo_service.github.answering import LOOK_AGAIN, Answerer
-from gonogo_service.hooks.working import Worker
+from gonogo_service.hooks.processor import Worker
+from gonogo_service.kit.background_context import open_core
 from gonogo_storage.db.encoding import utcnow
 from hook_service import came, copied, emptied, store_rule, subjects
 from hookings import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push

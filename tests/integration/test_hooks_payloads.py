@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import nodes
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
-from gonogo_service.hooks.working import work
+from gonogo_service.hooks.processor import work
 from gonogo_storage.db.states import HookSource, InboundState
 from gonogo_storage.messages import incoming
 from hookings import SECRET, deliver

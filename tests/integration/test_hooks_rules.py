@@ -26,7 +26,7 @@ from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
 from gonogo.errors import InfrastructureError, JobError
 from gonogo_cli.app import app
-from gonogo_service.hooks import fetching
+from gonogo_service.hooks import catch_up
 from gonogo_storage.db.encoding import utcnow
 from hook_service import OWN, RULE, SMALL, came, copied, emptied, store_rule, work
 from hookings import HEAD, NEXT, deliver, pull_request, push
@@ -238,7 +238,7 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
 ) -> None:
     store_rule(lite, paths=["ttnn/**"])
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
-    paths = fetching.paths_of(lite.settings.model_copy(update=token))
+    paths = catch_up.paths_of(lite.settings.model_copy(update=token))
     assert paths is not None
     at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
     deliver(lite.client, "pull_request", pull_request())
@@ -248,4 +248,4 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
     assert work(lite, paths=paths) == 1
     paths.close()
-    assert fetching.paths_of(lite.settings) is None
+    assert catch_up.paths_of(lite.settings) is None

@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock(NIGHT)
-    monkeypatch.setattr("gonogo_service.api.schedules.utcnow", made)
+    monkeypatch.setattr("gonogo_service.api.suites.schedules.utcnow", made)
     return made
 
 

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from api import JOB, SECRET, Api, in_process, make_settings
 from flows import KEY
 from gonogo_service.background import delivery
-from gonogo_service.background.core import Core, open_core
+from gonogo_service.kit.background_context import Core, open_core
 from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
 from gonogo_storage.db.encoding import utcnow

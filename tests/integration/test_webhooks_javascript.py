@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import nodes
 from api import SECRET, in_process
 from flows import KEY
-from gonogo_service.background.core import open_core
+from gonogo_service.kit.background_context import open_core
 from gonogo_service.webhooks import outbound, secrets
 from receivers import Got, Receiver
 from servers import Missing

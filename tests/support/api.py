@@ -15,9 +15,9 @@ import uvicorn
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
+from gonogo_service.access.auth import issue_token
+from gonogo_service.access.context import Context
 from gonogo_service.app import create_app
-from gonogo_service.auth import issue_token
-from gonogo_service.context import Context
 from gonogo_settings import Settings
 from gonogo_storage.ops import schema
 from gonogo_storage.tables import Base

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 import seeded
 from api import Api
-from gonogo_service.background import bisecting
+from gonogo_service.background.bisection import role
 from gonogo_storage.automation import bisections
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
@@ -56,9 +56,7 @@ def answer(session: Session, bisection_id: str, rows: Answer) -> int:
 def step(api: Api, bisection_id: str, *, later_s: float = 0.0) -> bool:
     """One step of the role, in a transaction of its own."""
     with api.context.session() as session:
-        return bisecting.step(
-            session, bisection_id, api.settings, utcnow() + timedelta(seconds=later_s)
-        )
+        return role.step(session, bisection_id, api.settings, utcnow() + timedelta(seconds=later_s))
 
 
 def run(api: Api, bisection_id: str, rows: Answer, *, most: int = 400) -> dict[str, Any]:

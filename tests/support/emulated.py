@@ -18,10 +18,10 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
+from gonogo_service.access.context import Context
 from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.core import Core, open_core
-from gonogo_service.context import Context
+from gonogo_service.kit.background_context import Core, open_core
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import attempts, chunks

@@ -12,7 +12,7 @@ import gauging
 import nights
 import seeded
 from api import Api
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_storage.db import ids
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs.job import Job

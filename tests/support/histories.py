@@ -13,7 +13,7 @@ from pydantic import SecretStr
 import seeded
 from gonogo.spec.selections import parse_subject
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.core import Core, open_core
+from gonogo_service.kit.background_context import Core, open_core
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flags

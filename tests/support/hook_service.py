@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from api import Api, in_process
 from flows import KEY
-from gonogo_service.background.core import open_core
-from gonogo_service.hooks.working import Worker
+from gonogo_service.hooks.processor import Worker
+from gonogo_service.kit.background_context import open_core
 from gonogo_storage.tables import Base
 from hookings import SECRET
 from suite_runs import SUITE

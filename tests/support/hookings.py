@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from gonogo_service.hooks.signed import made
+from gonogo_service.hooks.signatures import made
 
 SECRET = "what GitHub signs with in tests"
 REPOSITORY = "lab/kernels"

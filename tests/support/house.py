@@ -21,8 +21,9 @@ import gauging
 import nights
 import seeded
 from api import Api
+from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
-from gonogo_dashboards.kit import assets, urls
+from gonogo_dashboards.kit import assets
 from gonogo_dashboards.pages import make_router
 from gonogo_storage.automation import ci_subjects, runs
 from gonogo_storage.db.encoding import utcnow

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from gonogo import urls
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_storage.db.states import DeviceHealth, DeviceState, FlagKind, JobState
 
 

@@ -323,7 +323,7 @@ def test_any_subset_of_the_outputs_has_the_same_statistics(kernel: str) -> None:
 def test_without_numba_the_definition_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case.of(spec(shape=(5, 40)))
     matrices = case.matrices(case.emulated())
-    monkeypatch.setattr(expected, "HAVE_NUMBA", False)
+    monkeypatch.setattr(statistics, "HAVE_NUMBA", False)
     found = expected.statistics(case.test, case.raw, case.given, matrices, "tt-train")
     assert found == statistics.statistics_plain(
         case.test, case.raw, case.given, matrices, "tt-train"

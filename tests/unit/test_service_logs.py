@@ -7,7 +7,7 @@ import io
 import subprocess
 import sys
 
-from gonogo_service import logs
+from gonogo_service.kit import logs
 
 
 class Full(io.StringIO):

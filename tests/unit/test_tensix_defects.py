@@ -176,7 +176,7 @@ def test_every_build_has_its_sentence_and_an_unknown_one_is_refused() -> None:
 
 FATE = """
 import numpy as np
-from gonogo import tensix
+from gonogo.kernels.layernorm import emulation as tensix
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 test = TestSpec.parse({{"kernel": "{kernel}", "shape": [2, 8]}})

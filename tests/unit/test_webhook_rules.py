@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from gonogo_service.auth import Keys
-from gonogo_service.problems import BadField
+from gonogo_service.access.principals import Keys
+from gonogo_service.kit.problems import BadField
 from gonogo_service.webhooks import addresses, schedule, secrets
 from gonogo_service.webhooks.signatures import Unverified, signatures, verify
 from gonogo_storage.db.states import DeliveryState

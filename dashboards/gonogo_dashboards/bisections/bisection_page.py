@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_storage.automation import bisections as stored
 from gonogo_storage.automation.bisections import Bisection
 from gonogo_storage.db.encoding import timestamp

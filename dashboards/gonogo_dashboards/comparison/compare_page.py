@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, Ran
 from gonogo.flakiness.gating import Gate
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import tolerance_of
 from gonogo_storage.comparison import comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison

@@ -7,8 +7,8 @@ from datetime import datetime
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.comparison import compare_page
-from gonogo_dashboards.kit import urls
 from gonogo_dashboards.kit.routes import Site
 
 

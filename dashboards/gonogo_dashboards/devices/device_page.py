@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.devices import activity, health_timeline
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceHealth, DeviceState

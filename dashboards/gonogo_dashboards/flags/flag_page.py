@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import evidence_view, urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import evidence_view, words
 from gonogo_dashboards.kit.evidence_view import Proof
 from gonogo_dashboards.kit.list_rows import shape_of, source_url, tolerance_of
 from gonogo_storage.catalogue import test_list

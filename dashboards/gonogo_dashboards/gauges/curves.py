@@ -13,13 +13,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.gauge.advice import spelt
 from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import with_numbers
 from gonogo.spec.tolerances import Tolerance, for_output
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_storage.gauges import gauge_rows
 
 CHOICES = ("comparator", "of")

@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
 from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import Findings
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import JobState
 from gonogo_storage.gauges import gauges as stored

@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.ci.payloads import without_secrets
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_storage.automation import ci_subjects
 from gonogo_storage.automation.ci_subjects import CiSubject
 from gonogo_storage.db.encoding import decode, timestamp

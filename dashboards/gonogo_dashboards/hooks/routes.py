@@ -9,9 +9,9 @@ from datetime import datetime
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.hooks import incoming
 from gonogo_dashboards.hooks import rules as hook_rules
-from gonogo_dashboards.kit import urls
 from gonogo_dashboards.kit.routes import Site
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import words
 from gonogo_storage.automation import ci_rules
 from gonogo_storage.db.encoding import timestamp
 

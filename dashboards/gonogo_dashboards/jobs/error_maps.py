@@ -13,8 +13,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.jobs import tile_patterns
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.cache import Kept
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_storage.jobs import artifacts

@@ -10,11 +10,11 @@ from datetime import datetime
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.spec.builds import own_builds
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.selections import OWN_EXECUTORS, REPORTERS
 from gonogo_dashboards.jobs import prefill
-from gonogo_dashboards.kit import urls
 from gonogo_dashboards.kit.routes import Site
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.jobs import queue_estimate

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_storage.jobs import artifacts, job_attempts
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.charts.plots import SeedPlot
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
@@ -32,7 +33,7 @@ from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
-from gonogo_dashboards.kit import commands, imported, urls, words
+from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.cache import Kept
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line

@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.spec import verdicts
-from gonogo_dashboards.kit import imported, urls, words
+from gonogo_dashboards.kit import imported, words
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_storage.db.encoding import decode
 
 FOLDER = Path(__file__).parents[1] / "static"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gonogo import urls
 from gonogo.spec.selections import Selection, is_selection
-from gonogo_dashboards.kit import commands, imported, urls, words
+from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_storage.db.encoding import timestamp

@@ -12,8 +12,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo_dashboards.kit import urls
 from gonogo_storage.db.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]

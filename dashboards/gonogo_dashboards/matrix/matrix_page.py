@@ -10,8 +10,9 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import Count, counts, shape_of, tolerance_of
 from gonogo_storage.comparison import matrices as reads
 from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord

@@ -9,9 +9,10 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.devices import device_page, fleet
 from gonogo_dashboards.devices.fleet import Fleet
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
 from gonogo_dashboards.overview import days
 from gonogo_dashboards.overview.days import Days

@@ -7,7 +7,7 @@ from datetime import datetime
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_dashboards.kit.routes import Site
 from gonogo_dashboards.runs import run_page
 

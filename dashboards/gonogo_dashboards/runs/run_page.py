@@ -11,11 +11,12 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.ci.cron import CronLine
 from gonogo.spec.selections import is_selection
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules

@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.overrides import RED_OR_HOLLOW
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_storage.comparison import overrides
 
 ADD = "gonogo override add --test {key} --days 14 --reason 'why'"

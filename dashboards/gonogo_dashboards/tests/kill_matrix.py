@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.gauge.advice import spelt
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.gauges import report_rows
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_storage.gauges import gauges
 from gonogo_storage.rollups.variants import Variant
 

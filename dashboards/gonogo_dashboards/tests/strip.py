@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
 from gonogo.spec import verdicts
@@ -29,7 +30,7 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads

@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from gonogo import urls
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
 
 _SIZES = ((60, 11), (200, 8), (2000, 6))

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import commands, urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestRecord

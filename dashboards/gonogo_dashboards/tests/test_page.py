@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import Change
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import urls, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
 from gonogo_dashboards.kit.list_rows import Count, counts, noun_of, shape_of, tolerance_of
 from gonogo_dashboards.tests import active_overrides, error_curve

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import AnswerState
 from gonogo_storage.messages import github_answers

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls, words
+from gonogo import urls
+from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries

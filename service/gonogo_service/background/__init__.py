@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from gonogo_service.background import bisecting, delivery, dispatcher, ingest, scheduler
+from gonogo_service.background import delivery, dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
+from gonogo_service.background.bisection import role as bisecting
 from gonogo_service.background.consumer import Consumer, recover
-from gonogo_service.background.core import AWAY, Core, log, open_core
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.roles import Role
 from gonogo_service.github import answering
-from gonogo_service.hooks import fetching, working
+from gonogo_service.hooks import catch_up, processor
+from gonogo_service.kit.background_context import AWAY, Core, log, open_core
 from gonogo_service.webhooks import messages, outbound
 from gonogo_settings import Settings
 from gonogo_storage.messages import leases
@@ -64,8 +65,8 @@ def _ready(core: Core) -> bool:
 def _work(core: Core) -> None:
     recover(core)
     reaper = Reaper(core)
-    paths = _or_none(fetching.paths_of, core.settings)
-    hooks = working.Worker(core, paths)
+    paths = _or_none(catch_up.paths_of, core.settings)
+    hooks = processor.Worker(core, paths)
     roles = [
         Role(
             core,

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY
-from gonogo_service.background.core import AWAY, Core, log
 from gonogo_service.background.delivery import BACKOFF_S
 from gonogo_service.background.sickness import LOOK_BACK
+from gonogo_service.kit.background_context import AWAY, Core, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import outcomes
 from gonogo_storage.flags import flag_changes

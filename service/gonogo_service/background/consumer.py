@@ -9,8 +9,8 @@ import time
 from celery.worker import WorkController
 from celery.worker import state as celery_state
 
-from gonogo_service.background.core import BROKER_AWAY, DATABASE_AWAY, Core, log
 from gonogo_service.background.roles import is_dead
+from gonogo_service.kit.background_context import BROKER_AWAY, DATABASE_AWAY, Core, log
 from gonogo_storage.messages import leases
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from gonogo_service.background.core import Core, log
 from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
+from gonogo_service.kit.background_context import Core, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.messages import outbox

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.background.core import BROKER_AWAY, Core, log
+from gonogo_service.kit.background_context import BROKER_AWAY, Core, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
 from gonogo_storage.jobs import attempts, chunks

@@ -10,7 +10,7 @@ from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from gonogo_service.background.core import Core, Stopping, log
+from gonogo_service.kit.background_context import Core, Stopping, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import devices, goldens, workers
 from gonogo_storage.jobs import attempts

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gonogo_service.background import sickness
-from gonogo_service.background.core import Core, log
 from gonogo_service.background.dispatcher import CANCEL_KEY_S
+from gonogo_service.kit.background_context import Core, log
 from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import AttemptState

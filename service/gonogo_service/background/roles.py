@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.background.core import AWAY, Core, log
+from gonogo_service.kit.background_context import AWAY, Core, log
 from gonogo_storage.messages import leases
 
 LEASE_S = 10.0

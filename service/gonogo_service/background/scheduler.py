@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo.errors import JobError
-from gonogo_service import suites
-from gonogo_service.background.core import AWAY, Core, log
+from gonogo_service.kit.background_context import AWAY, Core, log
+from gonogo_service.submission import suites
 from gonogo_settings import Settings
 from gonogo_storage.automation import runs, schedules
 from gonogo_storage.db.encoding import utcnow

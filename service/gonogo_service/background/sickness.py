@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gonogo.devices import suspicion
-from gonogo_service.background.core import Core, log
+from gonogo_service.kit.background_context import Core, log
 from gonogo_storage.devices import devices, outcomes
 
 LOOK_BACK = timedelta(days=1)

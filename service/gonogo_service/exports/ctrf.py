@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gonogo_service.exports.parts import Export
-from gonogo_service.exports.shown import Case, cases
+from gonogo_service.exports.test_case import Case, cases
 from gonogo_settings.release import release
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.jobs.job import Job

@@ -10,7 +10,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from gonogo_service.exports.parts import Export, Part
-from gonogo_service.exports.shown import Case, Status, cases, status_of, title
+from gonogo_service.exports.test_case import Case, Status, cases, status_of, title
 from gonogo_storage.db.encoding import timestamp
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

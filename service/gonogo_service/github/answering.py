@@ -18,12 +18,12 @@ from typing import Any
 
 import structlog
 
-from gonogo_service.background.core import AWAY, Core
 from gonogo_service.github import pulls, reading, report
 from gonogo_service.github.access import Access, App, Token, read_key
 from gonogo_service.github.client import MOST_ANNOTATIONS, GitHub
 from gonogo_service.github.problems import GitHubError, Limited, Refused
 from gonogo_service.github.report import Report
+from gonogo_service.kit.background_context import AWAY, Core
 from gonogo_settings import Settings
 from gonogo_storage.automation import ci_subjects
 from gonogo_storage.automation.ci_subjects import CiSubject

@@ -11,9 +11,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import Rule
-from gonogo_service.background.core import Core
 from gonogo_service.github.client import GitHub
 from gonogo_service.github.problems import Refused
+from gonogo_service.kit.background_context import Core
 from gonogo_storage.automation import ci_rules, ci_subjects
 from gonogo_storage.automation.ci_subjects import CiSubject
 from gonogo_storage.db.encoding import encode

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
-from gonogo_dashboards.kit import urls
 from gonogo_service.github import report
 from gonogo_service.github.report import Links, Report
 from gonogo_storage.automation import ci_subjects, runs

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from gonogo.spec.builds import EMULATOR
-from gonogo_service.strict import Strict
+from gonogo_service.kit.strict import Strict
 
 MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from gonogo_service.problems import BadField
+from gonogo_service.kit.problems import BadField
 
 MOST_CHARS = 2000
 Resolve = Callable[[str, int], Sequence[str]]

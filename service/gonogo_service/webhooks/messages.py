@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.kit import urls
+from gonogo import urls
 from gonogo_storage.automation import bisections, runs
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.devices import devices

@@ -22,8 +22,8 @@ import httpx
 import structlog
 from sqlalchemy.orm import Session
 
-from gonogo_service.auth import Keys
-from gonogo_service.background.core import AWAY, Core
+from gonogo_service.access.principals import Keys
+from gonogo_service.kit.background_context import AWAY, Core
 from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
 from gonogo_service.webhooks.signatures import signatures

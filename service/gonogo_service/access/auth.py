@@ -1,0 +1,177 @@
+"""Who is asking, and may they: bearer tokens, logins of the pages, scopes, CSRF tokens.
+
+A token is `gng_<id>_<secret><checksum>`: the id is for people ("which token is that in my log?"),
+the secret has 190 bits, the checksum (CRC-32) lets a mistyped or foreign string be refused without
+asking the database. Only a keyed hash of the whole is stored, under a key derived from
+GONOGO_SECRET_KEY: a copy of the database alone opens nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import string
+import zlib
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+import gonogo_settings as configuration
+from gonogo_service.access.principals import SCOPES, Keys, Principal
+from gonogo_service.kit.problems import BadField
+from gonogo_storage.access import audit, sessions, tokens
+from gonogo_storage.db.encoding import utcnow
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from gonogo_service.access.context import Context
+
+PREFIX: Final = "gng_"
+SESSION_LIFE: Final = timedelta(hours=12)
+MAX_NAME: Final = 100
+_DIGITS: Final = string.digits + string.ascii_letters
+_ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
+
+
+def make_token() -> str:
+    """A new token's text, from the system's random numbers."""
+    body = PREFIX + _random(_ID_LENGTH) + "_" + _random(_SECRET_LENGTH)
+    return body + _checksum(body)
+
+
+def well_formed(text: str) -> bool:
+    """Whether the text is a token as `make_token` writes them, typed without a mistake."""
+    ok = (
+        len(text) == len(PREFIX) + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECK_LENGTH
+        and text.isascii()
+        and text.startswith(PREFIX)
+    )
+    return ok and hmac.compare_digest(_checksum(text[:-_CHECK_LENGTH]), text[-_CHECK_LENGTH:])
+
+
+def issue_token(
+    session: Session,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    actor: str = "command line",
+    keys: Keys | None = None,
+) -> str:
+    """Make and store a token in the caller's transaction; returns its text, which is shown once and
+    never again.
+
+    `keys` is that of GONOGO_SECRET_KEY unless given. Raises BadField for a bad name or scope,
+    ValueError without a secret key.
+    """
+    name, wanted = name.strip(), tuple(scope for scope in SCOPES if scope in set(scopes))
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not wanted:
+        raise BadField(
+            "scopes",
+            unknown or [],
+            "unknown scope" if unknown else "at least one is required",
+            limit="one of " + ", ".join(SCOPES),
+        )
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise BadField("name", name, "must be printable text", limit=f"1 to {MAX_NAME} characters")
+    text = make_token()
+    prefix = text[: len(PREFIX) + _ID_LENGTH]
+    token = tokens.create(
+        session,
+        name=name,
+        prefix=prefix,
+        digest=(keys or own_keys()).digest("token", text),
+        scopes=wanted,
+    )
+    audit.record(
+        session,
+        actor=actor,
+        action="token.created",
+        subject=token.id,
+        detail={"name": name, "scopes": list(wanted), "prefix": prefix},
+    )
+    return text
+
+
+def own_keys() -> Keys:
+    """The keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
+    secret = configuration.load().secret_key
+    if secret is None:
+        raise ValueError(
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are kept as hashes under it"
+        )
+    return Keys(secret.get_secret_value())
+
+
+def by_token(context: Context, text: str) -> Principal | None:
+    """Who holds that token; None if it is mistyped, unknown or revoked."""
+    if not well_formed(text):
+        return None
+    with context.reading() as session:
+        token = tokens.by_hash(session, context.keys.digest("token", text))
+    if token is None:
+        return None
+    _touch(context, token)
+    return Principal("token", token.id, token.name, frozenset(token.scopes))
+
+
+def by_cookie(context: Context, cookie: str) -> Principal | None:
+    """Who logged in with that cookie; None if the session is over."""
+    with context.reading() as session:
+        login = sessions.by_hash(session, context.keys.digest("session", cookie))
+    if login is None:
+        return None
+    _touch(context, login.token)
+    return Principal(
+        "session", login.token.id, login.token.name, frozenset(login.token.scopes), login.csrf
+    )
+
+
+def login(context: Context, text: str) -> str | None:
+    """Turn a token into a session; returns the cookie's value, None if the token is not valid."""
+    principal = by_token(context, text.strip())
+    if principal is None:
+        return None
+    cookie = secrets.token_urlsafe(32)
+    with context.session() as session:
+        digest = context.keys.digest("session", cookie)
+        sessions.create(
+            session,
+            digest=digest,
+            token_id=principal.id,
+            csrf=secrets.token_urlsafe(24),
+            expires_at=utcnow() + SESSION_LIFE,
+        )
+        audit.record(session, actor=principal.actor, action="session.created", subject=principal.id)
+    return cookie
+
+
+def logout(context: Context, cookie: str) -> None:
+    """End the session of a cookie."""
+    with context.session() as session:
+        sessions.remove(session, context.keys.digest("session", cookie))
+
+
+def _touch(context: Context, token: tokens.Token) -> None:
+    now = utcnow()
+    if tokens.is_stale(token, now):
+        try:
+            with context.session() as session:
+                tokens.touch(session, token.id, now)
+        except SQLAlchemyError:  # a full disk must not lock out those who come to read
+            pass
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_DIGITS) for _ in range(length))
+
+
+def _checksum(text: str) -> str:
+    number, digits = zlib.crc32(text.encode()), ""
+    for _ in range(_CHECK_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits

@@ -1,0 +1,87 @@
+"""What every endpoint and page needs of the process: settings, database, keys, doorbell, the hub of
+live events."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from gonogo_service.access.principals import Keys, Principal, demand
+from gonogo_service.kit.live_events import Hub
+from gonogo_service.kit.metrics import Metrics
+from gonogo_service.kit.notifier import Doorbell
+from gonogo_settings import Settings
+from gonogo_storage.db import engine as engines
+
+
+@dataclass(frozen=True)
+class Context:
+    """Made once by create_app; `request.app.state.context` everywhere else."""
+
+    settings: Settings
+    engine: Engine
+    keys: Keys
+    doorbell: Doorbell
+    hub: Hub
+    bisections: Hub
+    """Live events of bisections, by their versions."""
+    metrics: Metrics
+
+    def session(self) -> AbstractContextManager[Session]:
+        """A write transaction: commits at the end of the block, rolls back on an exception."""
+        return engines.session(self.engine)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A read transaction: never waits for writers."""
+        return engines.reading(self.engine)
+
+    def csrf(self, request: Request) -> str:
+        """The CSRF token of the request's login ("" without one): for X-CSRF-Token, or the field
+        `csrf_token` of the logout form."""
+        principal = principal_of(request)
+        return "" if principal is None else principal.csrf
+
+    def may(self, request: Request, scope: str) -> bool:
+        """Whether whoever asks has a scope, or one that contains it."""
+        principal = principal_of(request)
+        return principal is not None and principal.may(scope)
+
+
+def context_of(request: Request) -> Context:
+    """The context of the app that serves this request."""
+    return cast(Context, request.app.state.context)
+
+
+def principal_of(request: Request) -> Principal | None:
+    """Who is asking, as the edge found out; None on the public addresses."""
+    return cast("Principal | None", request.scope.get("state", {}).get("principal"))
+
+
+# async, so that FastAPI calls them on the event loop: a sync dependency costs a trip through the
+# thread pool
+async def _context(request: Request) -> Context:
+    return context_of(request)
+
+
+async def _reader(request: Request) -> Principal:
+    return demand(principal_of(request), "read")
+
+
+async def _submitter(request: Request) -> Principal:
+    return demand(principal_of(request), "submit")
+
+
+async def _admin(request: Request) -> Principal:
+    return demand(principal_of(request), "admin")
+
+
+Ctx = Annotated[Context, Depends(_context)]
+Reader = Annotated[Principal, Depends(_reader)]
+Submitter = Annotated[Principal, Depends(_submitter)]
+Admin = Annotated[Principal, Depends(_admin)]
+READ = Depends(_reader)

@@ -1,0 +1,90 @@
+"""The login of the pages: a token becomes a session cookie, and back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from gonogo_dashboards.pages import login_page
+from gonogo_service.access import auth
+from gonogo_service.access.context import Ctx, principal_of
+from gonogo_service.access.edge import FailureLimits, Visit, check_csrf
+from gonogo_service.kit.problems import Problem
+
+router = APIRouter(include_in_schema=False)
+MAX_TOKEN = 200
+MAX_NEXT = 2000
+
+
+@router.get("/login")
+def ask(next: str = "/") -> Response:
+    """The form."""
+    return login_page(next_url=_own_address(next))
+
+
+@router.post("/login")
+def login(
+    context: Ctx,
+    request: Request,
+    token: Annotated[str, Form(max_length=MAX_TOKEN)],
+    next: Annotated[str, Form(max_length=MAX_NEXT)] = "/",
+) -> Response:
+    """Set the session cookie and go on to `next`; the form again, with status 401, if the token is
+    not valid."""
+    visit, limits = _visit(request)
+    limits.login_attempt(visit.client)
+    cookie = auth.login(context, token)
+    if cookie is None:
+        return login_page(
+            next_url=_own_address(next),
+            error="This token is not valid: mistyped, unknown or revoked.",
+            status=401,
+        )
+    response = RedirectResponse(_own_address(next), status_code=303)
+    life = int(auth.SESSION_LIFE.total_seconds())
+    response.set_cookie(
+        visit.cookie_name,
+        cookie,
+        max_age=life,
+        path="/",
+        secure=visit.secure,
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+@router.post("/logout")
+def logout(
+    context: Ctx, request: Request, csrf_token: Annotated[str, Form(max_length=MAX_TOKEN)] = ""
+) -> Response:
+    """End the session. A form can't send headers, so the CSRF token comes as its field."""
+    visit, _ = _visit(request)
+    principal = principal_of(request)
+    if principal is None or principal.kind != "session":
+        raise Problem(409, "There is no login to end.", slug="no-session")
+    check_csrf(principal, csrf_token)
+    auth.logout(context, visit.cookie())
+    response = RedirectResponse("/login", status_code=303)
+    response.delete_cookie(
+        visit.cookie_name, path="/", secure=visit.secure, httponly=True, samesite="strict"
+    )
+    return response
+
+
+def _visit(request: Request) -> tuple[Visit, FailureLimits]:
+    return request.state.visit, request.state.limits
+
+
+def _own_address(target: str) -> str:
+    """`target` if it is a path of this service, else "/": a login must not send anyone to another
+    site."""
+    own = (
+        target.startswith("/")
+        and not target.startswith("//")
+        and "\\" not in target
+        and target.isprintable()
+    )
+    return target if own else "/"

@@ -1,0 +1,1 @@
+"""Tokens, the audit log, health, readiness, and metrics over HTTP."""

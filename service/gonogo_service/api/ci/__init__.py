@@ -1,0 +1,1 @@
+"""CI over HTTP: comparison, rules, incoming webhooks, outgoing webhooks, answers to GitHub."""

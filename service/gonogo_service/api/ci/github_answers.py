@@ -1,0 +1,85 @@
+"""Answers to GitHub: what was told of each run that a delivery started, what could not be told and
+why, and telling it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from gonogo_service.access.context import Admin, Ctx, Reader
+from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_storage.access import audit
+from gonogo_storage.db.states import AnswerState
+from gonogo_storage.messages import github_answers
+from gonogo_storage.messages.github_answers import About
+
+router = make_router("github")
+
+
+class AnswerOut(BaseModel):
+    """What GitHub was told of a subject. `told`: the parts that it took last (status, check,
+    comment)."""
+
+    subject: str
+    repository: str
+    head_sha: str
+    pull_request: int | None
+    event: str
+    rule: str
+    suite: str | None
+    run: str | None
+    state: AnswerState
+    told: list[str]
+    check: int | None = Field(description="GitHub's number of the check run")
+    tries: int = Field(description="that failed since GitHub took something")
+    error: str | None
+    due_at: str | None
+    created_at: str
+    updated_at: str
+
+
+class AnswerPage(BaseModel):
+    """A page of answers, those about the newest subjects first."""
+
+    items: list[AnswerOut]
+    next: str | None
+
+
+@router.get(
+    "/github/answers",
+    responses={200: {"model": AnswerPage}},
+    response_class=Response,
+    summary="List what GitHub was told, newest first",
+)
+def list_answers(
+    context: Ctx,
+    _who: Reader,
+    state: AnswerState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Subjects that GitHub asked about, and how far the answer has come."""
+    with context.reading() as session:
+        return answer_page(
+            github_answers.list_(session, state=state, limit=limit, cursor=cursor), About.to_json
+        )
+
+
+@router.post(
+    "/github/answers/{subject}:again",
+    status_code=202,
+    responses={202: {"model": AnswerOut}},
+    response_class=Response,
+    summary="Tell GitHub again",
+)
+def again(context: Ctx, who: Admin, subject: str) -> Response:
+    """Whole, and as it is now: a flag that was acknowledged since, or a job that was judged anew,
+    counts."""
+    with context.session() as session:
+        if github_answers.again(session, subject) is None:
+            raise missing("answer", subject)
+        found: dict[str, Any] = github_answers.about(session, subject).to_json()
+        audit.record(session, actor=who.actor, action="answer.again", subject=subject)
+    return answer(found, 202)

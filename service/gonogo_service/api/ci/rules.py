@@ -1,0 +1,139 @@
+"""Rules: what the deliveries of GitHub and other CI systems start."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from gonogo.errors import FieldError
+from gonogo_service.access.context import Admin, Ctx, Reader
+from gonogo_service.api.ci import rule_schemas
+from gonogo_service.api.ci.rule_schemas import RuleIn, RuleOut, RulePage
+from gonogo_service.kit.answers import Cursor, Limit, answer, answer_page, make_router, missing
+from gonogo_service.kit.strict import Strict
+from gonogo_storage.access import audit
+from gonogo_storage.automation import ci_rules as stored
+from gonogo_storage.db.encoding import utcnow
+
+router = make_router("rules")
+MOST_RULES = 200
+
+
+class RulesFile(Strict):
+    """The rules that shall be in use, and no others."""
+
+    rules: Annotated[list[RuleIn], Field(max_length=MOST_RULES)]
+
+
+class Replaced(BaseModel):
+    """What a rules file changed, by name."""
+
+    stored: list[str]
+    same: list[str]
+    archived: list[str]
+
+
+@router.post(
+    "/rules",
+    status_code=201,
+    responses={
+        201: {"model": RuleOut},
+        200: {"model": RuleOut, "description": "the same as before"},
+    },
+    response_class=Response,
+    summary="Store a rule",
+)
+def put(context: Ctx, who: Admin, body: RuleIn) -> Response:
+    """Creates the rule of that name, or replaces it as its next version. Jobs that it starts are
+    those of whoever stored it."""
+    with context.session() as session:
+        rule_schemas.check(session, body, context.settings)
+        rule, changed = stored.put(session, body.name, body.content(), owner=who.name, now=utcnow())
+        if changed:
+            audit.record(
+                session,
+                actor=who.actor,
+                action="rule.stored",
+                subject=body.name,
+                detail={"version": rule["version"]},
+            )
+    return answer(rule, 201 if changed else 200)
+
+
+@router.put(
+    "/rules",
+    responses={200: {"model": Replaced}},
+    response_class=Response,
+    summary="Replace all rules",
+)
+def replace(context: Ctx, who: Admin, body: RulesFile) -> Response:
+    """A rules file: what it names is stored, every other rule is archived; all of it, or nothing
+    where one rule is wrong."""
+    names = [rule.name for rule in body.rules]
+    told: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
+    with context.session() as session:
+        for number, rule in enumerate(body.rules):
+            if rule.name in names[:number]:
+                raise FieldError(
+                    f"rules.{number}.name",
+                    rule.name,
+                    "is the name of two rules",
+                    limit="distinct names",
+                )
+            rule_schemas.check(session, rule, context.settings, f"rules.{number}")
+        for rule in body.rules:
+            _, changed = stored.put(
+                session, rule.name, rule.content(), owner=who.name, now=utcnow()
+            )
+            told["stored" if changed else "same"].append(rule.name)
+        for name in stored.others(session, names):
+            stored.archive(session, name, now=utcnow())
+            told["archived"].append(name)
+        if told["stored"] or told["archived"]:
+            detail: dict[str, Any] = {name: told[name] for name in ("stored", "archived")}
+            audit.record(
+                session, actor=who.actor, action="rules.replaced", subject="rules", detail=detail
+            )
+    return answer(told)
+
+
+@router.get(
+    "/rules", responses={200: {"model": RulePage}}, response_class=Response, summary="List rules"
+)
+def list_rules(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None) -> Response:
+    """Those in use, by name."""
+    with context.reading() as session:
+        return answer_page(stored.list_(session, limit=limit, cursor=cursor))
+
+
+@router.get(
+    "/rules/{name}",
+    responses={200: {"model": RuleOut}},
+    response_class=Response,
+    summary="Look at a rule",
+)
+def look(context: Ctx, _who: Reader, name: str) -> Response:
+    """In its newest version."""
+    with context.reading() as session:
+        rule = stored.get(session, name)
+    if rule is None:
+        raise missing("rule", name)
+    return answer(rule)
+
+
+@router.delete(
+    "/rules/{name}",
+    responses={200: {"model": RuleOut}},
+    response_class=Response,
+    summary="Archive a rule",
+)
+def archive(context: Ctx, who: Admin, name: str) -> Response:
+    """It starts nothing any more; what it started stays. Storing it again brings it back."""
+    with context.session() as session:
+        rule = stored.archive(session, name, now=utcnow())
+        if rule is None:
+            raise missing("rule", name)
+        audit.record(session, actor=who.actor, action="rule.archived", subject=name)
+    return answer(rule)

@@ -1,0 +1,96 @@
+"""The plain form of the flags' list, for browsers without scripts: the same change as `POST
+/api/v1/flags:change`, answered by the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request, Response
+
+from gonogo import urls
+from gonogo.errors import FieldError
+from gonogo_dashboards.flags import flag_list
+from gonogo_dashboards.flags.flag_list import Kept, Told
+from gonogo_dashboards.pages import render
+from gonogo_service.access.context import Ctx, Submitter
+from gonogo_service.access.edge import check_csrf
+from gonogo_service.api.flags.flags import MAX_OWNER, MAX_REASON, MOST_AT_ONCE
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import flag_changes
+
+router = APIRouter(include_in_schema=False)
+MAX_TEXT = 4 * MAX_REASON
+
+Text = Annotated[str, Form(max_length=MAX_TEXT)]
+
+
+@router.post(urls.FLAGS)
+def change(
+    context: Ctx,
+    who: Submitter,
+    request: Request,
+    flag: Annotated[tuple[str, ...], Form(max_length=MOST_AT_ONCE)] = (),
+    state: Text = "acknowledged",
+    owner: Text = "",
+    reason: Text = "",
+    expires: Text = "",
+    csrf_token: Text = "",
+) -> Response:
+    """Change the flags that were ticked; the list again, with what became of each. Filters stand in
+    the address, as of the list."""
+    if who.kind == "session":
+        check_csrf(who, csrf_token)
+    now = utcnow()
+    kept, status = Kept(flag, owner, reason, expires), 200
+    try:
+        fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
+        with context.session() as session:
+            outcomes = flag_changes.change_many(session, flag, fields, actor=who.actor, now=now)
+            said = flag_list.told(session, state, outcomes)
+        kept = Kept(tuple(each.id for each in outcomes if each.outcome == "refused"), owner)
+    except FieldError as problem:
+        within = "" if problem.limit is None else f" ({problem.limit})"
+        said, status = Told("", problem=f"{problem.field}: {problem.reason}{within}"), 422
+    with context.reading() as session:
+        view = flag_list.listed(
+            session, request.query_params, None, urls.PAGE_LENGTH, now, told=said, kept=kept
+        )
+    return render("flags/flags.html", status, view=view, csrf=context.csrf(request))
+
+
+def _fields(
+    flags: tuple[str, ...], state: str, owner: str, reason: str, expires: str
+) -> dict[str, Any]:
+    """What the form asks for; an empty field changes nothing. Raises FieldError."""
+    if not flags:
+        raise FieldError("flag", None, "nothing is selected", limit="tick at least one")
+    if state not in flag_list.DEEDS:
+        raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.DEEDS))
+    for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
+        if len(text) > most or "\0" in text:
+            raise FieldError(
+                name,
+                text,
+                "is too long" if len(text) > most else "holds the character NUL",
+                limit=f"{most} characters",
+            )
+    if state == "acknowledged" and not reason:
+        raise FieldError("reason", reason, "is required to take a flag on", limit="why it may stay")
+    if state in ("acknowledged", "owned") and not owner:
+        raise FieldError("owner", owner, "is required", limit="who looks after it")
+    fields: dict[str, Any] = {
+        "owner": owner,
+        "reason": reason,
+        "expires": _midnight(expires) if expires else None,
+    }
+    return {name: value for name, value in fields.items() if value} | (
+        {} if state == "owned" else {"state": state}
+    )
+
+
+def _midnight(day: str) -> datetime:
+    try:
+        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise FieldError("expires", day, "is no day", limit="such as 2026-12-31") from None

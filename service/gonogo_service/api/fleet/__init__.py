@@ -1,0 +1,1 @@
+"""Builds, devices, and workers over HTTP."""

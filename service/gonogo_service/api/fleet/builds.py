@@ -1,0 +1,128 @@
+"""Builds: what is known by name and order. Nothing in them is executable; what a name means stands
+on the worker hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from gonogo.spec.builds import EMULATOR, PROFILES, Build, known_build, own_builds
+from gonogo_service.access.context import Admin, Ctx, Reader
+from gonogo_service.kit.answers import Cursor, Filter, Limit, answer, answer_page, make_router
+from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.strict import Strict
+from gonogo_service.submission.bodies import NAME, Word
+from gonogo_storage.access import audit
+from gonogo_storage.catalogue import builds as stored
+from gonogo_storage.db.paging import Page
+
+router = make_router("builds")
+
+
+class BuildIn(Strict):
+    """A build to register."""
+
+    name: str = Field(pattern=NAME, max_length=200)
+    executor: Word
+    line: str = Field("default", pattern=NAME, max_length=200)
+    sequence: int = Field(0, ge=0, le=2**53)
+    commit: str | None = Field(None, pattern=NAME, max_length=200)
+    profile: str | None = Field(
+        None, description="budget profile of its kernels: " + ", ".join(PROFILES)
+    )
+    outputs: list[str] | None = Field(
+        None,
+        min_length=1,
+        max_length=16,
+        description="outputs that it produces; null: all of the kernel",
+    )
+
+
+class BuildOut(BaseModel):
+    """A build; `created_at` is null for those that our own executors know."""
+
+    name: str
+    executor: str
+    line: str
+    sequence: int
+    commit: str | None
+    profile: str | None
+    outputs: list[str] | None
+    created_at: str | None
+
+
+class BuildPage(BaseModel):
+    """A page of builds, by name."""
+
+    items: list[BuildOut]
+    next: str | None
+
+
+@router.get(
+    "/builds", responses={200: {"model": BuildPage}}, response_class=Response, summary="List builds"
+)
+def list_builds(
+    context: Ctx,
+    _who: Reader,
+    executor: Filter = None,
+    line: Filter = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Those that our own executors know (the emulator's, torch's) and those that were registered,
+    by name."""
+    with context.reading() as session:
+        registered = stored.list_(
+            session, executor=executor, line=line, limit=limit + 1, cursor=cursor
+        ).items
+    own = [
+        {**build.to_json(), "created_at": None}
+        for name, build in own_builds().items()
+        if executor in {None, build.executor}
+        and line in {None, build.line}
+        and (cursor is None or name > cursor)
+    ]
+    both: list[dict[str, Any]] = sorted([*registered, *own], key=lambda build: str(build["name"]))
+    return answer_page(Page.cut(both, limit, lambda build: str(build["name"])))
+
+
+@router.post(
+    "/builds",
+    status_code=201,
+    responses={201: {"model": BuildOut}},
+    response_class=Response,
+    summary="Register a build",
+)
+def register(context: Ctx, who: Admin, body: BuildIn) -> Response:
+    """The same build again is no error; another one under a name that is taken is (409): what a
+    name means never changes."""
+    build = Build.parse(body.model_dump(), path="")
+    if build.executor == EMULATOR:
+        raise BadField(
+            "executor",
+            build.executor,
+            "the emulator's builds are part of it",
+            limit="any other executor",
+        )
+    if (own := known_build(build.name)) is not None:
+        whose = "the emulator" if own.executor == EMULATOR else own.executor
+        raise BadField("name", build.name, f"is a build of {whose}", limit="another name")
+    with context.session() as session:
+        known = stored.get(session, build.name)
+        try:
+            made = stored.add(session, **build.to_json())
+        except stored.BuildExists:
+            raise BadField(
+                "name", build.name, "is taken by another build", limit="another name", status=409
+            ) from None
+        if known is None:
+            audit.record(
+                session,
+                actor=who.actor,
+                action="build.registered",
+                subject=build.name,
+                detail=build.to_json(),
+            )
+    return answer(made, 201)

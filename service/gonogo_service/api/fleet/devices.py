@@ -1,0 +1,198 @@
+"""Devices: where they are, how they are, and who wants them out of work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from gonogo_service.access.context import Admin, Ctx, Reader
+from gonogo_service.kit.answers import answer, make_router, missing
+from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.strict import Strict
+from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_storage.devices import devices as stored
+
+router = make_router("devices")
+MAX_REASON = 2000
+
+Reason = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_REASON, description="why; it stays in the device's history"),
+]
+
+
+class DeviceOut(BaseModel):
+    """A device; `device` is its name among all hosts, as results store it."""
+
+    id: str
+    device: str
+    host: str
+    name: str
+    arch: str
+    board: str
+    serial: str | None
+    pci: str | None
+    firmware: dict[str, Any]
+    driver: str | None
+    source: str
+    queues: list[str]
+    worker: str | None
+    attempt: str | None
+    job: str | None
+    state: DeviceState
+    health: DeviceHealth
+    reason: str | None
+    drained: bool
+    version: int
+    telemetry: dict[str, Any] | None
+    canary: dict[str, Any] | None = Field(
+        description="the last that passed: build, arch, digests of the outputs, when; `golden`: `golden`, `first` (unconfirmed), `differs`"
+    )
+    first_heard_at: str
+    heard_at: str
+    changed_at: str
+    health_at: str
+
+
+class DeviceChangeOut(BaseModel):
+    """One entry of a device's history: of its health, of being there (`state`), or of being
+    drained."""
+
+    at: str
+    what: Literal["health", "state", "drain"]
+    before: str | None
+    after: str
+    actor: str
+    reason: str | None
+    evidence: dict[str, Any] | None
+
+
+class DeviceWithHistory(DeviceOut):
+    """A device and what happened to it, newest first."""
+
+    history: list[DeviceChangeOut]
+
+
+class DevicePage(BaseModel):
+    """Every device ever heard of, by host and name; there is always one page."""
+
+    items: list[DeviceOut]
+    next: None
+
+
+class DeviceChange(Strict):
+    """What to change, and why."""
+
+    health: Literal["good", "maintenance"] | None = Field(
+        None,
+        description="`maintenance`: a person has it, nothing runs on it; `good`: it works again once its canary has passed",
+    )
+    drained: bool | None = Field(
+        None, description="true: end the current seed, hand the rest back, take nothing more"
+    )
+    test: bool | None = Field(
+        None, description="true: run the canary now and tell the outcome in the history"
+    )
+    reason: Reason
+
+
+class HostChange(Strict):
+    """Why."""
+
+    reason: Reason
+
+
+class HostOut(BaseModel):
+    """The ids of the devices that changed."""
+
+    host: str
+    changed: list[str]
+
+
+@router.get(
+    "/devices",
+    responses={200: {"model": DevicePage}},
+    response_class=Response,
+    summary="List devices",
+)
+def list_devices(context: Ctx, _who: Reader) -> Response:
+    """State (idle, busy, offline) and health (good, suspect, bad, maintenance) of each; telemetry
+    of its last attempt."""
+    with context.reading() as session:
+        return answer(
+            {
+                "items": stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s),
+                "next": None,
+            }
+        )
+
+
+@router.get(
+    "/devices/{device_id}",
+    responses={200: {"model": DeviceWithHistory}},
+    response_class=Response,
+    summary="Look at a device",
+)
+def look(context: Ctx, _who: Reader, device_id: str) -> Response:
+    """With its history and the evidence for each change of health."""
+    with context.reading() as session:
+        found = stored.look(session, device_id, timeout_s=context.settings.heartbeat_timeout_s)
+    if found is None:
+        raise missing("device", device_id)
+    return answer(found)
+
+
+@router.patch(
+    "/devices/{device_id}",
+    responses={200: {"model": DeviceWithHistory}},
+    response_class=Response,
+    summary="Change a device",
+)
+def change(context: Ctx, who: Admin, device_id: str, body: DeviceChange) -> Response:
+    """Its worker hears of it within a second or two; until then the dispatcher already sends it
+    nothing."""
+    fields = body.model_dump(exclude_unset=True)
+    if not {"health", "drained", "test"} & {
+        name for name, value in fields.items() if value is not None
+    }:
+        raise BadField("body", fields, "nothing to change", limit="any of health, drained, test")
+    with context.session() as session:
+        found = stored.patch(session, device_id, fields, actor=who.actor)
+        if found is None:
+            raise missing("device", device_id)
+    context.doorbell.ring()
+    return answer(found)
+
+
+def _drain(context: Ctx, actor: str, host: str, reason: str, drained: bool) -> Response:
+    with context.session() as session:
+        changed = stored.drain_host(session, host, drained, actor=actor, reason=reason)
+    if changed is None:
+        raise missing("host", host)
+    context.doorbell.ring()
+    return answer({"host": host, "changed": changed})
+
+
+@router.post(
+    "/hosts/{host}:drain",
+    responses={200: {"model": HostOut}},
+    response_class=Response,
+    summary="Drain a host",
+)
+def drain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
+    """Each of its devices ends its current seed, hands the rest of its chunk back and takes nothing
+    more."""
+    return _drain(context, who.actor, host, body.reason, True)
+
+
+@router.post(
+    "/hosts/{host}:undrain",
+    responses={200: {"model": HostOut}},
+    response_class=Response,
+    summary="Give a host back",
+)
+def undrain(context: Ctx, who: Admin, host: str, body: HostChange) -> Response:
+    """Its devices take work again."""
+    return _drain(context, who.actor, host, body.reason, False)

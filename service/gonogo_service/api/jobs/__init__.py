@@ -1,0 +1,1 @@
+"""Jobs over HTTP: submit, list, cancel, results, events, artifacts, imports."""

@@ -1,0 +1,251 @@
+"""Jobs: submit, check, list, look at, cancel, submit again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.flakiness import sequential
+from gonogo.flakiness.policy import POLICY
+from gonogo.spec.verdicts import Verdict
+from gonogo.urls import API
+from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.api import idempotency_keys
+from gonogo_service.api.jobs.schemas import Estimate, JobAccepted, JobOut, JobPage
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
+from gonogo_service.kit.problems import BadField
+from gonogo_service.submission import jobs as submission
+from gonogo_service.submission.bodies import JobIn
+from gonogo_storage.access import audit
+from gonogo_storage.db.states import JobKind, JobState
+from gonogo_storage.jobs import chunks, queue_estimate
+from gonogo_storage.jobs import jobs as stored
+from gonogo_storage.jobs.job import Job
+
+router = make_router("jobs")
+
+
+def links(job_id: str) -> dict[str, str]:
+    """Where everything of a job is."""
+    own = f"{API}/jobs/{job_id}"
+    parts = {name: f"{own}/{name}" for name in ("results", "artifacts", "events", "diagnosis")}
+    return {"self": own, **parts, "page": urls.job(job_id)}
+
+
+def found(session: Session, job_id: str) -> Job:
+    """The job; Problem 404 when there is none."""
+    job = stored.get(session, job_id)
+    if job is None:
+        raise missing("job", job_id)
+    return job
+
+
+@router.post(
+    "/jobs",
+    status_code=202,
+    responses={202: {"model": JobAccepted}},
+    response_class=Response,
+    summary="Submit a job",
+)
+def submit(
+    context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
+) -> Response:
+    """Checks the job and stores it with its chunks; workers start on it at once."""
+    checked = submission.check(body, context.settings)
+
+    def make(session: Session) -> idempotency_keys.Made:
+        return _accepted(
+            stored.create(session, submission.resolve(session, checked, context.settings, who.name))
+        )
+
+    response, new = idempotency_keys.once(
+        context, request, who, key, body.model_dump(mode="json"), make
+    )
+    if new:
+        context.doorbell.ring()
+    return response
+
+
+@router.post(
+    "/jobs:validate",
+    responses={200: {"model": Estimate}},
+    response_class=Response,
+    summary="Check a job without submitting it",
+)
+def validate(context: Ctx, who: Submitter, body: JobIn) -> Response:
+    """The same checks as a submission, with the cost and how long it would wait; nothing is
+    stored."""
+    checked = submission.check(body, context.settings)
+    with context.reading() as session:
+        new = submission.resolve(session, checked, context.settings, who.name)
+        seed_s = chunks.estimate_seed_s(session, new.subject_key, new.executor, new.elements)
+        queue = queue_estimate.look(
+            session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
+        )
+    results = len(new.seeds) * new.repeats
+    if new.stop_on_finding is None:
+        parts = chunks.cut(
+            new.seeds,
+            new.repeats,
+            seed_s,
+            context.settings.chunk_seconds,
+            most=chunks.most_seeds(new.elements, new.reference),
+        )
+    else:
+        parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
+    return answer(
+        {
+            "test_key": new.test_key,
+            "subject_key": new.subject_key,
+            "queue": new.queue,
+            "results": results,
+            "chunks": len(parts),
+            "seed_s": seed_s,
+            "device_s": seed_s * results,
+            "expected": None
+            if new.stop_on_finding is None
+            else _expected(len(new.seeds), new.stop_on_finding, seed_s * new.repeats),
+            "queue_chunks": queue.chunks,
+            "workers": queue.workers,
+            "wait_s": queue.wait_s,
+        }
+    )
+
+
+@router.get(
+    "/jobs",
+    responses={200: {"model": JobPage}},
+    response_class=Response,
+    summary="List jobs, newest first",
+)
+def list_jobs(
+    context: Ctx,
+    _who: Reader,
+    state: JobState | None = None,
+    verdict: Verdict | None = None,
+    test: Filter = None,
+    subject: Filter = None,
+    build: Filter = None,
+    owner: Filter = None,
+    kind: Literal["seeds", "import"] | None = None,
+    label: Annotated[
+        str | None, Query(max_length=300, description="`name` or `name=value`")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Filters are combined with "and"."""
+    wanted = stored.JobFilter(
+        state=state,
+        verdict=verdict,
+        test=test,
+        subject=subject,
+        build=build,
+        owner=owner,
+        label=label,
+        kind=kind,
+    )
+    with context.reading() as session:
+        page = stored.list_(session, wanted, limit=limit, cursor=cursor)
+    return answer_page(page, _shown)
+
+
+@router.get(
+    "/jobs/{job_id}",
+    responses={200: {"model": JobOut}},
+    response_class=Response,
+    summary="Look at a job",
+)
+def look(context: Ctx, _who: Reader, job_id: str) -> Response:
+    """State, counts by verdict, progress, and the diagnosis of the seed that shows most."""
+    with context.reading() as session:
+        return answer(_shown(found(session, job_id)))
+
+
+@router.post(
+    "/jobs/{job_id}:cancel",
+    status_code=202,
+    responses={202: {"model": JobAccepted}},
+    response_class=Response,
+    summary="Cancel a job",
+)
+def cancel(context: Ctx, who: Submitter, job_id: str) -> Response:
+    """What no worker has started ends here and now, running kernels within seconds. A job that is
+    over stays as it is."""
+    with context.session() as session:
+        before = found(session, job_id)
+        job = stored.cancel(session, job_id)
+        assert job is not None
+        if job.state != before.state:
+            audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
+    context.doorbell.ring()
+    status, body, headers = _accepted(job)
+    return answer(body, status, headers)
+
+
+@router.post(
+    "/jobs/{job_id}:resubmit",
+    status_code=202,
+    responses={202: {"model": JobAccepted}},
+    response_class=Response,
+    summary="Submit a job again",
+)
+def resubmit(
+    context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency_keys.Key = None
+) -> Response:
+    """A new job that asks for the same as this one, by the caller."""
+
+    def make(session: Session) -> idempotency_keys.Made:
+        if found(session, job_id).kind is not JobKind.seeds:
+            reason = "was imported: it happened elsewhere, and can't be run again from here"
+            raise BadField("job", job_id, reason, limit="a job that ran here")
+        job = stored.resubmit(
+            session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds
+        )
+        if job is None:
+            raise missing("job", job_id)
+        return _accepted(job)
+
+    response, new = idempotency_keys.once(context, request, who, key, None, make)
+    if new:
+        context.doorbell.ring()
+    return response
+
+
+def _accepted(job: Job) -> idempotency_keys.Made:
+    where = links(job.id)
+    return (
+        202,
+        {"id": job.id, "state": job.state.value, "chunks": job.chunks, "links": where},
+        {"Location": where["self"]},
+    )
+
+
+def _expected(
+    most: int, stop_on_finding: bool, seed_s: float
+) -> dict[str, dict[str, float] | None]:
+    """What sequential seeds cost in the mean; seed_s: device time of a seed with its repeats."""
+
+    def cost(seeds: float) -> dict[str, float]:
+        return {"seeds": seeds, "device_s": seed_s * seeds}
+
+    rates = {"stable": POLICY.stable_rate, "flaky": POLICY.flaky_rate}
+    means = {
+        name: cost(sequential.plan(rate, most=most).mean_seeds) for name, rate in rates.items()
+    }
+    return {**means, "wrong": cost(1.0) if stop_on_finding else None}
+
+
+def _shown(job: Job) -> dict[str, object]:
+    return {**job.to_json(), "links": links(job.id)}

@@ -1,0 +1,149 @@
+"""Results of a job per seed: pages of JSON, or everything as a stream, of a run, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from gonogo_service.access.context import Ctx, Reader
+from gonogo_service.api.jobs.jobs import found
+from gonogo_service.exports import parts
+from gonogo_service.exports.forms import FORMS
+from gonogo_service.exports.parts import Export, Order
+from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
+from gonogo_service.kit.problems import BadField
+from gonogo_storage.automation import runs
+from gonogo_storage.seeds import results as stored
+
+router = make_router("jobs")
+FORMATS = ("json", *FORMS)
+STREAM_PAGE = 500
+PIECE = 65_536
+_STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FORMS.values()}
+
+
+class ResultOut(BaseModel):
+    """One (seed, repeat); `outputs` holds verdict, explanation and statistics of each output."""
+
+    seed: int | None = Field(
+        description="null: not controlled; an iteration of tests that exist already"
+    )
+    iteration: int | None = Field(description="of a selection; null for a kernel's seed")
+    repeat: int
+    verdict: str
+    explanation: str | None
+    device: str | None
+    host_run: str | None
+    position: int | None
+    duration_ms: float | None
+    profile: str | None
+    policy: str | None
+    message: str | None
+    attempt: str
+    arrival: int
+    outputs: dict[str, dict[str, Any]]
+
+
+class ResultPage(BaseModel):
+    """A page of results."""
+
+    items: list[ResultOut]
+    next: str | None
+
+
+@router.get(
+    "/jobs/{job_id}/results",
+    responses={
+        200: {
+            "model": ResultPage,
+            "content": {name: {} for name in _STREAMS if name != "application/json"},
+        }
+    },
+    response_class=Response,
+    summary="Results per seed",
+)
+def results(
+    context: Ctx,
+    _who: Reader,
+    job_id: str,
+    format: Annotated[
+        str,
+        Query(
+            max_length=20,
+            description="json (pages); csv, ndjson, parquet, junit or ctrf (everything, streamed)",
+        ),
+    ] = "json",
+    order: Annotated[
+        Order | None,
+        Query(
+            description="arrival: a reader of a live job misses none; seed: for one that is over"
+        ),
+    ] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Pages come by arrival unless asked otherwise; streams by seed once the job is over, by
+    arrival before."""
+    if format not in FORMATS:
+        raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMATS))
+    if format != "json" and cursor is not None:
+        raise BadField("cursor", cursor, f"{format} is not paged: it holds everything")
+    with context.reading() as session:
+        job = found(session, job_id)
+        if format == "json":
+            page = stored.page(
+                session, job_id, limit=limit, cursor=cursor, order=order or "arrival"
+            )
+            return answer_page(page, lambda row: parts.shown(job, row))
+    return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)
+
+
+@router.get(
+    "/runs/{run_id}/results",
+    tags=["runs"],
+    responses={200: {"content": _STREAMS, "description": "the file"}},
+    response_class=Response,
+    summary="Results of all jobs of a run",
+)
+def of_run(
+    context: Ctx,
+    _who: Reader,
+    run_id: str,
+    format: Annotated[
+        str,
+        Query(
+            max_length=20, description="csv, ndjson, parquet, junit or ctrf: everything, streamed"
+        ),
+    ] = "ndjson",
+) -> Response:
+    """Job by job in the order of its suite. Of a run that is not over: what is there when each job
+    is read."""
+    if format not in FORMS:
+        raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
+    with context.reading() as session:
+        run = runs.get(session, run_id)
+    if run is None:
+        raise missing("run", run_id)
+    members = [(member.name, member.id) for member in run[1]]
+    return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
+
+
+def _pieces(written: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces of a size that is worth its way: each goes through the thread pool by itself."""
+    waiting = bytearray()
+    for piece in written:
+        waiting += piece.encode() if isinstance(piece, str) else piece
+        if len(waiting) >= PIECE:
+            yield bytes(waiting)
+            waiting.clear()
+    yield bytes(waiting)
+
+
+def _stream(export: Export, name: str) -> Response:
+    form = FORMS[name]
+    told = {"Content-Disposition": f'attachment; filename="{export.id}.{form.suffix}"'}
+    return StreamingResponse(_pieces(form.write(export)), media_type=form.media_type, headers=told)

@@ -1,0 +1,43 @@
+"""Every router of the API, in the order of the documentation."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gonogo_service.api.admin import audit, tokens
+from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
+from gonogo_service.api.flags import flags, overrides
+from gonogo_service.api.fleet import builds, devices, workers
+from gonogo_service.api.jobs import artifacts, diagnosis, events, imports, jobs, results
+from gonogo_service.api.suites import runs, schedules, suites
+from gonogo_service.api.tests import (
+    attribution,
+    bisections,
+    changes,
+    gauges,
+    rejudgements,
+    subjects,
+    tests,
+)
+
+
+def routers() -> list[APIRouter]:
+    """Return every router of the API, in the order of the documentation."""
+    of_jobs = (jobs, imports, results, artifacts, events, diagnosis)
+    of_tests = (
+        tests,
+        attribution,
+        changes,
+        compare,
+        subjects,
+        gauges,
+        bisections,
+        flags,
+        overrides,
+        suites,
+        runs,
+        schedules,
+        rejudgements,
+    )
+    of_places = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
+    return [noun.router for noun in (*of_jobs, *of_tests, *of_places)]

@@ -1,0 +1,1 @@
+"""Suites, runs, and schedules over HTTP."""

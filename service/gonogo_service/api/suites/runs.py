@@ -1,0 +1,150 @@
+"""Runs: many tests submitted at once, with one verdict and one link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.urls import API
+from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.api import idempotency_keys
+from gonogo_service.api.jobs.jobs import links as job_links
+from gonogo_service.api.suites.schemas import RunAccepted, RunIn, RunOut, RunPage, RunWhole
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
+from gonogo_service.submission import suites
+from gonogo_storage.access import audit
+from gonogo_storage.automation import runs as stored
+from gonogo_storage.db.states import RunState
+
+router = make_router("runs")
+
+
+def links(run_id: str) -> dict[str, str]:
+    """Where a run is."""
+    return {"self": f"{API}/runs/{run_id}", "page": urls.run(run_id)}
+
+
+def accepted(run: stored.Run) -> idempotency_keys.Made:
+    """The answer to whoever made a run."""
+    where = links(run.id)
+    return (
+        202,
+        {"id": run.id, "state": run.state.value, "jobs": run.job_count, "links": where},
+        {"Location": where["self"]},
+    )
+
+
+@router.post(
+    "/runs",
+    status_code=202,
+    responses={202: {"model": RunAccepted}},
+    response_class=Response,
+    summary="Submit a suite",
+)
+def submit(
+    context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency_keys.Key = None
+) -> Response:
+    """Every test of the suite on every build: all jobs and the run are stored in one transaction,
+    or nothing is."""
+    commit = None if body.commit is None else body.commit.model_dump()
+
+    def make(session: Session) -> idempotency_keys.Made:
+        order = suites.Order(body.builds, body.labels, commit)
+        if not isinstance(body.suite, str):
+            return accepted(
+                suites.submit(
+                    session, body.suite.content(), order, context.settings, who.name, "suite"
+                )
+            )
+        suite = suites.usable(session, body.suite)
+        order = replace(order, suite_version=suite["version"])
+        return accepted(suites.submit(session, suite["content"], order, context.settings, who.name))
+
+    response, new = idempotency_keys.once(
+        context, request, who, key, body.model_dump(mode="json"), make
+    )
+    if new:
+        context.doorbell.ring()
+    return response
+
+
+@router.get(
+    "/runs",
+    responses={200: {"model": RunPage}},
+    response_class=Response,
+    summary="List runs, newest first",
+)
+def list_runs(
+    context: Ctx,
+    _who: Reader,
+    suite: Filter = None,
+    state: RunState | None = None,
+    schedule: Filter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Of a suite by its name, in a state, of a schedule."""
+    with context.reading() as session:
+        page = stored.list_(
+            session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor
+        )
+    return answer_page(page, shown)
+
+
+@router.get(
+    "/runs/{run_id}",
+    responses={200: {"model": RunWhole}},
+    response_class=Response,
+    summary="Look at a run",
+)
+def look(context: Ctx, _who: Reader, run_id: str) -> Response:
+    """Its progress, its verdict once all jobs have ended, and every job."""
+    with context.reading() as session:
+        found = stored.get(session, run_id)
+    if found is None:
+        raise missing("run", run_id)
+    run, members = found
+    return answer(
+        {
+            **shown(run),
+            "tests": [{**member.to_json(), "links": job_links(member.id)} for member in members],
+        }
+    )
+
+
+@router.post(
+    "/runs/{run_id}:cancel",
+    status_code=202,
+    responses={202: {"model": RunOut}},
+    response_class=Response,
+    summary="Cancel a run",
+)
+def cancel(context: Ctx, who: Submitter, run_id: str) -> Response:
+    """Cancels each of its jobs; those that have ended stay as they are, and so does a run that
+    has."""
+    with context.session() as session:
+        before = stored.get(session, run_id)
+        run = stored.cancel(session, run_id)
+        if run is None or before is None:
+            raise missing("run", run_id)
+        if run.version != before[0].version:
+            audit.record(session, actor=who.actor, action="run.cancelled", subject=run_id)
+    context.doorbell.ring()
+    return answer(shown(run), 202)
+
+
+def shown(run: stored.Run) -> dict[str, Any]:
+    """A run as the API shows it."""
+    return {**run.to_json(), "links": links(run.id)}

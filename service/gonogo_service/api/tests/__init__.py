@@ -1,0 +1,1 @@
+"""Tests over HTTP: history, attribution, change points, gauges, bisections, rejudgements."""

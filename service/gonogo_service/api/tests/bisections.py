@@ -1,0 +1,459 @@
+"""Bisections: which build of a series changed a test, although its runs are noisy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
+from starlette.exceptions import HTTPException
+
+from gonogo import urls
+from gonogo.errors import FieldError
+from gonogo.flakiness.bisecting import Expect, Signal
+from gonogo.spec.builds import Build, ordered, own_builds
+from gonogo.spec.selections import is_selection
+from gonogo.urls import API
+from gonogo_service.access.context import Context, Ctx, Reader, Submitter
+from gonogo_service.api import idempotency_keys
+from gonogo_service.api.jobs.events import MAX_NUMBER, RETRY_MS
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    answer,
+    answer_page,
+    make_router,
+    missing,
+)
+from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.strict import Strict
+from gonogo_service.submission import jobs as submission
+from gonogo_service.submission.bodies import (
+    MAX_DEADLINE_S,
+    MAX_LABELS,
+    MAX_SEED,
+    NAME,
+    Commit,
+    ContextOf,
+    JobIn,
+    Label,
+    Target,
+)
+from gonogo_storage.access import audit
+from gonogo_storage.automation import bisections as stored
+from gonogo_storage.automation.bisections import Bisection, NewBisection
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_storage.db.states import BisectionState
+from gonogo_storage.jobs import jobs
+
+router = make_router("bisections")
+MAX_BUILDS = 1000
+MAX_RUNS = 10_000
+PAGE = 500
+
+Name = Annotated[str, Field(pattern=NAME, max_length=200)]
+
+
+class BisectionIn(Strict):
+    """A test, and a series of builds in order: given one by one, or those of a line."""
+
+    test: dict[str, Any] = Field(
+        description="as of a job: a test of a kernel, or a selection of a gtest or pytest suite"
+    )
+    builds: list[Name] | None = Field(
+        None,
+        min_length=2,
+        max_length=MAX_BUILDS,
+        description="in order; the same build may stand at several places",
+    )
+    line: Name | None = Field(
+        None, description="in the place of `builds`: all of this line, by sequence"
+    )
+    first: Name | None = Field(None, description="of the line: the build to begin with")
+    last: Name | None = Field(None, description="of the line: the build to end with")
+    signal: Signal | None = Field(
+        None,
+        strict=False,
+        description="what tells builds apart; null: numbers for a test of a kernel, verdicts for a selection",
+    )
+    expect: Expect = Field(
+        Expect.either,
+        strict=False,
+        description="how the last build differs from the first; knowing it saves runs",
+    )
+    several: bool = Field(
+        False,
+        description="by verdicts: look for further changes beside the first one found; numbers always do",
+    )
+    max_runs: int = Field(
+        500, ge=2, le=MAX_RUNS, description="without an answer after so many it ends undecided"
+    )
+    seed_start: int = Field(
+        0,
+        ge=0,
+        le=MAX_SEED - MAX_RUNS,
+        description="the n-th run of every build has this seed plus n",
+    )
+    target: Target = Target()
+    context: ContextOf = "isolated"
+    priority: int = Field(5, ge=0, le=9, description="of its jobs; 9 goes first")
+    queue_deadline_s: float = Field(
+        86400,
+        ge=1,
+        le=MAX_DEADLINE_S,
+        description="a job that no worker has started by then fails it",
+    )
+    labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(
+        {}, max_length=MAX_LABELS - 1
+    )
+    commit: Commit | None = None
+
+
+class BisectionLinks(BaseModel):
+    """Paths of what belongs to a bisection."""
+
+    self: str
+    events: str
+    jobs: str
+    page: str
+
+
+class BisectionAccepted(BaseModel):
+    """The answer to a new bisection."""
+
+    id: str
+    state: BisectionState
+    builds: int
+    links: BisectionLinks
+
+
+class Finding(BaseModel):
+    """A change that was found. `kind`: fixed, broken, masked, unmasked, quieter, louder;
+    `comparison`: the numbers of its neighbours."""
+
+    track: str
+    kind: str
+    place: int
+    build: str
+    before: str
+    between: list[str]
+    probability: float
+    rates: list[float]
+    words: str
+    comparison: dict[str, Any]
+
+
+class BisectionSummary(BaseModel):
+    """A bisection in a list."""
+
+    id: str
+    state: BisectionState
+    signal: Signal
+    expect: Expect
+    several: bool
+    owner: str
+    test: dict[str, Any]
+    test_key: str
+    queue: str
+    builds: list[str]
+    seed_start: int
+    max_runs: int
+    runs: int
+    version: int
+    findings: list[Finding]
+    conclusion: str | None = Field(
+        description="found, no_change, untestable, undecided; null until it is over"
+    )
+    words: str | None
+    error: str | None
+    created_at: str
+    finished_at: str | None
+    links: BisectionLinks
+
+
+class BisectionOut(BisectionSummary):
+    """A bisection with its searches (stage, posterior, rates) and every run."""
+
+    tracks: list[dict[str, Any]]
+    probes: list[dict[str, Any]]
+
+
+class BisectionPage(BaseModel):
+    """A page of bisections, newest first."""
+
+    items: list[BisectionSummary]
+    next: str | None
+
+
+@router.post(
+    "/bisections",
+    status_code=202,
+    responses={202: {"model": BisectionAccepted}},
+    response_class=Response,
+    summary="Find the build that changed a test",
+)
+def submit(
+    context: Ctx,
+    who: Submitter,
+    request: Request,
+    body: BisectionIn,
+    key: idempotency_keys.Key = None,
+) -> Response:
+    """Runs builds of the series one seed at a time, on as many free devices as there are, until the
+    place of the change is known."""
+    common = body.model_dump(
+        mode="json",
+        include={"test", "target", "context", "priority", "queue_deadline_s", "labels", "commit"},
+    )
+
+    def make(session: Session) -> idempotency_keys.Made:
+        series, field = _series(session, body)
+        checked = submission.check(
+            JobIn.model_validate({**common, "build": series[0], "seeds": [body.seed_start]}),
+            context.settings,
+        )
+        sample = None
+        for place, name in enumerate(series):
+            one = submission.Submission(
+                checked.body.model_copy(update={"build": name}),
+                checked.test,
+                checked.seeds,
+                checked.context,
+            )
+            try:
+                sample = submission.resolve(session, one, context.settings, who.name)
+            except FieldError as error:
+                where = (
+                    f"{field}.{place}"
+                    if error.field == "build" and field == "builds"
+                    else error.field
+                )
+                raise FieldError(where, error.value, error.reason, limit=error.limit) from None
+        assert sample is not None
+        signal = body.signal or (Signal.verdicts if is_selection(body.test) else Signal.numbers)
+        made = stored.create(
+            session,
+            NewBisection(
+                sample=sample,
+                builds=series,
+                request=common,
+                signal=signal.value,
+                expect=body.expect.value,
+                several=body.several,
+                seed_start=body.seed_start,
+                max_runs=body.max_runs,
+                owner=who.name,
+            ),
+        )
+        audit.record(
+            session,
+            actor=who.actor,
+            action="bisection.created",
+            subject=made.id,
+            detail={"test": made.test_key},
+        )
+        return _accepted(made)
+
+    return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
+
+
+@router.get(
+    "/bisections",
+    responses={200: {"model": BisectionPage}},
+    response_class=Response,
+    summary="List bisections, newest first",
+)
+def list_bisections(
+    context: Ctx,
+    _who: Reader,
+    test: Filter = None,
+    state: BisectionState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """`test` is a test's key. Filters are combined with "and"."""
+    with context.reading() as session:
+        page = stored.list_(session, test=test, state=state, limit=limit, cursor=cursor)
+    return answer_page(page, lambda each: {**each.to_json(), "links": _links(each.id)})
+
+
+@router.get(
+    "/bisections/{bisection_id}",
+    responses={200: {"model": BisectionOut}},
+    response_class=Response,
+    summary="Look at a bisection",
+)
+def look(context: Ctx, _who: Reader, bisection_id: str) -> Response:
+    """How its searches stand, every run, and the answer once there is one."""
+    found = _found(context, bisection_id)
+    return answer({**found.whole(), "links": _links(bisection_id)})
+
+
+@router.post(
+    "/bisections/{bisection_id}:cancel",
+    status_code=202,
+    responses={202: {"model": BisectionAccepted}},
+    response_class=Response,
+    summary="Cancel a bisection",
+)
+def cancel(context: Ctx, who: Submitter, bisection_id: str) -> Response:
+    """Its runs in flight are cancelled; what was learnt stays. One that is over stays as it is."""
+    _found(context, bisection_id)
+    with context.session() as session:
+        if stored.lock(session, bisection_id) is not None:
+            now = utcnow()
+            words = f"cancelled by {who.name}"
+            left = stored.finish(
+                session,
+                bisection_id,
+                state=BisectionState.cancelled,
+                conclusion=None,
+                words=words,
+                now=now,
+            )
+            for job_id in left:
+                jobs.cancel(session, job_id, now=now)
+            audit.record(
+                session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
+            )
+        after = stored.get(session, bisection_id)
+    assert after is not None
+    context.doorbell.ring()
+    status, body, headers = _accepted(after)
+    return answer(body, status, headers)
+
+
+def start(
+    context: Ctx,
+    _who: Reader,
+    bisection_id: str,
+    after: Annotated[
+        int, Query(ge=0, le=MAX_NUMBER, description="the version that is known already")
+    ] = 0,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="what a browser sends when it comes back; goes before `after`"),
+    ] = None,
+) -> int:
+    """The version after which the stream starts. 204 when there is nothing left to come: that tells
+    an EventSource to stop."""
+    if last_event_id is not None:
+        if not (
+            last_event_id.isascii()
+            and last_event_id.isdigit()
+            and len(last_event_id) < 11
+            and int(last_event_id) <= MAX_NUMBER
+        ):
+            raise BadField(
+                "Last-Event-ID",
+                last_event_id,
+                "must be the number of an event",
+                limit=f"0 to {MAX_NUMBER}",
+            )
+        after = int(last_event_id)
+    found = _found(context, bisection_id)
+    if found.state.final and after >= found.version:
+        raise HTTPException(204)
+    return after
+
+
+@router.get(
+    "/bisections/{bisection_id}/events",
+    response_class=EventSourceResponse,
+    responses={204: {"description": "The bisection is over and its last event is known already."}},
+    summary="A bisection as it goes on",
+)
+async def events(
+    context: Ctx, bisection_id: str, after: Annotated[int, Depends(start)]
+) -> AsyncIterator[ServerSentEvent]:
+    """`progress`, and at the end `state`: {"state", "runs", "tracks", "conclusion", "words"}. An
+    event's id is the bisection's version; who is slow gets the newest one only. The stream ends
+    when the bisection is over."""
+    yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
+    async for event in context.bisections.follow(bisection_id, after):
+        yield ServerSentEvent(
+            id=str(event["number"]), event=event["type"], raw_data=encode(event["data"])
+        )
+
+
+def _found(context: Context, bisection_id: str) -> Bisection:
+    """The bisection; Problem 404 when there is none."""
+    with context.reading() as session:
+        found = stored.get(session, bisection_id)
+    if found is None:
+        raise missing("bisection", bisection_id)
+    return found
+
+
+def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
+    """(the builds in order, the field that names them). Raises FieldError."""
+    if body.builds is not None:
+        for field, value in (("line", body.line), ("first", body.first), ("last", body.last)):
+            if value is not None:
+                raise FieldError(
+                    field,
+                    value,
+                    "goes with a line, not with a list of builds",
+                    limit="null beside `builds`",
+                )
+        return list(body.builds), "builds"
+    if body.line is None:
+        raise FieldError(
+            "builds", None, "is required, or a line", limit=f"2 to {MAX_BUILDS} builds"
+        )
+    executor, line = body.target.executor, body.line
+    names = [build.name for build in _line(session, executor, line)]
+    for field, name in (("first", body.first), ("last", body.last)):
+        if name is not None and name not in names:
+            raise FieldError(
+                field,
+                name,
+                f"is no build of line {line!r}",
+                limit=", ".join(names[:20]) or "a build of it",
+            )
+    low = 0 if body.first is None else names.index(body.first)
+    high = len(names) - 1 if body.last is None else names.index(body.last)
+    series = names[low : high + 1]
+    if not 2 <= len(series) <= MAX_BUILDS:
+        reason = f"has {len(series)} builds of {executor} from first to last"
+        raise FieldError("line", line, reason, limit=f"2 to {MAX_BUILDS}")
+    return series, "line"
+
+
+def _line(session: Session, executor: str, line: str) -> list[Build]:
+    """The builds of a line by sequence: our own, and those that were registered."""
+    found = [build for build in own_builds(executor).values() if build.line == line]
+    cursor: str | None = None
+    while True:
+        page = builds.list_(session, executor=executor, line=line, limit=PAGE, cursor=cursor)
+        found += [
+            Build(each["name"], executor, line=line, sequence=each["sequence"])
+            for each in page.items
+        ]
+        cursor = page.next
+        if cursor is None:
+            return ordered(found)
+
+
+def _links(bisection_id: str) -> dict[str, str]:
+    own = f"{API}/bisections/{bisection_id}"
+    return {
+        "self": own,
+        "events": f"{own}/events",
+        "jobs": f"{API}/jobs?label={stored.LABEL}={bisection_id}",
+        "page": urls.bisection(bisection_id),
+    }
+
+
+def _accepted(found: Bisection) -> idempotency_keys.Made:
+    where = _links(found.id)
+    return (
+        202,
+        {"id": found.id, "state": found.state.value, "builds": len(found.builds), "links": where},
+        {"Location": where["self"]},
+    )

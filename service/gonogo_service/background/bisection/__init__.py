@@ -1,0 +1,1 @@
+"""The role that steps bisections, and what it says of them."""

@@ -1,0 +1,242 @@
+"""From an event and a rule that fits to runs and gauges: builds named or registered, head and base
+started, and said for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from gonogo.ci.events import CommitEvent
+from gonogo.ci.rules import Rule, build_name
+from gonogo.errors import FieldError, JobError
+from gonogo.spec.builds import known_build
+from gonogo.spec.canonical import key_of
+from gonogo_service.kit import problems
+from gonogo_service.submission import gauges, suites
+from gonogo_service.submission.bodies import GaugeIn
+from gonogo_service.submission.suites import Order
+from gonogo_settings import Settings
+from gonogo_storage.access import audit
+from gonogo_storage.automation import ci_subjects
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.jobs import gauge_jobs
+
+RULE_LABEL = "ci-rule"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Which delivery asks, and in whose name its rule starts jobs."""
+
+    delivery_id: str
+    source: HookSource
+    received_at: datetime
+    owner: str
+
+
+def start(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
+) -> list[CiSubject]:
+    """Start what the rule names, in the caller's transaction; what can't be started is a subject
+    with its error, never an exception."""
+    made = [_suite(session, event, rule, cause, settings, each) for each in rule.suites]
+    if rule.gauges:
+        made.append(_gauges(session, event, rule, cause, settings))
+    return made
+
+
+def _suite(
+    session: Session,
+    event: CommitEvent,
+    rule: Rule,
+    cause: Cause,
+    settings: Settings,
+    which: str | Mapping[str, Any],
+) -> CiSubject:
+    known = {"suite": which if isinstance(which, str) else str(which["name"])}
+    head, base = (
+        _Side(session, event, rule, cause, settings, "head"),
+        _Side(session, event, rule, cause, settings, "base"),
+    )
+    try:
+        content, version = which, None
+        if isinstance(which, str):
+            stored = suites.usable(session, which)
+            content, version = stored["content"], stored["version"]
+        assert not isinstance(content, str)
+        known["suite_key"] = key_of(dict(content))
+    except JobError as problem:
+        return _subject(session, event, rule, cause, {**known, "error": str(problem)})
+    head.start(content, known["suite_key"], version)
+    if head.run is not None and rule.base and event.base_sha is not None:
+        base.start(content, known["suite_key"], version)
+    errors = [f"{side.name}: {side.error}" for side in (head, base) if side.error is not None]
+    values = {
+        **known,
+        "run_id": head.run,
+        "head_build": head.build,
+        "base_run_id": base.run,
+        "base_build": base.build,
+        "error": "; ".join(errors) or None,
+    }
+    return _subject(session, event, rule, cause, values)
+
+
+class _Side:
+    """The head or the base of an event: its commit, its build, its run."""
+
+    def __init__(
+        self,
+        session: Session,
+        event: CommitEvent,
+        rule: Rule,
+        cause: Cause,
+        settings: Settings,
+        name: str,
+    ) -> None:
+        self._session, self._event, self._rule, self._cause, self._settings = (
+            session,
+            event,
+            rule,
+            cause,
+            settings,
+        )
+        self.name = name
+        self.build: str | None = None
+        self.run: str | None = None
+        self.error: str | None = None
+
+    @property
+    def _sha(self) -> str:
+        return str(self._event.head_sha if self.name == "head" else self._event.base_sha)
+
+    def start(self, content: Mapping[str, Any], suite_key: str, version: int | None) -> None:
+        """Make its run, or take one that the rule started before for this commit, suite and
+        build."""
+        event = self._event
+        try:
+            self.build = self._named()
+            if not (event.again_base if self.name == "base" else event.again):
+                before = ci_subjects.started(
+                    self._session,
+                    event.repository,
+                    self._sha,
+                    rule=self._rule.name,
+                    suite_key=suite_key,
+                    build=self.build,
+                )
+                if before is not None:
+                    self.run = before
+                    return
+            commit: dict[str, Any] = {
+                "repository": event.repository,
+                "sha": self._sha,
+                "pull_request": None,
+            }
+            if self.name == "head":
+                commit["pull_request"] = event.pull_request
+            order = Order(
+                [self.build], {**self._rule.labels, RULE_LABEL: self._rule.name}, commit, version
+            )
+            self.run = suites.submit(
+                self._session, content, order, self._settings, self._cause.owner
+            ).id
+        except JobError as problem:
+            self.error = str(problem)
+
+    def _named(self) -> str:
+        """The build of the commit. Raises FieldError when there is none."""
+        event, rule, head = self._event, self._rule, self.name == "head"
+        template = rule.head_build if head else rule.base_build or rule.head_build
+        given = event.head_build if head else event.base_build
+        name = given or (None if template is None else build_name(template, self._sha, event))
+        if name is None:
+            name = builds.of_commit(self._session, self._sha)
+            if name is None:
+                raise FieldError(
+                    "builds",
+                    self._sha,
+                    "no build of this commit is registered",
+                    limit="a build with this commit",
+                )
+        elif (
+            rule.register is not None
+            and known_build(name) is None
+            and builds.get(self._session, name) is None
+        ):
+            self._register(name)
+        return name
+
+    def _register(self, name: str) -> None:
+        how, event = self._rule.register, self._event
+        assert how is not None
+        # what a pull request tries must not look like a step in the line's own history
+        line = (
+            f"{how.line}/pull-{event.pull_request}"
+            if self.name == "head" and event.pull_request is not None
+            else how.line
+        )
+        values: dict[str, Any] = {
+            "executor": how.executor,
+            "line": line,
+            "sequence": builds.next_sequence(self._session, line),
+            "commit": self._sha,
+            "profile": how.profile,
+            "outputs": None if how.outputs is None else list(how.outputs),
+        }
+        builds.add(self._session, name=name, **values)
+        audit.record(
+            self._session,
+            actor=f"rule:{self._rule.name}",
+            action="build.registered",
+            subject=name,
+            detail=values,
+        )
+
+
+def _gauges(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
+) -> CiSubject:
+    made: list[str] = []
+    errors: list[str] = []
+    for number, each in enumerate(rule.gauges):
+        try:
+            new = gauges.order(session, GaugeIn.model_validate(each), settings, cause.owner)
+            made.append(str(gauge_jobs.create(session, new)["id"]))
+        except ValidationError as problem:
+            errors.append(f"gauges.{number}: {problems.as_field_error(problem)}")
+        except (JobError, problems.Problem) as problem:
+            errors.append(f"gauges.{number}: {problem}")
+    return _subject(
+        session, event, rule, cause, {"gauges": made, "error": "; ".join(errors) or None}
+    )
+
+
+def _subject(
+    session: Session, event: CommitEvent, rule: Rule, cause: Cause, values: Mapping[str, Any]
+) -> CiSubject:
+    empty = dict.fromkeys(
+        ("suite", "suite_key", "run_id", "base_run_id", "head_build", "base_build", "error")
+    )
+    about = {
+        "delivery_id": cause.delivery_id,
+        "source": cause.source.value,
+        "event": event.event,
+        "rule": rule.name,
+        "repository": event.repository,
+        "installation": event.installation,
+        "branch": event.branch,
+        "pull_request": event.pull_request,
+        "fork": event.fork,
+        "head_sha": event.head_sha,
+        "base_sha": event.base_sha,
+        "occurred_at": event.occurred_at or cause.received_at,
+    }
+    return ci_subjects.add(session, {**empty, "gauges": (), **about, **values})

@@ -1,0 +1,89 @@
+"""The OpenAPI document: what FastAPI derives, with problem documents in place of its own error
+schema, and the ways to authenticate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gonogo import urls
+from gonogo_service.kit.problems import MEDIA_TYPE, TYPE_PREFIX
+from gonogo_settings.release import release
+
+TITLE = "GoNoGo"
+DESCRIPTION = (
+    "A go/no-go gauge for numerical kernel tests: it runs them, stores the numbers of "
+    "every seed, and says whether a green test means anything."
+)
+PUBLIC = frozenset({"/healthz", "/readyz", urls.GITHUB_DELIVERIES, urls.CI_DELIVERIES})
+ERROR = {
+    "type": "object",
+    "required": ["field", "value", "limit", "message"],
+    "properties": {
+        "field": {
+            "type": "string",
+            "description": "dotted path of the field, such as `test.shape`",
+        },
+        "value": {"description": "what was given, shortened"},
+        "limit": {"description": "what would be allowed; null when the message says it all"},
+        "message": {"type": "string"},
+    },
+}
+PROBLEM = {
+    "title": "Problem",
+    "description": "RFC 9457. field, value and limit repeat those of the first error.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "examples": [TYPE_PREFIX + "invalid-field"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"type": "string"},
+        "value": {},
+        "limit": {},
+        "errors": {"type": "array", "items": ERROR},
+    },
+}
+REFUSED = {
+    "description": "A problem document that names the field, the value and the limit.",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+def install(app: FastAPI) -> None:
+    """Make `app.openapi()` give the document; made once, at its first use."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _made(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
+
+
+def _made(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(title=TITLE, version=release(), description=DESCRIPTION, routes=app.routes)
+    components = made.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = PROBLEM
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "gng_..."},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "gonogo_session",
+            "description": "made by the login page; unsafe methods need X-CSRF-Token",
+        },
+    }
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            responses = operation["responses"]
+            responses.pop("422", None)
+            responses["default"] = REFUSED
+            operation["security"] = [] if path in PUBLIC else [{"bearer": []}, {"session": []}, {}]
+    return made

@@ -1,0 +1,157 @@
+"""From a suite to the jobs of a run: every check of a single job, with the field's place in the
+suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from gonogo.errors import FieldError
+from gonogo.spec import fields
+from gonogo.spec.suites import Template, expand
+from gonogo_service.kit import problems
+from gonogo_service.submission import jobs as submission
+from gonogo_service.submission.bodies import JobIn
+from gonogo_service.submission.jobs import Submission
+from gonogo_settings import Settings
+from gonogo_storage.automation import runs
+from gonogo_storage.automation import suites as stored
+from gonogo_storage.jobs.job import NewJob
+
+MAX_JOBS = 1000
+"""Jobs of a run: its tests times its builds."""
+_ANY_BUILD = "any"
+"""Stands for the build where a suite is checked before a run names one."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run adds to a suite; `fields` are the names of `suite` and `builds` in the request."""
+
+    builds: Sequence[str]
+    labels: Mapping[str, str]
+    commit: Mapping[str, Any] | None = None
+    suite_version: int | None = None
+    schedule_id: str | None = None
+    due_at: datetime | None = None
+
+
+def check(
+    content: Mapping[str, Any], settings: Settings, path: str = ""
+) -> list[tuple[Template, Submission]]:
+    """Everything that can be said of a suite without the database and without its builds. Raises
+    FieldError: `entries.3.test.shape`."""
+    return [
+        (template, _checked(template, {"build": _ANY_BUILD}, settings))
+        for template in expand(content, path)
+    ]
+
+
+def submit(
+    session: Session,
+    content: Mapping[str, Any],
+    order: Order,
+    settings: Settings,
+    owner: str,
+    path: str = "",
+) -> runs.Run:
+    """Make the run and all its jobs in the caller's transaction: every test on every build. Raises
+    FieldError before anything is written.
+
+    The builds are the order's, else the suite's own.
+    """
+    templates = expand(content, path)
+    own = not order.builds
+    builds = list(order.builds) or list(content.get("builds") or ())
+    if not builds:
+        raise FieldError(
+            "builds",
+            None,
+            "is required: the suite names no builds of its own",
+            limit="at least one build",
+        )
+    if len(templates) * len(builds) > MAX_JOBS:
+        reason = f"{len(templates)} tests x {len(builds)} builds are too many jobs"
+        raise FieldError("builds", len(builds), reason, limit=f"{MAX_JOBS} jobs")
+    supplied: dict[str, Any] = {
+        "labels": dict(order.labels),
+        "commit": None if order.commit is None else dict(order.commit),
+    }
+    made: list[tuple[str, NewJob]] = []
+    for template in templates:
+        for number, build in enumerate(builds):
+            checked = _checked(template, {**supplied, "build": build}, settings)
+            try:
+                made.append((template.name, submission.resolve(session, checked, settings, owner)))
+            except FieldError as error:
+                given = error.field == "build"
+                field = (
+                    f"{fields.join(path, 'builds') if own else 'builds'}.{number}"
+                    if given
+                    else template.where(error.field)
+                )
+                raise FieldError(field, error.value, error.reason, limit=error.limit) from None
+    return runs.create(
+        session,
+        runs.NewRun(
+            name=str(content["name"]),
+            jobs=made,
+            owner=owner,
+            suite_version=order.suite_version,
+            builds=builds,
+            labels=order.labels,
+            commit=order.commit,
+            schedule_id=order.schedule_id,
+            due_at=order.due_at,
+        ),
+    )
+
+
+def usable(session: Session, name: str) -> stored.Suite:
+    """The stored suite of that name. Raises FieldError when there is none, or it was archived."""
+    suite = stored.get(session, name)
+    if suite is None or suite["archived_at"] is not None:
+        reason = "there is no suite of this name" if suite is None else "was archived"
+        raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
+    return suite
+
+
+def order_of(schedule: Mapping[str, Any], due_at: datetime | None = None) -> Order:
+    """What a schedule's run adds to its suite."""
+    return Order(schedule["builds"], schedule["labels"], schedule_id=schedule["id"], due_at=due_at)
+
+
+def described(content: Mapping[str, Any], settings: Settings) -> list[dict[str, Any]]:
+    """The tests of a stored suite by name and key, its matrices expanded."""
+    return [
+        {
+            "name": template.name,
+            "test_key": found.test.key,
+            "subject_key": found.test.subject_key,
+            "kernel": found.test.kernel,
+            "test": found.test.canonical(),
+            "seeds": len(found.seeds),
+        }
+        for template, found in check(content, settings)
+    ]
+
+
+def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> Submission:
+    try:
+        return submission.check(_body(template, supplied), settings)
+    except FieldError as error:
+        raise FieldError(
+            template.where(error.field), error.value, error.reason, limit=error.limit
+        ) from None
+
+
+def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:
+    try:
+        return JobIn.model_validate({**template.body, **supplied})
+    except ValidationError as error:
+        raise problems.as_field_error(error) from None
