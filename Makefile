@@ -57,7 +57,7 @@ up: setup ## run the service here until Ctrl-C
 
 # compiled code once, before several processes of the tests want it at the same time
 compiled: setup
-	@$(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.warming import warm_up; EmulatorExecutor.warm(); warm_up()"
+	@$(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.attempts.warm_up import warm_up; EmulatorExecutor.warm(); warm_up()"
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \

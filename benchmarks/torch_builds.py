@@ -25,7 +25,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.judging.pairs import Reference, compare
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.executors import local
+from gonogo_workers.local import runner as local
 
 VARIANTS = ("torch-eager", "torch-decomposed", "torch-compiled")
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -83,7 +83,7 @@ def _compared(title: str, suffix: str, test: TestSpec, seeds: int) -> Table:
         table.add_column(name, justify="left" if name in ("build", "output") else "right")
     with ExitStack() as stack:
         runners = {
-            name: stack.enter_context(local.runner("torch", name + suffix)) for name in VARIANTS
+            name: stack.enter_context(local.load("torch", name + suffix)) for name in VARIANTS
         }
         largest: dict[tuple[str, str], dict[str, float]] = {}
         spent = dict.fromkeys(VARIANTS, 0.0)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import gonogo_settings as all_settings
 from gonogo.errors import GonogoError
 from gonogo_workers.devices import health, programs
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import ExecutorFailure
+from gonogo_workers.executors.builds_file import BuildsFile, Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import BuildsFile, Meaning
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VERSION_DEADLINE_S = 30.0
@@ -48,7 +48,7 @@ def tried(canary: bool = False) -> Iterator[Trial]:
     and needs the chip to be free.
     """
     settings = all_settings.load()
-    file = meanings.read(settings.builds)
+    file = builds_file.read(settings.builds)
     specs = registry.known(settings.executors)
     for name in file.executors:
         if name not in specs:
@@ -79,7 +79,7 @@ def tried(canary: bool = False) -> Iterator[Trial]:
 
 
 def _trial(build: str, spec: ExecutorSpec, file: BuildsFile, canary_s: float | None) -> Trial:
-    meaning = meanings.meaning(spec, build, file)
+    meaning = builds_file.meaning(spec, build, file)
     said: list[str] = []
     for look in (_interpreter, _command, _module):
         words, ok = look(meaning)

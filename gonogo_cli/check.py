@@ -17,7 +17,7 @@ from gonogo_cli.references import References
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
-    from gonogo_workers.executors.local import LocalRunner
+    from gonogo_workers.local.runner import LocalRunner
 
 
 def check(
@@ -73,9 +73,9 @@ def check(
     from gonogo.spec.builds import DEFAULT_BUILDS, own_builds
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
-    from gonogo_workers.chunk import ISOLATED, parse_context
-    from gonogo_workers.executors import local as executors
     from gonogo_workers.executors.limits import known as known_limits
+    from gonogo_workers.local import runner as executors
+    from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
     build = build or DEFAULT_BUILDS.get(executor)
     if build is None:
@@ -125,12 +125,12 @@ def check(
             compared = References(
                 test,
                 stack.enter_context(
-                    executors.runner(executor, reference_build, deadline_s=deadline)
+                    executors.load(executor, reference_build, deadline_s=deadline)
                 ),
                 chosen,
             )
             compared.prepare(seed_start)
-        runner = stack.enter_context(executors.runner(executor, build, deadline_s=deadline))
+        runner = stack.enter_context(executors.load(executor, build, deadline_s=deadline))
         runner.precede(before, seed_start)
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)

@@ -28,12 +28,14 @@ app = typer.Typer(
 def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """List the chips of this host, as tt-umd and tt-smi tell them."""
     from gonogo_workers.devices import chips
-    from gonogo_workers.executors import meanings, registry
+    from gonogo_workers.executors import builds_file, registry
 
     settings = all_settings.load()
     found = chips.look(
         settings.tt_smi,
-        meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)),
+        builds_file.interpreters(
+            registry.known(settings.executors), builds_file.read(settings.builds)
+        ),
     )
     if as_json:
         show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in found]})
@@ -64,14 +66,16 @@ def lock(
 ) -> None:
     """Run a program while no worker uses the device (exit code: the program's)."""
     from gonogo_workers.devices import chips, locks
-    from gonogo_workers.executors import meanings, registry
+    from gonogo_workers.executors import builds_file, registry
     from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 
     settings = all_settings.load()
     folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
     found = chips.look(
         settings.tt_smi,
-        meanings.interpreters(registry.known(settings.executors), meanings.read(settings.builds)),
+        builds_file.interpreters(
+            registry.known(settings.executors), builds_file.read(settings.builds)
+        ),
     )
     names = [chip.name for chip in found if chip.called(device)] or (
         [device] if ":" in device else []

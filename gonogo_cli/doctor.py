@@ -161,12 +161,12 @@ def builds(canary: bool = False) -> Iterator[Finding]:
 def chips() -> Finding:
     """The chips of this host, as tt-umd and tt-smi tell them."""
     from gonogo_workers.devices.chips import look
-    from gonogo_workers.executors import meanings, registry
+    from gonogo_workers.executors import builds_file, registry
 
     found = gonogo_settings.load()
     seen = look(
         found.tt_smi,
-        meanings.interpreters(registry.known(found.executors), meanings.read(found.builds)),
+        builds_file.interpreters(registry.known(found.executors), builds_file.read(found.builds)),
     )
     told = ", ".join(
         f"{chip.index} ({' '.join(filter(None, (chip.arch, chip.board, chip.serial, chip.pci)))})"

@@ -180,7 +180,7 @@ def gauged(
 def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]) -> list[Row]:
     """Every part on every seed. A seed's arrays are drawn once."""
     from gonogo.gauge import kernels, measure
-    from gonogo_workers.executors import local as executors
+    from gonogo_workers.local import runner as executors
 
     test = entry.test
     parts = [*kernels.right(test), *kernels.wrong(test)]
@@ -194,7 +194,7 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     tell(total, "")
     with ExitStack() as stack:
         runners = [
-            stack.enter_context(executors.runner(part.executor, part.build, deadline_s=deadline))
+            stack.enter_context(executors.load(part.executor, part.build, deadline_s=deadline))
             for part in parts
         ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):

@@ -14,7 +14,7 @@ from gonogo_cli import show
 if TYPE_CHECKING:
     from gonogo.judging.judging import SeedJudgement
     from gonogo.spec.test_spec import TestSpec
-    from gonogo_workers.executors.local import LocalRunner
+    from gonogo_workers.local.runner import LocalRunner
 
 KEPT_BYTES = 2**29
 """Of the reference build's outputs: more seeds than fit are run in turns of both builds."""

@@ -108,8 +108,8 @@ def check(
     fail_on: local.FailOn,
 ) -> None:
     """Run a selection here, with no server, and end the command with its exit code."""
-    from gonogo_workers.executors.local_reports import reporter
-    from gonogo_workers.report_evidence import Found, joined, worst_of
+    from gonogo_workers.attempts.report_evidence import Found, joined, worst_of
+    from gonogo_workers.local.reports import reporter
 
     rows: list[dict[str, Any]] = []
     diagnosis: dict[str, Any] | None = None

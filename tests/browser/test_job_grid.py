@@ -19,7 +19,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import artifacts
 from gonogo_storage.jobs.job import Job
-from gonogo_workers.rows import plain
+from gonogo_workers.messages.rows import plain
 
 SMALL: dict[str, Any] = {
     "kernel": "layernorm_bw",

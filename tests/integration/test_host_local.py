@@ -19,9 +19,9 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.executors import conformance, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
-from gonogo_workers.executors.local import LocalRunner
-from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.local.runner import LocalRunner, load
 
 ROOT = Path(__file__).parents[2]
 TEST = TestSpec.parse(
@@ -43,8 +43,8 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
     with (
-        registry.load("emulator", "tt-train-2025") as here,
-        registry.load("emulator", "tt-train-2025", isolated=True) as there,
+        load("emulator", "tt-train-2025") as here,
+        load("emulator", "tt-train-2025", isolated=True) as there,
     ):
         assert (here.host_run, here.profile) == (None, "tt-train")
         assert there.host_run
@@ -60,16 +60,16 @@ def test_the_emulator_is_told_its_position(monkeypatch: pytest.MonkeyPatch) -> N
     # stale-register is right when first in its process and wrong behind another run: here and in a
     # child alike
     for isolated in (False, True):
-        with registry.load("emulator", "stale-register", isolated=isolated) as runner:
+        with load("emulator", "stale-register", isolated=isolated) as runner:
             first, second = (runner.run(TEST, GIVEN, seed=5) for _ in range(2))
             assert any(not np.array_equal(first[name], second[name]) for name in TEST.outputs)
             assert runner.position == 2
 
 
 def test_the_emulators_hang_and_crash_do_not_take_us_along() -> None:
-    with registry.load("emulator", "hang", deadline_s=0.7) as runner, pytest.raises(KernelHang):
+    with load("emulator", "hang", deadline_s=0.7) as runner, pytest.raises(KernelHang):
         runner.run(TEST, GIVEN)
-    with registry.load("emulator", "crash") as runner, pytest.raises(KernelCrash):
+    with load("emulator", "crash") as runner, pytest.raises(KernelCrash):
         runner.run(TEST, GIVEN)
 
 
@@ -77,7 +77,7 @@ def test_the_emulators_hang_and_crash_do_not_take_us_along() -> None:
 def test_a_plug_in_is_judged_like_any_other() -> None:
     verdicts = {}
     for build in ("float32", "no-s2"):
-        with registry.load("numpy", build) as runner:
+        with load("numpy", build) as runner:
             outputs = runner.run(TEST, GIVEN, seed=5)
             verdicts[build] = judge(
                 TEST, RAW, GIVEN, outputs, profile=runner.profile, produced=runner.produced
@@ -89,7 +89,7 @@ def test_a_plug_in_is_judged_like_any_other() -> None:
 def test_after_a_crash_the_next_run_gets_a_fresh_child() -> None:
     negative = {**GIVEN, "x": -np.abs(GIVEN["x"])}
     positive = {**GIVEN, "x": np.abs(GIVEN["x"])}
-    with registry.load("troublesome", "crash-sometimes") as runner:
+    with load("troublesome", "crash-sometimes") as runner:
         runner.run(TEST, negative)
         before = runner.host_run
         with pytest.raises(KernelCrash):
@@ -101,7 +101,7 @@ def test_after_a_crash_the_next_run_gets_a_fresh_child() -> None:
 
 @pytest.mark.usefixtures("_plugins")
 def test_one_child_runs_tests_of_several_shapes() -> None:
-    with registry.load("numpy", "float32") as runner:
+    with load("numpy", "float32") as runner:
         child = runner.host_run
         for shape in ([4, 64], [33], [2, 3, 40], [4, 64]):
             for kernel in ("layernorm_fw", "layernorm_bw"):
@@ -130,11 +130,11 @@ def test_a_build_needs_to_give_only_the_outputs_that_it_declares() -> None:
 @pytest.mark.usefixtures("_plugins")
 def test_unknown_executors_and_builds_are_named() -> None:
     with pytest.raises(FieldError, match=r"emulator, .*numpy, troublesome"):
-        registry.load("metal", "main")
+        load("metal", "main")
     with pytest.raises(FieldError, match="build"):
-        registry.load("emulator", "nonsense")
+        load("emulator", "nonsense")
     with pytest.raises(FieldError, match="unknown build 'nonsense'"):
-        registry.load("numpy", "nonsense")
+        load("numpy", "nonsense")
 
 
 SMALL: dict[str, Any] = {"shapes": ((2, 33), (5,))}

@@ -15,7 +15,7 @@ import pytest
 from gonogo_workers.executors.base import Reporter
 from gonogo_workers.executors.conformance import Check
 from gonogo_workers.executors.registry import CHILD
-from gonogo_workers.executors.report_conformance import checks
+from gonogo_workers.reports.conformance import checks
 from suites import Project
 
 TESTS = """

@@ -16,9 +16,10 @@ from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare
 from gonogo.spec.builds import torch_builds
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors import builds_file as meanings
+from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
-from gonogo_workers.executors.local import LocalRunner
+from gonogo_workers.local.runner import LocalRunner
 from torches import builds_file, run_in_torch, torch_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]

@@ -21,9 +21,9 @@ from gonogo.errors import FieldError, InfrastructureError
 from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary
-from gonogo_workers.executors.meanings import Meaning
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.registry import emulator
-from gonogo_workers.postman import Postman
+from gonogo_workers.messages.result_sender import Postman
 from servers import RedisServer
 
 pytestmark = pytest.mark.timeout(120)

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors import builds_file, registry
 
 ROOT = Path(__file__).parents[2]
 CODE = """
@@ -21,7 +21,7 @@ for kind in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
 
 
 def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
-    meaning = meanings.meaning(registry.ttnn(), "ttnn", meanings.read(str(builds)))
+    meaning = builds_file.meaning(registry.ttnn(), "ttnn", builds_file.read(str(builds)))
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }

@@ -25,8 +25,8 @@ from gonogo_service.kit.background_context import Core, open_core
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import attempts, chunks
-from gonogo_workers import rows
-from gonogo_workers.chunk import Chunk
+from gonogo_workers.messages import rows
+from gonogo_workers.messages.chunk import Chunk
 
 QUEUE = "emulator.wormhole.n150"
 DEVICE = "lab-1/emulator:0"

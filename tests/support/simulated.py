@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import output_shapes
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost
 from gonogo_workers.executors.slots import Slot
@@ -32,7 +32,7 @@ class Child:
     """One child process with its device open, for any number of builds and runs."""
 
     def __init__(self, builds: Path, build: str = "ttnn") -> None:
-        self.meaning = meanings.meaning(registry.ttnn(), build, meanings.read(str(builds)))
+        self.meaning = builds_file.meaning(registry.ttnn(), build, builds_file.read(str(builds)))
         self.host = KernelHost(self.meaning.executor, self.meaning.environment)
         self.slots = 0
 

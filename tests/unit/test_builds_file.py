@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MOST_SPARES, HostPool
 
@@ -40,15 +40,15 @@ executor = "other"
 """
 
 
-def read(tmp_path: Path, text: str) -> meanings.BuildsFile:
+def read(tmp_path: Path, text: str) -> builds_file.BuildsFile:
     """The file with this text."""
     file = tmp_path / "builds.toml"
     file.write_text(text)
-    return meanings.read(str(file))
+    return builds_file.read(str(file))
 
 
 def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
-    meaning = meanings.meaning(MINE, "main", read(tmp_path, FILE))
+    meaning = builds_file.meaning(MINE, "main", read(tmp_path, FILE))
     assert meaning.executor.interpreter == "/p"
     assert (meaning.profile, meaning.produced, meaning.command) == (
         "tt-train",
@@ -72,7 +72,9 @@ def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
 
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
-    meaning = meanings.meaning(MINE, "dev", read(tmp_path, FILE), profile="fp32", produced=("dx",))
+    meaning = builds_file.meaning(
+        MINE, "dev", read(tmp_path, FILE), profile="fp32", produced=("dx",)
+    )
     assert (
         meaning.executor.interpreter,
         meaning.environment["A"],
@@ -87,20 +89,21 @@ def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_pa
 
 def test_a_name_belongs_to_its_executor(tmp_path: Path) -> None:
     file = read(tmp_path, FILE)
-    assert meanings.meaning(OTHER, "main", file) == meanings.Meaning(OTHER)
+    assert builds_file.meaning(OTHER, "main", file) == builds_file.Meaning(OTHER)
     assert list(file.of("mine")) == ["main"]
 
 
 def test_a_build_of_which_there_is_nothing_to_tell_shares_its_children_with_others(
     tmp_path: Path,
 ) -> None:
-    assert meanings.meaning(OTHER, "plain", read(tmp_path, FILE)).environment == {}
-    assert meanings.meaning(OTHER, "plain", meanings.read(None)) == meanings.Meaning(OTHER)
+    assert builds_file.meaning(OTHER, "plain", read(tmp_path, FILE)).environment == {}
+    assert builds_file.meaning(OTHER, "plain", builds_file.read(None)) == builds_file.Meaning(OTHER)
 
 
 def test_our_own_builds_need_no_entry() -> None:
     assert (
-        meanings.meaning(registry.emulator(), "correct", meanings.read(None)).profile == "tt-train"
+        builds_file.meaning(registry.emulator(), "correct", builds_file.read(None)).profile
+        == "tt-train"
     )
 
 
@@ -137,7 +140,7 @@ def test_what_is_wrong_is_named_with_field_value_and_limit(
 def test_a_file_that_is_not_there_or_no_toml_is_the_setting_s_fault(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(FieldError, match="GONOGO_BUILDS"):
-            meanings.read(str(path))
+            builds_file.read(str(path))
     with pytest.raises(FieldError, match="GONOGO_BUILDS"):
         read(tmp_path, "builds")
 
@@ -161,7 +164,9 @@ def test_the_child_is_told_of_its_build_and_of_no_other(
         ("main", '"command": ["/bin/tests", "--fixed"]'),
         ("plain", "told nothing"),
     ):
-        meaning = meanings.meaning(spec, build, file if build == "main" else meanings.read(None))
+        meaning = builds_file.meaning(
+            spec, build, file if build == "main" else builds_file.read(None)
+        )
         host = KernelHost(meaning.executor, meaning.environment)
         try:
             with pytest.raises(Exception, match="told") as raised:
@@ -199,14 +204,14 @@ executor = "mine"
 python = "/own"
 """
     file = read(tmp_path, text)
-    made = meanings.meaning(MINE, "tt-metal-0123abcd", file)
+    made = builds_file.meaning(MINE, "tt-metal-0123abcd", file)
     assert (made.executor.python, made.command) == (
         "/images/0123abcd/python",
         ("/bin/run", "0123abcd"),
     )
     assert made.environment["IMAGE"] == "registry.example.org/tt-metal:0123abcd"
-    assert meanings.meaning(MINE, "tt-metal-main", file).executor.python == "/own"
-    assert meanings.meaning(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
+    assert builds_file.meaning(MINE, "tt-metal-main", file).executor.python == "/own"
+    assert builds_file.meaning(MINE, "tt-metal-abc-1", file).executor.python == "/longer"
     for name in (
         "tt-metal-",
         "tt-metal-../../etc",
@@ -216,8 +221,8 @@ python = "/own"
         "other-0123abcd",
     ):
         assert (
-            meanings.meaning(MINE, name, file).executor.python == "/own" == MINE.python
+            builds_file.meaning(MINE, name, file).executor.python == "/own" == MINE.python
         )  # the executor's own: no pattern fits
-    assert meanings.interpreters({}, file) == ("/longer", "/own")
+    assert builds_file.interpreters({}, file) == ("/longer", "/own")
     with pytest.raises(FieldError, match="more than one star"):
         read(tmp_path, '[builds."a-*-*"]\nexecutor = "mine"\n')

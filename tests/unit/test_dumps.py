@@ -16,8 +16,8 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.stored_tensors import given_inputs, shaped
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers import dumps
-from gonogo_workers.dumps import Dump
+from gonogo_workers.reports import dumps
+from gonogo_workers.reports.dumps import Dump
 
 FIELDS: dict[str, Any] = {"shape": [4, 32], "numerics": {"statistics": "own"}}
 TEST = TestSpec.parse({"kernel": "layernorm_bw", **FIELDS})

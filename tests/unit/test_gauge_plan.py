@@ -18,7 +18,7 @@ from gonogo.gauge.line import gauge_line
 from gonogo.gauge.plan import GO, planned, work_of
 from gonogo.spec.test_spec import KERNELS, TestSpec
 from gonogo_cli.app import app
-from gonogo_workers import gauge_parts
+from gonogo_workers.messages import gauge_parts
 from numeric_cases import spec
 
 

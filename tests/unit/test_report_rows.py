@@ -15,8 +15,8 @@ from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.reports.texts import MOST_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.report_rows import Judged, Report, iteration_row, reports_of
-from gonogo_workers.rows import Place
+from gonogo_workers.messages.rows import Place
+from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
 
 PLACE = Place("host/gtest:0", "a" * 32, 3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo_workers.executors import meanings
+from gonogo_workers.executors import builds_file
 from simulator import __main__ as making
 from simulator import host, place
 from simulator.place import Place, Unavailable
@@ -40,7 +40,7 @@ def test_a_finished_one_is_found_by_its_builds_file_and_the_worker_can_read_that
 ) -> None:
     there = made(folder)
     assert place.find() == there.builds
-    table = meanings.read(str(there.builds)).executors["ttnn"]
+    table = builds_file.read(str(there.builds)).executors["ttnn"]
     assert table["python"] == str(there.interpreter)
     assert table["environment"] == dict(there.environment())
 

@@ -13,7 +13,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.evidence import of_seed
+from gonogo_workers.attempts.evidence import of_seed
 
 SHAPE = [2, 3, 20, 512]
 """120 rows of 16 tiles: more rows than the tiles need, and the rows of a tile come from several of

@@ -12,12 +12,13 @@ import pytest
 
 from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers import queue, rows
-from gonogo_workers.batches import Batches
-from gonogo_workers.chunk import Chunk
+from gonogo_workers import queue
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
 from gonogo_workers.executors.log import ChildLog
+from gonogo_workers.messages import rows
+from gonogo_workers.messages.batches import Batches
+from gonogo_workers.messages.chunk import Chunk
 
 BODY: dict[str, Any] = {
     "attempt": "a1",

@@ -228,7 +228,7 @@ def make_app(broker_url: str, *, visibility_timeout_s: int = 3600) -> Celery:
         enable_utc=True,
     )
     app.amqp.Connection = PatientConnection
-    app.Task.Request = "gonogo_workers.requests:LosslessRequest"
+    app.Task.Request = "gonogo_workers.messages.requests:LosslessRequest"
     return app
 
 

@@ -14,12 +14,12 @@ from celery import Celery
 from gonogo.errors import GonogoError
 from gonogo_settings import Settings
 from gonogo_workers import queue
-from gonogo_workers.attempt import Attempt, Bench, Outcome
-from gonogo_workers.cancel import CancelWatcher
-from gonogo_workers.chunk import Chunk
+from gonogo_workers.attempts.attempt import Attempt, Bench, Outcome
 from gonogo_workers.devices.discovery import Device
-from gonogo_workers.executors import meanings
+from gonogo_workers.executors import builds_file
 from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.messages.cancel import CancelWatcher
+from gonogo_workers.messages.chunk import Chunk
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Shop:
     key: str
     executors: Mapping[str, ExecutorSpec]
     benches: Mapping[str, Bench]
-    builds: meanings.BuildsFile
+    builds: builds_file.BuildsFile
     watcher: CancelWatcher
 
 
@@ -113,7 +113,7 @@ class Runner:
                 )
             spec = self._shop.executors[chunk.executor]
             bench = self._shop.benches[chunk.executor]
-            meaning = meanings.meaning(
+            meaning = builds_file.meaning(
                 spec, chunk.build, self._shop.builds, profile=chunk.profile, produced=chunk.produced
             )
             meaning = replace(
@@ -121,7 +121,7 @@ class Runner:
             )
             asked, reference = chunk.reference, None
             if asked is not None:
-                reference = meanings.meaning(
+                reference = builds_file.meaning(
                     spec,
                     asked.build,
                     self._shop.builds,

@@ -22,7 +22,7 @@ import gonogo_settings as all_settings
 from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers import queue
-from gonogo_workers.consuming import Wake
+from gonogo_workers.messages.consumed_queues import Wake
 
 log = logging.getLogger(__name__)
 
@@ -66,28 +66,28 @@ def _serve(app: Celery, settings: Settings, executor: str, device: str | None) -
     """Put the parts together, run Celery in this thread, take the parts down again."""
     # Only now: numba's cache folder is chosen, and `gonogo worker --help` needs none of this
     from gonogo.errors import FieldError
-    from gonogo_workers.attempt import Bench
-    from gonogo_workers.cancel import CancelWatcher
+    from gonogo_workers.attempts.attempt import Bench
+    from gonogo_workers.attempts.warm_up import warm_up
     from gonogo_workers.devices import chips, discovery
     from gonogo_workers.devices.keeper import Keeper, Order, canary_of
     from gonogo_workers.devices.orders import Orders
     from gonogo_workers.devices.telemetry import Telemetry
-    from gonogo_workers.executors import meanings, registry
+    from gonogo_workers.executors import builds_file, registry
+    from gonogo_workers.executors.builds_file import interpreters
     from gonogo_workers.executors.kernel_host import sweep
-    from gonogo_workers.executors.meanings import interpreters
     from gonogo_workers.executors.pool import HostPool
-    from gonogo_workers.heartbeat import EXPIRES_S, Pulse, Vitals
-    from gonogo_workers.postman import Postman
+    from gonogo_workers.executors.threads import Threads
+    from gonogo_workers.messages.cancel import CancelWatcher
+    from gonogo_workers.messages.heartbeat import EXPIRES_S, Pulse, Vitals
+    from gonogo_workers.messages.result_sender import Postman
     from gonogo_workers.tasks import Runner, Shop, register
-    from gonogo_workers.threads import Threads
-    from gonogo_workers.warming import warm_up
 
     broker_url, worker_key = settings.broker_url, settings.worker_key
     assert broker_url is not None
     assert worker_key is not None
     key = worker_key.get_secret_value()
     known = registry.known(settings.executors)
-    builds = meanings.read(settings.builds)
+    builds = builds_file.read(settings.builds)
     spoken_of = (*builds.executors, *(str(entry["executor"]) for entry in builds.builds.values()))
     names = (
         registry.ready(known, spoken_of)

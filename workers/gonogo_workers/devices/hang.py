@@ -18,13 +18,13 @@ from typing import Any, Final
 from gonogo.judging.inputs import generate, quantise
 from gonogo.reports.outcomes import Outcome
 from gonogo.spec.selections import Selection
-from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.devices import programs, watch
 from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.report_exchange import read_reports, request
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.reports.exchange import read_reports, request
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.registry import EMULATOR, TTNN
 from gonogo_workers.executors.slots import Slot
 

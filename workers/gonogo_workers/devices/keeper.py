@@ -19,8 +19,8 @@ from gonogo.errors import InfrastructureError
 from gonogo_settings import Settings
 from gonogo_workers.devices import health, locks, recovery
 from gonogo_workers.devices.discovery import Device
+from gonogo_workers.executors.builds_file import BuildsFile, Meaning, meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import BuildsFile, Meaning, meaning
 from gonogo_workers.executors.registry import ExecutorSpec
 
 log = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from gonogo_workers.executors.base import (
     KernelHang,
     Stopped,
 )
+from gonogo_workers.executors.builds_file import VARIABLE as BUILD_VARIABLE
 from gonogo_workers.executors.log import ChildLog
-from gonogo_workers.executors.meanings import VARIABLE as BUILD_VARIABLE
 from gonogo_workers.executors.reaping import kill_group, start_time, strays
 from gonogo_workers.executors.registry import ExecutorSpec
 

@@ -1,5 +1,4 @@
-"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names; and how to load
-one for local use."""
+"""Which executors there are: our own, and the plug-ins that GONOGO_EXECUTORS names."""
 
 from __future__ import annotations
 
@@ -9,13 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
 from gonogo_settings import load as load_settings
-
-if TYPE_CHECKING:
-    from gonogo_workers.executors.local import LocalRunner
 
 EMULATOR = "emulator"
 GTEST = "gtest"
@@ -169,18 +164,3 @@ def find(name: str, text: str | None = None) -> ExecutorSpec:
     if name not in specs:
         raise FieldError("executor", name, "unknown executor", limit="one of " + ", ".join(specs))
     return specs[name]
-
-
-def load(
-    executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
-) -> LocalRunner:
-    """A runner of `build` for local use (`gonogo check`): `with load(...) as runner: outputs =
-    runner.run(test, given, seed=seed)`.
-
-    The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a
-    kernel host. Raises FieldError for an unknown executor or build, KernelError when a plug-in's
-    factory raises for another reason, HostUnavailable when it can't be started.
-    """
-    from gonogo_workers.executors import local
-
-    return local.runner(executor, build, deadline_s=deadline_s, isolated=isolated)

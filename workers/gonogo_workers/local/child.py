@@ -6,8 +6,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 
 
 class LocalChild:

@@ -23,10 +23,9 @@ from gonogo.judging import pairs
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.batches import Batches
-from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.attempts.evidence import Artifact
+from gonogo_workers.attempts.pipeline import Pipeline
 from gonogo_workers.devices.locks import HeldDevice
-from gonogo_workers.evidence import Artifact
 from gonogo_workers.executors.base import (
     Arrays,
     ExecutorFailure,
@@ -38,14 +37,15 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.heartbeat import Vitals
-from gonogo_workers.pipeline import Pipeline
-from gonogo_workers.rows import Place, failed
-from gonogo_workers.threads import Threads
+from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages.batches import Batches
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.heartbeat import Vitals
+from gonogo_workers.messages.rows import Place, failed
 
 log = logging.getLogger(__name__)
 

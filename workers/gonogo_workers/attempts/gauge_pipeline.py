@@ -18,15 +18,15 @@ import numpy as np
 
 from gonogo.gauge import measure
 from gonogo.spec.verdicts import Verdict
-from gonogo_workers import rows
-from gonogo_workers.chunk import Work
+from gonogo_workers.attempts.lost_child import ChildLost
+from gonogo_workers.attempts.pipeline import SLOTS, Arrays, Item, Judged, Pipeline
 from gonogo_workers.executors.base import KernelCrash, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.gauge_parts import GaugePart
-from gonogo_workers.losses import ChildLost
-from gonogo_workers.pipeline import SLOTS, Arrays, Item, Judged, Pipeline
-from gonogo_workers.rows import Place
+from gonogo_workers.messages import rows
+from gonogo_workers.messages.chunk import Work
+from gonogo_workers.messages.gauge_parts import GaugePart
+from gonogo_workers.messages.rows import Place
 
 
 class GaugePipeline(Pipeline):

@@ -24,10 +24,10 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.local_child import LocalChild
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Shapes, Slot
+from gonogo_workers.local.child import LocalChild
 
 NOT_HERE = frozenset({"hang", "crash"})
 """The emulator's builds that would take this process with them: they get a kernel host of their
@@ -161,17 +161,22 @@ class LocalRunner(LocalChild):
         return self._slot
 
 
-def runner(
+def load(
     executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
 ) -> LocalRunner:
-    """A runner for this executor and build; `isolated` forces a child process (default: for
-    everything but harmless emulator builds)."""
+    """Return a runner of `build`: `with load(...) as runner: outputs = runner.run(test, given)`.
+
+    The emulator runs in this process, except for its builds that hang or crash; plug-ins run in a
+    kernel host. `isolated` forces a child process. Raises FieldError for an unknown executor or
+    build, KernelError when a plug-in's factory raises for another reason, HostUnavailable when the
+    child can't be started.
+    """
     from gonogo_settings import load as load_settings
-    from gonogo_workers.executors import meanings
+    from gonogo_workers.executors import builds_file
 
     settings = load_settings()
     spec = registry.find(executor)
-    meaning = meanings.meaning(spec, build, meanings.read(settings.builds))
+    meaning = builds_file.meaning(spec, build, builds_file.read(settings.builds))
     own = (
         executor == registry.EMULATOR
         and build not in NOT_HERE

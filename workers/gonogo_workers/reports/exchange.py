@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.errors import JobError
 from gonogo.spec.selections import Selection
-from gonogo_workers.report_rows import Report, reports_of
+from gonogo_workers.reports.rows import Report, reports_of
 
 MOST_REPORT_BYTES = 256 * 2**20
 

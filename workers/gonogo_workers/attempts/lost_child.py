@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gonogo_workers.chunk import Work
-from gonogo_workers.rows import Place
+from gonogo_workers.messages.chunk import Work
+from gonogo_workers.messages.rows import Place
 
 
 @dataclass(frozen=True)

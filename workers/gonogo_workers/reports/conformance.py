@@ -17,7 +17,7 @@ from typing import Any
 from gonogo.reports.outcomes import Outcome
 from gonogo_workers.executors.base import Reporter
 from gonogo_workers.executors.conformance import Check
-from gonogo_workers.report_rows import reports_of
+from gonogo_workers.reports.rows import reports_of
 
 NO_SUITE = "no-such-suite-4711"
 

@@ -20,8 +20,8 @@ from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, OfArrays, Outc
 from gonogo.reports.texts import MOST_MESSAGE_CHARS, MOST_NAME_CHARS, clean, short_name
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
-from gonogo_workers.chunk import Work
-from gonogo_workers.rows import Place, Row, head, plain
+from gonogo_workers.messages.chunk import Work
+from gonogo_workers.messages.rows import Place, Row, head, plain
 
 MOST_REPORTS = 20_000
 MOST_FAILURES = 20

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo.judging import pairs
 from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_workers.chunk import Work
+from gonogo_workers.messages.chunk import Work
 
 MOST_MESSAGE_CHARS = 2000
 

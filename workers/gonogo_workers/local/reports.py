@@ -7,15 +7,15 @@ import time
 
 import gonogo_settings
 from gonogo.spec.selections import Selection
-from gonogo_workers.executors import meanings, registry
+from gonogo_workers.attempts.report_evidence import Found
+from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
+from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
-from gonogo_workers.executors.local_child import LocalChild
-from gonogo_workers.executors.meanings import Meaning
-from gonogo_workers.report_evidence import Found
-from gonogo_workers.report_exchange import read_reports, request
-from gonogo_workers.report_pipeline import judge_iteration, read_dumps
-from gonogo_workers.report_rows import LOST
-from gonogo_workers.rows import Place, Row, failed
+from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.local.child import LocalChild
+from gonogo_workers.messages.rows import Place, Row, failed
+from gonogo_workers.reports.exchange import read_reports, request
+from gonogo_workers.reports.rows import LOST
 
 HERE = "local"
 
@@ -66,5 +66,5 @@ def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> L
     ExecutorFailure when the build can't be opened."""
     config = gonogo_settings.load()
     spec = registry.find(executor)
-    meaning = meanings.meaning(spec, build, meanings.read(config.builds))
+    meaning = builds_file.meaning(spec, build, builds_file.read(config.builds))
     return LocalReporter(meaning, build, deadline_s=deadline_s or config.per_seed_deadline_s)

@@ -28,10 +28,8 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.spec.selections import Subject
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers import rows
-from gonogo_workers.batches import Batches
-from gonogo_workers.chunk import Chunk, Work
-from gonogo_workers.evidence import Artifact, Evidence, of_seed
+from gonogo_workers.attempts.evidence import Artifact, Evidence, of_seed
+from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.executors.base import (
     FloatArray,
     KernelCrash,
@@ -41,13 +39,15 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.heartbeat import Vitals
-from gonogo_workers.losses import ChildLost, Hang
-from gonogo_workers.rows import Place, Row
-from gonogo_workers.threads import Threads
+from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages import rows
+from gonogo_workers.messages.batches import Batches
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.heartbeat import Vitals
+from gonogo_workers.messages.rows import Place, Row
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Pipeline:
 
     def _plan(self, test: Subject) -> None:
         """What follows from the test alone: a selection has neither shapes nor inputs
-        (gonogo_workers.report_pipeline)."""
+        (gonogo_workers.attempts.report_pipeline)."""
         assert isinstance(test, TestSpec)
         self._test = test
         self._canonical = test.canonical()

@@ -13,7 +13,7 @@ from gonogo.judging.pairs import Reference
 from gonogo.spec import fields
 from gonogo.spec.selections import Subject, parse_subject
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers import gauge_parts
+from gonogo_workers.messages import gauge_parts
 
 ISOLATED = "isolated"
 MOST_BEFORE = 64

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gonogo.spec import stages
-from gonogo_workers.chunk import Work
-from gonogo_workers.evidence import Artifact
-from gonogo_workers.report_rows import Report
+from gonogo_workers.attempts.evidence import Artifact
+from gonogo_workers.messages.chunk import Work
+from gonogo_workers.reports.rows import Report
 
 KIND = "stages"
 """Of the artifact; gonogo_storage.seeds.stages reads it."""

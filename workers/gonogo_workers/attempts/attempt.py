@@ -17,8 +17,10 @@ from gonogo.errors import InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import queue
-from gonogo_workers.batches import Batches
-from gonogo_workers.chunk import Chunk, Work
+from gonogo_workers.attempts.lost_child import ChildLost, Hang
+from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S
+from gonogo_workers.attempts.reference import References
+from gonogo_workers.attempts.report_pipeline import parts_for
 from gonogo_workers.devices import hang, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
@@ -31,18 +33,16 @@ from gonogo_workers.executors.base import (
     output_shapes,
     shaped_inputs,
 )
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.heartbeat import Vitals
-from gonogo_workers.losses import ChildLost, Hang
-from gonogo_workers.pipeline import HAND_BACK_GRACE_S
-from gonogo_workers.postman import Postman
-from gonogo_workers.reference import References
-from gonogo_workers.report_pipeline import parts_for
-from gonogo_workers.rows import Place, failed
-from gonogo_workers.threads import Threads
+from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages.batches import Batches
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.heartbeat import Vitals
+from gonogo_workers.messages.result_sender import Postman
+from gonogo_workers.messages.rows import Place, failed
 
 log = logging.getLogger(__name__)
 

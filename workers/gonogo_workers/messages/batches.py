@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from gonogo_workers import queue
-from gonogo_workers.chunk import Work
-from gonogo_workers.postman import Postman
-from gonogo_workers.rows import Row
+from gonogo_workers.messages.chunk import Work
+from gonogo_workers.messages.result_sender import Postman
+from gonogo_workers.messages.rows import Row
 
 FLUSH_AFTER_S = 0.5
 FLUSH_FROM_BYTES = 512 * 1024

@@ -17,9 +17,9 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.registry import numerics
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
-from gonogo_workers.chunk import Chunk, Work
 from gonogo_workers.executors.base import FloatArray
-from gonogo_workers.rows import Row, plain, rank
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.rows import Row, plain, rank
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.spec import fields as reading
 from gonogo.spec.builds import PROFILES
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.report_rows import Judged
+from gonogo_workers.reports.rows import Judged
 
 MOST_BYTES = 2**32
 """Of all arrays of one iteration: they wait in memory for their turn to be judged."""

@@ -20,24 +20,27 @@ import gonogo_settings
 from gonogo.errors import JobError, in_words
 from gonogo.reports.outcomes import Outcome
 from gonogo.spec.selections import Selection, Subject
-from gonogo_workers import dumps, report_rows, report_stages, rows
-from gonogo_workers.batches import Batches
-from gonogo_workers.chunk import Chunk, Work
-from gonogo_workers.dumps import Dump
-from gonogo_workers.evidence import Evidence
+from gonogo_workers.attempts import report_stages
+from gonogo_workers.attempts.evidence import Evidence
+from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
+from gonogo_workers.attempts.lost_child import ChildLost, Hang
+from gonogo_workers.attempts.pipeline import AHEAD, Item, Pipeline
+from gonogo_workers.attempts.report_evidence import Found, ReportEvidence
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.builds_file import Meaning
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.meanings import Meaning
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.gauge_pipeline import GaugePipeline
-from gonogo_workers.heartbeat import Vitals
-from gonogo_workers.losses import ChildLost, Hang
-from gonogo_workers.pipeline import AHEAD, Item, Pipeline
-from gonogo_workers.report_evidence import Found, ReportEvidence
-from gonogo_workers.report_exchange import read_reports, request
-from gonogo_workers.report_rows import LOST, Report
-from gonogo_workers.rows import Place, Row
-from gonogo_workers.threads import Threads
+from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages import rows
+from gonogo_workers.messages.batches import Batches
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.heartbeat import Vitals
+from gonogo_workers.messages.rows import Place, Row
+from gonogo_workers.reports import dumps
+from gonogo_workers.reports import rows as report_rows
+from gonogo_workers.reports.dumps import Dump
+from gonogo_workers.reports.exchange import read_reports, request
+from gonogo_workers.reports.rows import LOST, Report
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from gonogo.reports.texts import short_name
 from gonogo.spec.diagnoses import beside
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_workers.chunk import Chunk, Work
-from gonogo_workers.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
-from gonogo_workers.rows import rank
+from gonogo_workers.attempts.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
+from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.rows import rank
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Running kernels and test programs here, without a server."""
