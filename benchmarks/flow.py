@@ -25,7 +25,7 @@ from redis import ConnectionError as Refused
 from sqlalchemy import Engine
 
 from benchmarks.simulated import KEY, SimulatedWorker, new_job, row
-from gonogo_cli import redis_server
+from gonogo_cli.operate import redis_server
 from gonogo_service import background
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import make_engine, reading, session

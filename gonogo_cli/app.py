@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gonogo_cli import problem as problems
+from gonogo_cli.kit import problem as problems
 
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a
@@ -43,93 +43,103 @@ LOCAL, SERVER, RUN, ADMIN = (
 
 COMMANDS: dict[str, Entry] = {
     "demo": Entry(
-        "gonogo_cli.demo:demo",
+        "gonogo_cli.operate.demo:demo",
         RUN,
         "Start everything and show the pass that isn't: two builds, one of them wrong and green.",
     ),
     "up": Entry(
-        "gonogo_cli.up:up",
+        "gonogo_cli.operate.up:up",
         RUN,
         "Run the whole service here: SQLite, a private Redis, API, background, one emulator worker.",
     ),
-    "serve": Entry("gonogo_cli.processes:serve", RUN, "Run the HTTP service (API and pages)."),
+    "serve": Entry(
+        "gonogo_cli.operate.processes:serve", RUN, "Run the HTTP service (API and pages)."
+    ),
     "background": Entry(
-        "gonogo_cli.processes:background",
+        "gonogo_cli.operate.processes:background",
         RUN,
         "Run the dispatcher, the ingest of results, the reaper and the delivery.",
     ),
     "worker": Entry(
-        "gonogo_cli.processes:worker",
+        "gonogo_cli.operate.processes:worker",
         RUN,
         "Run a device worker: takes chunks from its queue and runs kernels.",
     ),
-    "check": Entry("gonogo_cli.check:check", LOCAL, "Run a test here and judge every seed."),
+    "check": Entry("gonogo_cli.local.check:check", LOCAL, "Run a test here and judge every seed."),
     "gauge": Entry(
-        "gonogo_cli.gauge:gauge",
+        "gonogo_cli.local.gauge:gauge",
         LOCAL,
         "Measure a test with right and wrong kernels: its misses, and the tolerance it should have.",
     ),
-    "judge": Entry("gonogo_cli.judge:judge", LOCAL, "Judge stored .npy tensors against a test."),
+    "judge": Entry(
+        "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
+    ),
     "submit": Entry(
-        "gonogo_cli.submit:submit",
+        "gonogo_cli.server.submit:submit",
         SERVER,
         "Submit a job, or a suite file as one run; with --watch, wait for its verdict.",
     ),
-    "watch": Entry("gonogo_cli.jobs:watch", SERVER, "Follow a job until it ends."),
-    "jobs": Entry("gonogo_cli.jobs:jobs", SERVER, "List the newest jobs."),
-    "results": Entry("gonogo_cli.jobs:results", SERVER, "Print every seed's numbers of a job."),
+    "watch": Entry("gonogo_cli.server.jobs:watch", SERVER, "Follow a job until it ends."),
+    "jobs": Entry("gonogo_cli.server.jobs:jobs", SERVER, "List the newest jobs."),
+    "results": Entry(
+        "gonogo_cli.server.jobs:results", SERVER, "Print every seed's numbers of a job."
+    ),
     "diagnose": Entry(
-        "gonogo_cli.jobs:diagnose",
+        "gonogo_cli.server.jobs:diagnose",
         SERVER,
         "Say what is wrong with a job's kernel: which term, which tiles.",
     ),
     "compare": Entry(
-        "gonogo_cli.compare:compare",
+        "gonogo_cli.server.compare:compare",
         SERVER,
         "Compare a build or a run with another, test by test; the exit code is a gate for CI.",
     ),
     "override": Entry(
-        "gonogo_cli.overrides:app",
+        "gonogo_cli.server.overrides:app",
         SERVER,
         "Take tests on until a day, so that they stop no commit: add, list, end.",
     ),
     "import": Entry(
-        "gonogo_cli.imports:import_",
+        "gonogo_cli.server.imports:import_",
         SERVER,
         "Store the report of a run that happened elsewhere: JUnit, gtest, CTRF.",
     ),
     "rejudge": Entry(
-        "gonogo_cli.rejudge:rejudge",
+        "gonogo_cli.server.rejudge:rejudge",
         SERVER,
         "Judge a test's stored seeds again: under another tolerance, or another policy.",
     ),
     "bisect": Entry(
-        "gonogo_cli.bisect:bisect",
+        "gonogo_cli.server.bisect:bisect",
         SERVER,
         "Find the build of a series that changed a test, although its runs are noisy.",
     ),
-    "cancel": Entry("gonogo_cli.jobs:cancel", SERVER, "Cancel a job."),
+    "cancel": Entry("gonogo_cli.server.jobs:cancel", SERVER, "Cancel a job."),
     "doctor": Entry(
-        "gonogo_cli.doctor:doctor",
+        "gonogo_cli.operate.doctor:doctor",
         ADMIN,
         "Look at this machine and its settings, and say what is missing.",
     ),
     "device": Entry(
-        "gonogo_cli.device:app",
+        "gonogo_cli.operate.device:app",
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
-    "db": Entry("gonogo_cli.db:app", ADMIN, "Migrate the database."),
+    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
     "rollups": Entry(
-        "gonogo_cli.rollups:app", ADMIN, "Make the sums that pages show anew from the stored rows."
+        "gonogo_cli.operate.rollups:app",
+        ADMIN,
+        "Make the sums that pages show anew from the stored rows.",
     ),
-    "webhook": Entry("gonogo_cli.webhook:app", ADMIN, "Check webhooks that this service sent."),
+    "webhook": Entry(
+        "gonogo_cli.server.webhook:app", ADMIN, "Check webhooks that this service sent."
+    ),
     "hooks": Entry(
-        "gonogo_cli.hooks:app",
+        "gonogo_cli.server.hooks:app",
         ADMIN,
         "Deliveries of GitHub and other CI: store the rules, list them, fetch what was missed.",
     ),
-    "token": Entry("gonogo_cli.token:app", ADMIN, "Make bearer tokens."),
+    "token": Entry("gonogo_cli.operate.token:app", ADMIN, "Make bearer tokens."),
 }
 
 

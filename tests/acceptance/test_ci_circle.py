@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from github import APP, REPOSITORY, TOKEN, GitHubServer
-from gonogo_cli.client import Client
+from gonogo_cli.kit.client import Client
 from hookings import BEFORE, HEAD, SECRET, deliver, pull_request, push
 from receivers import Receiver
 from running import Service, until

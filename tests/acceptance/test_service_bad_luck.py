@@ -11,7 +11,7 @@ import psutil
 import pytest
 import redis
 
-from gonogo_cli.client import Client
+from gonogo_cli.kit.client import Client
 from running import Process, Service, every_seed_once, family, gone, submit, until
 from servers import PostgresServer, RedisServer, running
 

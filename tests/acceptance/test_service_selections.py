@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from gonogo.errors import JobError
-from gonogo_cli.client import Client
+from gonogo_cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from running import Service, clean_environment, family, gonogo, until
 from servers import RedisServer

@@ -15,7 +15,7 @@ from backgrounds import running, short
 from chunks import KEY, Workplace
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.gauge import gauged
+from gonogo_cli.local.gauge import gauged
 from gonogo_storage.tables import GaugeResultRow
 from running import until as eventually
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from api import Api, in_process, on_port
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli import suites as command
-from gonogo_cli import waiting
 from gonogo_cli.app import app
+from gonogo_cli.kit import waiting
+from gonogo_cli.server import suites as command
 from gonogo_storage.automation import runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import psutil
 
-from gonogo_cli.client import Client
+from gonogo_cli.kit.client import Client
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
 

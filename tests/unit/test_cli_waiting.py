@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from gonogo.errors import InfrastructureError
-from gonogo_cli import waiting
-from gonogo_cli.client import Client
+from gonogo_cli.kit import waiting
+from gonogo_cli.kit.client import Client
 
 
 class Clock:

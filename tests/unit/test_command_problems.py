@@ -16,7 +16,9 @@ import pytest
 import typer
 
 from gonogo.errors import FieldError, quote
-from gonogo_cli import doctor, jobs, problem
+from gonogo_cli.kit import problem
+from gonogo_cli.operate import doctor
+from gonogo_cli.server import jobs
 from gonogo_settings import release
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from gonogo.spec.stages import table
-from gonogo_cli import show
+from gonogo_cli.kit import show
 from gonogo_dashboards import pages
 from gonogo_dashboards.jobs import stages
 

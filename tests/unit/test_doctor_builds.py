@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gonogo_settings
-from gonogo_cli.builds import tried
-from gonogo_cli.doctor import findings
+from gonogo_cli.operate.builds import tried
+from gonogo_cli.operate.doctor import findings
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
@@ -72,7 +72,9 @@ python = "/x"
 def test_an_interpreter_without_the_executor_s_packages_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo_cli.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"})
+    monkeypatch.setattr(
+        "gonogo_cli.operate.builds.PACKAGES", {"troublesome": "no-such-package-anywhere"}
+    )
     found = builds(tmp_path, monkeypatch, '[builds.x]\nexecutor = "troublesome"\n')
     assert found["x"][0] is False
     assert found["x"][1].startswith("no-such-package-anywhere is missing in")

@@ -16,7 +16,7 @@ from gonogo_storage.flags.evidence import check_line
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """The test that the flags of a check command spell, as gonogo_cli/check.py reads them."""
+    """The test that the flags of a check command spell, as gonogo_cli/local/check.py reads them."""
     words = shlex.split(line)
     assert words[:2] == ["gonogo", "check"]
     flags = dict(zip(words[2::2], words[3::2], strict=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.errors import InfrastructureError
-from gonogo_cli import redis_server, up
+from gonogo_cli.operate import redis_server, up
 
 
 def start(folder: Path, port: int) -> None:

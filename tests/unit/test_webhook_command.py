@@ -9,7 +9,7 @@ import pytest
 from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
-from gonogo_cli.webhook import app
+from gonogo_cli.server.webhook import app
 from gonogo_service.webhooks import secrets
 
 BODY = '{"type":"job.finished"}'

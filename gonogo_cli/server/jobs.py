@@ -14,8 +14,9 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo_cli import selections, show
-from gonogo_cli.client import ENDED, Client
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import ENDED, Client
+from gonogo_cli.local import selections
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}

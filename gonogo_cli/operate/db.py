@@ -48,8 +48,8 @@ def copy_sqlite(engine: Engine) -> Path | None:
 def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """Migrate to this version's schema; safe to run several times, and from several places at once.
     SQLite files are copied first."""
-    from gonogo_cli import show
-    from gonogo_cli.place import engine
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.place import engine
     from gonogo_storage.ops import schema
 
     with engine() as database:

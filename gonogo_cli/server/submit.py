@@ -11,9 +11,11 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import FieldError, JobError
-from gonogo_cli import local, selections, show, suites
-from gonogo_cli.client import Client
-from gonogo_cli.jobs import FailOn, follow, report
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import Client
+from gonogo_cli.local import options, selections
+from gonogo_cli.server import suites
+from gonogo_cli.server.jobs import FailOn, follow, report
 
 SEQUENTIAL = "sequential"
 
@@ -84,7 +86,7 @@ def submit(
         None,
         help="YAML, JSON or TOML file: a suite, which is one run (with --build, --label), a job, or several (without flags).",
     ),
-    kernel: str = local.KERNEL,
+    kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
     reference_build: str | None = typer.Option(
@@ -107,7 +109,7 @@ def submit(
         help="Sequential seeds: go on after one that rounding doesn't explain.",
     ),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    parameters: str | None = local.PARAMETERS,
+    parameters: str | None = options.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),

@@ -41,8 +41,8 @@ def create(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Make a token and print it: it is shown this once, only its keyed hash is stored."""
-    from gonogo_cli import show
-    from gonogo_cli.place import engine
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.place import engine
     from gonogo_service.access.auth import issue_token
     from gonogo_service.kit.problems import Problem
     from gonogo_storage.db.engine import session

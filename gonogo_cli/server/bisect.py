@@ -10,9 +10,10 @@ import typer
 
 from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal
-from gonogo_cli import local, selections, show, waiting
-from gonogo_cli.client import ENDED, Client
-from gonogo_cli.submit import parsed, shape_of
+from gonogo_cli.kit import show, waiting
+from gonogo_cli.kit.client import ENDED, Client
+from gonogo_cli.local import options, selections
+from gonogo_cli.server.submit import parsed, shape_of
 
 ANSWERS = {"found", "no_change"}
 """Conclusions that answer the question."""
@@ -27,7 +28,7 @@ def bisect(
     ),
     first: str | None = typer.Option(None, help="Of the line: the build to begin with."),
     last: str | None = typer.Option(None, help="Of the line: the build to end with."),
-    kernel: str = local.KERNEL,
+    kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
@@ -48,7 +49,7 @@ def bisect(
         500, "--max-runs", help="Without an answer after so many it ends undecided."
     ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
-    parameters: str | None = local.PARAMETERS,
+    parameters: str | None = options.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),

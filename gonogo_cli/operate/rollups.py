@@ -41,8 +41,8 @@ def rebuild(
     """
     import time
 
-    from gonogo_cli import show
-    from gonogo_cli.place import engine
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.place import engine
     from gonogo_storage.catalogue import test_specs
     from gonogo_storage.db.engine import reading
     from gonogo_storage.rollups import rebuild as rollup_rebuild

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gonogo.errors import FieldError
-from gonogo_cli import local, selections, show
-from gonogo_cli.references import References
+from gonogo_cli.kit import show
+from gonogo_cli.local import options, selections
+from gonogo_cli.local.references import References
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -28,7 +29,7 @@ def check(
         None,
         help="What to run: for the emulator the name of a defect, or correct; default for ttnn: ttnn.",
     ),
-    kernel: str = local.KERNEL,
+    kernel: str = options.KERNEL,
     executor: str = typer.Option(
         "emulator",
         help="How to run it: emulator, torch, ttnn, gtest, pytest, or a plug-in of GONOGO_EXECUTORS.",
@@ -40,7 +41,7 @@ def check(
     seeds: int = typer.Option(1, min=1, help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    parameters: str | None = local.PARAMETERS,
+    parameters: str | None = options.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
@@ -61,8 +62,8 @@ def check(
     deadline: float | None = typer.Option(
         None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
     ),
-    fail_on: local.FailOn = local.FAIL_ON,
-    as_json: bool = local.JSON,
+    fail_on: options.FailOn = options.FAIL_ON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
 
@@ -105,18 +106,18 @@ def check(
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     data = {
         "kernel": kernel,
-        "shape": local.shape_flag(shape),
-        "parameters": local.json_flag(parameters, "test.parameters"),
+        "shape": options.shape_flag(shape),
+        "parameters": options.json_flag(parameters, "test.parameters"),
         "epsilon": epsilon,
-        "inputs": local.json_flag(inputs, "test.inputs"),
-        "numerics": local.json_flag(numerics, "test.numerics"),
+        "inputs": options.json_flag(inputs, "test.inputs"),
+        "numerics": options.json_flag(numerics, "test.numerics"),
         "tolerance": {name: value for name, value in tolerance.items() if value is not None},
     }
     data = {name: value for name, value in data.items() if value is not None}
     most = gonogo_settings.load().max_elements
     test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
-    name, before = parse_context(local.json_flag(context, "context") or ISOLATED, most)
+    name, before = parse_context(options.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)
     with ExitStack() as stack:
@@ -124,9 +125,7 @@ def check(
         if reference_build is not None:
             compared = References(
                 test,
-                stack.enter_context(
-                    executors.load(executor, reference_build, deadline_s=deadline)
-                ),
+                stack.enter_context(executors.load(executor, reference_build, deadline_s=deadline)),
                 chosen,
             )
             compared.prepare(seed_start)
@@ -137,13 +136,13 @@ def check(
     beside = f" compared with {reference_build}" if reference_build is not None else ""
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, build {build}{beside} on {executor}, {seeds} seed{'s' * (seeds > 1)}"
     title += f" after {name}" * bool(before)
-    report = local.summary(rows, diagnosis)
+    report = options.summary(rows, diagnosis)
     limits = [
         limit.words for limit in known_limits(test.canonical(), build, runner.meaning.environment)
     ]
     if limits:
         report["known_limits"] = limits
-    local.finish(report, test, title, as_json=as_json, fail_on=fail_on)
+    options.finish(report, test, title, as_json=as_json, fail_on=fail_on)
 
 
 def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
@@ -166,13 +165,13 @@ def _judged(
     compared: References | None,
     *,
     quiet: bool,
-) -> tuple[list[local.Row], dict[str, Any] | None]:
+) -> tuple[list[options.Row], dict[str, Any] | None]:
     """A row for every (seed, repeat), and the diagnosis of the worst seed that rounding doesn't
     explain."""
     from gonogo.judging.inputs import generate, quantise
 
-    rows: list[local.Row] = []
-    worst: tuple[local.Row, Any, Any] | None = None
+    rows: list[options.Row] = []
+    worst: tuple[options.Row, Any, Any] | None = None
     here = (
         uuid.uuid4().hex
     )  # the emulator runs in this process, which is a child of its own for every check
@@ -188,8 +187,8 @@ def _judged(
             rows.append(row)
             if (
                 outputs
-                and local.worth_diagnosing(row)
-                and (worst is None or local.severity(row) < local.severity(worst[0]))
+                and options.worth_diagnosing(row)
+                and (worst is None or options.severity(row) < options.severity(worst[0]))
             ):
                 worst = (row, drawn[2], outputs)
             bars.update(task, advance=1)
@@ -199,7 +198,7 @@ def _judged(
     return rows, {
         "seed": row["seed"],
         "repeat": row["repeat"],
-        **local.diagnosed(test, given, outputs, row),
+        **options.diagnosed(test, given, outputs, row),
     }
 
 
@@ -211,7 +210,7 @@ def _seed(
     raw: Any,
     given: Any,
     compared: References | None,
-) -> tuple[local.Row, dict[str, Any]]:
+) -> tuple[options.Row, dict[str, Any]]:
     """One run, judged; whatever the kernel does becomes the row's verdict, and the other seeds
     still run."""
     from gonogo.errors import KernelOutputError
@@ -220,7 +219,7 @@ def _seed(
     from gonogo.spec.verdicts import POLICY
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
-    row: local.Row = {
+    row: options.Row = {
         "seed": seed,
         "repeat": repeat,
         "verdict": "error",

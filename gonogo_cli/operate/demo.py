@@ -26,10 +26,10 @@ from rich.text import Text
 import gonogo_settings
 from gonogo import urls
 from gonogo.errors import GonogoError, InfrastructureError
-from gonogo_cli import problem as problems
-from gonogo_cli import show
-from gonogo_cli.client import Client
-from gonogo_cli.up import ours, read_record
+from gonogo_cli.kit import problem as problems
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import Client
+from gonogo_cli.operate.up import ours, read_record
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gonogo.errors import FieldError, JobError
-from gonogo_cli import local, show
+from gonogo_cli.kit import show
+from gonogo_cli.local import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ def gauge(
         None, help="YAML, JSON or TOML file of many tests; else one test by flags."
     ),
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
-    kernel: str = local.KERNEL,
+    kernel: str = options.KERNEL,
     executor: str = typer.Option(
         "emulator",
         help="What runs --build and --wrong-build; the emulator's own kernels are always measured.",
@@ -58,7 +59,7 @@ def gauge(
     ),
     seeds: int = typer.Option(SEEDS, min=1, max=1000, help="How many seeds for each kernel."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
-    parameters: str | None = local.PARAMETERS,
+    parameters: str | None = options.PARAMETERS,
     epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
     rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
     atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
@@ -81,7 +82,7 @@ def gauge(
         "--fail-on",
         help="hollow: a wrong kernel passes; fail: a right one fails; any: both.",
     ),
-    as_json: bool = local.JSON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Measure a test with right and wrong kernels: its false alarms, its misses, and the tolerance
     that it should have.
@@ -112,14 +113,14 @@ def gauge(
             )
         test = {
             "kernel": kernel,
-            "shape": local.shape_flag(shape),
-            "parameters": local.json_flag(parameters, "test.parameters"),
+            "shape": options.shape_flag(shape),
+            "parameters": options.json_flag(parameters, "test.parameters"),
             "epsilon": epsilon,
-            "inputs": local.json_flag(inputs, "test.inputs"),
-            "numerics": local.json_flag(numerics, "test.numerics"),
+            "inputs": options.json_flag(inputs, "test.inputs"),
+            "numerics": options.json_flag(numerics, "test.numerics"),
             "tolerance": metrics
             if tolerance is None
-            else local.json_flag(tolerance, "test.tolerance"),
+            else options.json_flag(tolerance, "test.tolerance"),
         }
         entry = {
             "test": {name: value for name, value in test.items() if value is not None},
@@ -249,7 +250,7 @@ def _document(path: Path) -> Any:
         if path.suffix == ".toml":
             return tomllib.loads(text)
         if path.suffix == ".json":
-            return local.json_flag(text, str(path))
+            return options.json_flag(text, str(path))
         import yaml
 
         return yaml.safe_load(text)
@@ -268,7 +269,7 @@ def _document(path: Path) -> Any:
 def _finish(found: Sequence[Told], *, single: bool, as_json: bool, fail_on: FailOn) -> None:
     """Print what was found, and end the command."""
     from gonogo.flakiness.grades import Sharpness
-    from gonogo_cli import gauged as tables
+    from gonogo_cli.local import gauge_report as tables
 
     if as_json:
         told = [

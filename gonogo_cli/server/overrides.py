@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
-from gonogo_cli import show
-from gonogo_cli.client import Client
-from gonogo_cli.jobs import JSON
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import Client
+from gonogo_cli.server.jobs import JSON
 
 DAYS = 14.0
 """Long enough for a fix, short enough that someone looks again."""

@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo_cli import show, waiting
-from gonogo_cli.client import Client
-from gonogo_cli.jobs import JSON, FailOn
+from gonogo_cli.kit import show, waiting
+from gonogo_cli.kit.client import Client
+from gonogo_cli.server.jobs import JSON, FailOn
 
 COLOURS = {
     "new_failure": "bold red",

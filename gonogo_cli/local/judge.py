@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gonogo.errors import FieldError, JobError
-from gonogo_cli import local
+from gonogo_cli.local import options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,8 +40,8 @@ def judge(
         None,
         help="Budget profile of the kernel (default: that of the job's build, else the numerics).",
     ),
-    fail_on: local.FailOn = local.FAIL_ON,
-    as_json: bool = local.JSON,
+    fail_on: options.FailOn = options.FAIL_ON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Judge stored .npy tensors against a test.
 
@@ -78,7 +78,7 @@ def judge(
     unquantised = inputs if quantise else {**given, **_raw(test, raw)}
 
     result = judged(test, unquantised, given, outputs, profile=profile, produced=tuple(outputs))
-    row: local.Row = {
+    row: options.Row = {
         "seed": None,
         "repeat": 0,
         "device": None,
@@ -87,9 +87,11 @@ def judge(
         "duration_ms": None,
         **result.to_json(),
     }
-    diagnosis = local.diagnosed(test, given, outputs, row) if local.worth_diagnosing(row) else None
+    diagnosis = (
+        options.diagnosed(test, given, outputs, row) if options.worth_diagnosing(row) else None
+    )
     title = f"{test.kernel} {'x'.join(map(str, test.shape))}, stored tensors, budget of {result.profile}"
-    local.finish(local.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+    options.finish(options.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
 
 
 def _document(path: Path) -> Any:

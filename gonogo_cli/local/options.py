@@ -18,7 +18,8 @@ from gonogo.errors import FieldError
 from gonogo.spec.diagnoses import beside
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
-from gonogo_cli import references, show
+from gonogo_cli.kit import show
+from gonogo_cli.local import references
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec

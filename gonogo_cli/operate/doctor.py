@@ -17,7 +17,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
-from gonogo_cli import show
+from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
 
@@ -77,7 +77,7 @@ def broker() -> Finding:
     """The configured Redis, or a program for the embedded one."""
     url = gonogo_settings.load().broker_url
     if url is None:
-        from gonogo_cli.redis_server import program
+        from gonogo_cli.operate.redis_server import program
 
         return Finding("redis", True, f"embedded: {program()}")
     from gonogo_workers.queue import redis_client
@@ -101,7 +101,7 @@ def database() -> Finding:
         and not (Path(gonogo_settings.load().var_dir) / "gonogo.sqlite").exists()
     ):
         return Finding("database", None, "none yet: `gonogo up` makes an SQLite file")
-    from gonogo_cli.place import engine
+    from gonogo_cli.kit.place import engine
     from gonogo_storage.ops import schema
 
     with engine() as made:
@@ -136,7 +136,7 @@ def temporary() -> Finding:
 
 def server() -> Finding:
     """The server that the other commands would talk to."""
-    from gonogo_cli.client import Client, server_url
+    from gonogo_cli.kit.client import Client, server_url
 
     try:
         url = server_url()
@@ -152,7 +152,7 @@ def builds(canary: bool = False) -> Iterator[Finding]:
     if gonogo_settings.load().builds is None and not gonogo_settings.load().executors:
         yield Finding("builds", None, "no builds file (GONOGO_BUILDS): the emulator needs none")
         return
-    from gonogo_cli.builds import tried
+    from gonogo_cli.operate.builds import tried
 
     for trial in tried(canary):
         yield Finding(f"build {trial.build}", trial.ok, f"{trial.executor}: {trial.words}")

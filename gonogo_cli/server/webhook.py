@@ -42,7 +42,7 @@ def verify(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Verify a signature. Exit codes: 0 it fits, 1 it does not, 2 usage."""
-    from gonogo_cli import show
+    from gonogo_cli.kit import show
     from gonogo_service.webhooks.signatures import Unverified
     from gonogo_service.webhooks.signatures import verify as check
 

@@ -9,9 +9,9 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from gonogo_cli import show
-from gonogo_cli.client import Client
-from gonogo_cli.submit import parsed
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import Client
+from gonogo_cli.server.submit import parsed
 
 
 def rejudge(

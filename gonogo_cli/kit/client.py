@@ -15,7 +15,7 @@ import httpx
 import gonogo_settings
 from gonogo.errors import InfrastructureError, JobError
 from gonogo.urls import API
-from gonogo_cli.waiting import PATIENCE_S, POLL_S, Patience
+from gonogo_cli.kit.waiting import PATIENCE_S, POLL_S, Patience
 
 ENDED = {"finished", "cancelled", "failed"}
 SEND_S = 300.0

@@ -15,7 +15,7 @@ import typer
 
 import gonogo_settings as all_settings
 from gonogo.errors import FieldError, InfrastructureError
-from gonogo_cli import show
+from gonogo_cli.kit import show
 
 app = typer.Typer(
     help="Look at this host's chips; use one without a worker in the way.",

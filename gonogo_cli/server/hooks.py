@@ -55,8 +55,8 @@ def catch_up(
     came in before is left alone; what is fetched, the background works off.
     """
     import gonogo_settings
-    from gonogo_cli import show
-    from gonogo_cli.place import engine
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.place import engine
     from gonogo_service.github.problems import GitHubError, Refused
     from gonogo_service.hooks import catch_up as fetching
     from gonogo_storage.automation import ci_rules
@@ -128,9 +128,9 @@ def rules(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Store a rules file: all of it, or nothing where one rule is wrong."""
-    from gonogo_cli import show
-    from gonogo_cli.client import Client
-    from gonogo_cli.suites import read
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.client import Client
+    from gonogo_cli.server.suites import read
 
     found = read(file)
     if not isinstance(found, dict):
@@ -151,8 +151,8 @@ def list_(
     """List the newest deliveries that came in, and what became of each."""
     from rich.table import Table
 
-    from gonogo_cli import show
-    from gonogo_cli.client import Client
+    from gonogo_cli.kit import show
+    from gonogo_cli.kit.client import Client
 
     with Client() as client:
         items = list(client.pages("/hooks/deliveries", most=most, limit=min(most, 500)))

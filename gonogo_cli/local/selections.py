@@ -13,7 +13,8 @@ from rich.text import Text
 
 from gonogo.errors import FieldError
 from gonogo.spec.verdicts import Verdict, worst
-from gonogo_cli import local, show
+from gonogo_cli.kit import show
+from gonogo_cli.local import options
 
 if TYPE_CHECKING:
     from gonogo.spec.selections import Selection
@@ -105,7 +106,7 @@ def check(
     repeats: int,
     deadline: float | None,
     as_json: bool,
-    fail_on: local.FailOn,
+    fail_on: options.FailOn,
 ) -> None:
     """Run a selection here, with no server, and end the command with its exit code."""
     from gonogo_workers.attempts.report_evidence import Found, joined, worst_of
@@ -124,14 +125,14 @@ def check(
                 row, found = runner.run(selection, number, repeat)
                 rows.append({**row, "seed": selection.seed_of(number), "iteration": number})
                 suspects = worst_of(found)
-                if suspects and (worst_found is None or local.severity(row) < worst_found[0]):
-                    worst_found = (local.severity(row), rows[-1], suspects)
+                if suspects and (worst_found is None or options.severity(row) < worst_found[0]):
+                    worst_found = (options.severity(row), rows[-1], suspects)
                 bars.update(task, advance=1)
     if worst_found is not None:
         _, row, suspects = worst_found
         facts = [(each, {"explanation": each.judgement.explanation.value}) for each in suspects]
         said = [
-            (each.name, local.diagnosed(each.test, each.given, each.outputs, fact))
+            (each.name, options.diagnosed(each.test, each.given, each.outputs, fact))
             for each, fact in facts
         ]
         diagnosis = {
@@ -140,7 +141,7 @@ def check(
             "repeat": row["repeat"],
             **joined(said),
         }
-    report = local.summary(rows, with_stages(diagnosis, rows))
+    report = options.summary(rows, with_stages(diagnosis, rows))
     report["outcomes"] = outcomes_of(rows)
     if as_json:
         show.print_json(report)

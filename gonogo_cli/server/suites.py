@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import JobError
-from gonogo_cli import compare, selections, show, waiting
-from gonogo_cli.client import Client
+from gonogo_cli.kit import show, waiting
+from gonogo_cli.kit.client import Client
+from gonogo_cli.local import selections
+from gonogo_cli.server import compare
 
 ENDED = {"finished", "cancelled"}
 OF_THE_RUN = ("builds", "labels", "commit")

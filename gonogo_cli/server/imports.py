@@ -9,8 +9,9 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo_cli import selections, show
-from gonogo_cli.client import Client
+from gonogo_cli.kit import show
+from gonogo_cli.kit.client import Client
+from gonogo_cli.local import selections
 
 
 class Format(StrEnum):

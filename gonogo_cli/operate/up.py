@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 import typer
 
 from gonogo.errors import InfrastructureError
-from gonogo_cli import redis_server
-from gonogo_cli.supervisor import Child, GaveUp, Supervisor
+from gonogo_cli.operate import redis_server
+from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
 
 READY_S = 60.0
 """The API must answer within this; the first start of a fresh installation compiles its byte

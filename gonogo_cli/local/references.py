@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from gonogo_cli import show
+from gonogo_cli.kit import show
 
 if TYPE_CHECKING:
     from gonogo.judging.judging import SeedJudgement

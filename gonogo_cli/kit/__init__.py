@@ -1,0 +1,1 @@
+"""What subcommands share: the HTTP client, tables and progress bars, errors as JSON, and where the database is."""

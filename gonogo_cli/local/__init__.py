@@ -1,0 +1,1 @@
+"""Subcommands that need no server: check, judge, gauge."""
