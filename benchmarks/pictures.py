@@ -1,7 +1,7 @@
 """The pictures of the pages in docs/pictures: `make pictures`, or `python -m benchmarks.pictures
 [NAME ...]`; names choose, default all.
 
-They are of a database that tests/support/gallery.py fills, so that they can be made again at any
+They are of a database that tests/support/picture_story.py fills, so that they can be made again at any
 time; its numbers are made up after the acceptance figures, and stored, judged and assessed by the
 service's own functions. Needs the tests' packages and chromium, or the browser that GONOGO_CHROMIUM
 names.
@@ -92,7 +92,7 @@ def main(words: list[str] | None = None) -> int:
 def seeded(database_url: str) -> dict[str, str]:
     """A page of each kind, by name, in a fresh database."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
-    gallery, api = (importlib.import_module(name) for name in ("gallery", "api"))
+    gallery, api = (importlib.import_module(name) for name in ("picture_story", "api"))
     with api.in_process(database_url) as made:
         pages: dict[str, str] = gallery.fill(made)
     return pages

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 
-import databases
 import gtest_programs as gtest_support
+import postgres_databases
 from gonogo_storage.db import ids
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
@@ -122,15 +122,15 @@ def postgres_admin(request: pytest.FixtureRequest) -> str:
 def postgres_template(postgres_admin: str) -> Iterator[str]:
     """Name of a migrated database that tests get copies of: migrating takes ten times as long as
     copying."""
-    with databases.fresh(postgres_admin) as (url, name):
+    with postgres_databases.fresh(postgres_admin) as (url, name):
         _migrate(url)
         yield name
 
 
 @pytest.fixture(scope="session")
-def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[databases.Pool]:
+def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[postgres_databases.Pool]:
     """Those copies: each is emptied after a test and lent to a later one."""
-    pool = databases.Pool(postgres_admin, postgres_template)
+    pool = postgres_databases.Pool(postgres_admin, postgres_template)
     yield pool
     pool.close()
 
@@ -152,12 +152,12 @@ def _migrate(url: str) -> None:
 @pytest.fixture
 def postgres_url(postgres_admin: str) -> Iterator[str]:
     """URL of a fresh, empty PostgreSQL database."""
-    with databases.fresh(postgres_admin) as (url, _):
+    with postgres_databases.fresh(postgres_admin) as (url, _):
         yield url
 
 
 @pytest.fixture
-def migrated_postgres_url(postgres_pool: databases.Pool) -> Iterator[str]:
+def migrated_postgres_url(postgres_pool: postgres_databases.Pool) -> Iterator[str]:
     """URL of a PostgreSQL database with our tables and nothing in them."""
     with postgres_pool.one() as url:
         yield url
@@ -166,7 +166,7 @@ def migrated_postgres_url(postgres_pool: databases.Pool) -> Iterator[str]:
 @pytest.fixture
 def unused_postgres_url(postgres_admin: str, postgres_template: str) -> Iterator[str]:
     """The same that no test has used: its plans depend on nothing but what this one puts in."""
-    with databases.fresh(postgres_admin, postgres_template) as (url, _):
+    with postgres_databases.fresh(postgres_admin, postgres_template) as (url, _):
         yield url
 
 

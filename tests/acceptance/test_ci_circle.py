@@ -14,10 +14,10 @@ from standardwebhooks import Webhook
 
 from github import APP, REPOSITORY, TOKEN, GitHubServer
 from gonogo_cli.kit.client import Client
-from hookings import BEFORE, HEAD, SECRET, deliver, pull_request, push
-from receivers import Receiver
-from running import Service, until
+from hook_payloads import BEFORE, HEAD, SECRET, deliver, pull_request, push
+from running_service import Service, until
 from servers import RedisServer
+from webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

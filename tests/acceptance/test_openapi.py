@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 
-import seeded
+import stored_jobs
 from api import JOB, Api, in_process
 from gonogo_service.api.admin import health
 from gonogo_service.api.routers import routers
@@ -23,7 +23,7 @@ from gonogo_storage.messages import incoming
 from servers import RedisServer
 from suite_runs import SUITE
 
-# The stream of events never ends while its job is alive; tests/integration/test_api_events.py looks
+# The stream of events never ends while its job is alive; tests/integration/api/test_api_events.py looks
 # after it.
 STREAM = "/api/v1/jobs/{job_id}/events"
 # What a `test` may be is checked by the domain, not by the schema, so a body that the schema allows
@@ -49,8 +49,8 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
         url, embedded=False, hosts=("localhost", "testserver"), broker_url=redis_server.url
     ) as api:
         with api.context.session() as session:
-            job = seeded.finished(session)
-            seeded.device(session)
+            job = stored_jobs.finished(session)
+            stored_jobs.device(session)
         header = api.token("submit")
         for path, body in (
             ("suites", SUITE),

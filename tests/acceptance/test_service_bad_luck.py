@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from gonogo_cli.kit.client import Client
-from running import Process, Service, every_seed_once, family, gone, submit, until
+from running_service import Process, Service, every_seed_once, family, gone, submit, until
 from servers import PostgresServer, RedisServer, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

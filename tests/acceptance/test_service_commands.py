@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from running import Service, clean_environment, gonogo
+from running_service import Service, clean_environment, gonogo
 from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from running import Service, every_seed_once, submit, until
+from running_service import Service, every_seed_once, submit, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from running import Service, every_seed_once, family, submit, until
+from running_service import Service, every_seed_once, family, submit, until
 from servers import PostgresServer, RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

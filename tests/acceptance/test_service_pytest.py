@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from running import Service, gonogo
+from running_service import Service, gonogo
 from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from running import Service
+from running_service import Service
 from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

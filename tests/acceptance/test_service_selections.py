@@ -17,7 +17,7 @@ import pytest
 from gonogo.errors import JobError
 from gonogo_cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
-from running import Service, clean_environment, family, gonogo, until
+from running_service import Service, clean_environment, family, gonogo, until
 from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

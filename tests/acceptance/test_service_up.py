@@ -20,7 +20,16 @@ import psutil
 import pytest
 
 from gonogo_cli.kit.client import Client
-from running import QUICK, clean_environment, every_seed_once, family, gone, gonogo, submit, until
+from running_service import (
+    QUICK,
+    clean_environment,
+    every_seed_once,
+    family,
+    gone,
+    gonogo,
+    submit,
+    until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

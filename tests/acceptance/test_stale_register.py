@@ -13,8 +13,8 @@ import subprocess
 from typing import Any
 
 from api import in_process
-from emulated import core_of, work_off
-from running import clean_environment, gonogo
+from emulator_worker import core_of, work_off
+from running_service import clean_environment, gonogo
 
 # Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the
 # tolerance on some seeds only; behind a forward kernel, whose outputs are larger, on all.

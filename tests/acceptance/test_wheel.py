@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT
+from running_service import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

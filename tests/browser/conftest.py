@@ -30,7 +30,7 @@ from playwright.sync_api import (
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-import house
+import populated_database
 from api import in_process
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
@@ -146,12 +146,12 @@ def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Serve
 @pytest.fixture(scope="module")
 def furnished(
     tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
-) -> Iterator[tuple[Server, house.House]]:
+) -> Iterator[tuple[Server, populated_database.House]]:
     """The app on a database that has something on every page, for tests that only look."""
     folder = tmp_path_factory.mktemp("house")
     copyfile(sqlite_template, folder / "gonogo.sqlite")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
-        made = house.fill(api)
+        made = populated_database.fill(api)
     with serving(folder, sqlite_template) as start:
         yield start(), made
 

@@ -8,15 +8,15 @@ import re
 import httpx
 from playwright.sync_api import Page, expect
 
-import seeded
+import stored_jobs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import devices
 
 
 def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session)
-        seeded.fleet(session, job)
+        job = stored_jobs.submit(session)
+        stored_jobs.fleet(session, job)
     page.goto(server.url)
     page.get_by_role("navigation", name="main").get_by_role("link", name="Devices").click()
     expect(page).to_have_url(f"{server.url}/devices")
@@ -48,7 +48,7 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
 
 def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) -> None:
     with server.writing() as session:
-        machines = seeded.fleet(session, seeded.submit(session))
+        machines = stored_jobs.fleet(session, stored_jobs.submit(session))
     page.goto(f"{server.url}/devices")
     page.get_by_role("link", name="lab-1/wormhole:3").click()
     expect(page.get_by_role("heading", name="lab-1/wormhole:3")).to_be_visible()
@@ -73,7 +73,7 @@ def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page
     page.goto(f"{server.url}/devices")
     expect(page.get_by_role("heading", name="No device has been heard of yet")).to_be_visible()
     with server.writing() as session:
-        machines = seeded.fleet(session, seeded.submit(session))
+        machines = stored_jobs.fleet(session, stored_jobs.submit(session))
     items = httpx.get(f"{server.url}/devices.json").json()["items"]
     assert [(each["name"], each["health"]) for each in items] == [
         ("wormhole:0", "good"),

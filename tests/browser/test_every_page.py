@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page
 
-import nodes
-from house import HOSTILE, House, routes
+import node_programs
+from populated_database import HOSTILE, House, routes
 from servers import Missing
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -84,7 +84,7 @@ AXE = """async (rules) => {
     const found = await axe.run(document, { resultTypes: ['violations'], ...(rules ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
     return found.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) => `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
+        .map(({ id, nodes }) => `${id} x${node_programs.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
 }"""
 FOCUS = """() => {
     const at = document.activeElement;
@@ -117,7 +117,7 @@ PRINTED = """() => {
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """axe-core's own program."""
     try:
-        folder = nodes.install(tmp_path_factory.mktemp("axe"))
+        folder = node_programs.install(tmp_path_factory.mktemp("axe"))
     except Missing as problem:
         pytest.skip(str(problem))
     return (folder / "node_modules/axe-core/axe.min.js").read_text()
@@ -131,7 +131,7 @@ def test_every_page_can_be_read_by_everybody(
     twins, alone = routes(server.app.state.context)
     assert alone == ["/docs"], "each page has a JSON twin"
     missing = [path for path in (*twins, *alone) if "{" in path and path not in house.addresses]
-    assert not missing, f"show one of each in tests/support/house.py: {missing}"
+    assert not missing, f"show one of each in tests/support/populated_database.py: {missing}"
     paths = [path for route in (*twins, *alone) for path in house.addresses.get(route, [route])]
     walked = {house.addresses.get(route, [route])[0] for route in twins} | {"/login", *NOWHERE[:1]}
     said: list[str] = []

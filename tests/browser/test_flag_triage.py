@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-import commits
-import nights
+import compared_builds
+import nightly_history
 from gonogo_service.access.auth import issue_token
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flag_changes, flags
@@ -18,10 +18,14 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     guarded, page: Page, watch
 ) -> None:
     with guarded.writing() as session:
-        job = nights.night(session, "b1", 1, range(2), test=commits.HOLLOW, wrong=True)
+        job = nightly_history.night(
+            session, "b1", 1, range(2), test=compared_builds.HOLLOW, wrong=True
+        )
         for kind in (FlagKind.flaky, FlagKind.tolerance_too_tight):
-            commits.flag(session, job, kind)
-        newest = nights.night(session, "b2", 2, range(2), test=commits.NEW, wrong=True)
+            compared_builds.flag(session, job, kind)
+        newest = nightly_history.night(
+            session, "b2", 2, range(2), test=compared_builds.NEW, wrong=True
+        )
         token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
     keys, rows, told = page.keyboard, page.locator("#flags input[name=flag]"), page.locator("#told")
     page.goto(f"{guarded.url}/flags")

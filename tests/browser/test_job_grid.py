@@ -9,7 +9,7 @@ import numpy as np
 from playwright.sync_api import Locator, Page, Route, expect
 from sqlalchemy.orm import Session
 
-import seeded
+import stored_jobs
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
@@ -74,15 +74,17 @@ def stands_out(seen: np.ndarray[Any, Any]) -> bool:
 
 def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=40)
+        job = stored_jobs.submit(session, seeds=40)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.evaluate("window.opened = 1")
     grid = page.locator("[data-grid]")
     expect(grid).to_have_attribute("data-cells", "40")
     expect(grid).to_have_attribute("data-marks", "0")
     with server.writing() as session:
-        rows = [seeded.row(seed, wrong=seed == 3) for seed in range(12)]
-        seeded.report(session, job.id, [*rows, seeded.unwell(20, "hang", "no answer within 600 s")])
+        rows = [stored_jobs.row(seed, wrong=seed == 3) for seed in range(12)]
+        stored_jobs.report(
+            session, job.id, [*rows, stored_jobs.unwell(20, "hang", "no answer within 600 s")]
+        )
     expect(grid).to_have_attribute("data-marks", "13")
     results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()[
         "items"
@@ -98,7 +100,7 @@ def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page)
     expect(page).to_have_url(f"{server.url}/jobs/{job.id}?output=dx&seed=3")
     expect(page.locator("#check-seed")).to_contain_text("--seeds 1 --seed-start 3")
     with server.writing() as session:  # the details stay while the job goes on
-        seeded.report(session, job.id, [seeded.row(30, wrong=False)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(30, wrong=False)])
     expect(grid).to_have_attribute("data-marks", "14")
     expect(page.locator("#seed-title")).to_have_text("Seed 3")
     page.go_back()
@@ -110,8 +112,10 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
     server, page: Page
 ) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=4)
-        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(2)])
+        job = stored_jobs.submit(session, seeds=4)
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(2)]
+        )
     page.goto(f"{server.url}/jobs/{job.id}")
     held: list[Route] = []
     page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
@@ -119,7 +123,7 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
         lambda request: request.url.endswith(job.id) and request.resource_type == "fetch"
     )
     with fetched, server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(2, wrong=False)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(2, wrong=False)])
     page.locator("[data-grid] .cells").focus()
     page.keyboard.press("Enter")
     held[0].continue_()  # an answer that knows of no seed
@@ -131,10 +135,10 @@ def test_a_wrong_term_is_seen_as_stripes_and_a_missing_mask_as_the_last_column(
     server, page: Page, wait
 ) -> None:
     with server.writing() as session:
-        wrong = seeded.submit(session, test=SMALL, seeds=1)
-        unmasked = seeded.submit(session, test=SMALL, seeds=1)
+        wrong = stored_jobs.submit(session, test=SMALL, seeds=1)
+        unmasked = stored_jobs.submit(session, test=SMALL, seeds=1)
         for job in (wrong, unmasked):
-            seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+            stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
             planted(session, job, 0, mask_missing=job is unmasked)
     page.goto(f"{server.url}/jobs/{wrong.id}")
     signed, largest = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-import seeded
+import stored_jobs
 from gonogo_storage.jobs import jobs
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
@@ -15,15 +15,18 @@ ALIVE = "window.opened = (window.opened ?? 0) + 1"
 
 def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=6)
+        job = stored_jobs.submit(session, seeds=6)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.evaluate(ALIVE)
     expect(page.locator("#progress-text")).to_have_text("0 of 6 seeds")
     expect(page.locator("#state")).to_have_text("waits for a worker")
 
     with server.writing() as session:
-        seeded.report(
-            session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True
+        stored_jobs.report(
+            session,
+            job.id,
+            [stored_jobs.row(seed, wrong=True) for seed in range(2)],
+            diagnosed=True,
         )
     expect(page.locator("#progress-text")).to_have_text("2 of 6 seeds")
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "2")
@@ -31,8 +34,10 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     expect(page.locator("#diagnosis figure").filter(visible=True)).to_have_count(2)
 
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(2, 6)])
-        seeded.finish(session, job.id)
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(seed, wrong=True) for seed in range(2, 6)]
+        )
+        stored_jobs.finish(session, job.id)
     expect(page.locator("#state")).to_have_text("finished")
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "6")
     expect(page.locator("#banner")).to_contain_text(
@@ -44,8 +49,10 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
 
 def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=300)
-        seeded.report(session, job.id, [seeded.row(seed, wrong=True) for seed in range(3)])
+        job = stored_jobs.submit(session, seeds=300)
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(seed, wrong=True) for seed in range(3)]
+        )
     page.goto(f"{server.url}/jobs/{job.id}")
     expect(page.locator("#counts")).to_contain_text("3 pass by tolerance")
     # at every change: what the progress says, the counts, and the bar
@@ -60,7 +67,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
     }""")
     for seed in range(3, 8):
         with server.writing() as session:
-            seeded.report(session, job.id, [seeded.row(seed, wrong=True)])
+            stored_jobs.report(session, job.id, [stored_jobs.row(seed, wrong=True)])
         page.wait_for_timeout(300)
     expect(page.locator("#progress-text")).to_have_text("8 of 300 seeds")
     expect(page.locator("#counts")).to_contain_text("8 pass by tolerance")
@@ -72,7 +79,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
 def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) -> None:
     server = serve()
     with server.writing() as session:
-        job = seeded.submit(session, seeds=4)
+        job = stored_jobs.submit(session, seeds=4)
     page.goto(f"{server.url}/jobs/{job.id}")
     line = page.locator("#connection")
     expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
@@ -82,11 +89,11 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) ->
     expect(line).to_have_text("connection lost, trying again")
     again = serve(port=server.port)
     with again.writing() as session:
-        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
     expect(line).to_be_hidden()
     expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds")
     with again.writing() as session:
-        seeded.report(session, job.id, [seeded.row(1, wrong=True)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=True)])
     expect(page.locator("#progress-text")).to_have_text(
         "2 of 4 seeds", timeout=20_000
     )  # the stream is asked for again after a while
@@ -95,8 +102,10 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) ->
 
 def test_a_cancelled_job_is_not_green(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=64)
-        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(5)])
+        job = stored_jobs.submit(session, seeds=64)
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(5)]
+        )
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
     expect(page.locator("#banner")).to_contain_text("cancelled after 5 of 64 seeds")
@@ -108,18 +117,20 @@ def test_a_cancelled_job_is_not_green(server, page: Page) -> None:
 
 def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=40)
-        rows = [seeded.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) for seed in range(38)]
-        seeded.report(
+        job = stored_jobs.submit(session, seeds=40)
+        rows = [
+            stored_jobs.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) for seed in range(38)
+        ]
+        stored_jobs.report(
             session,
             job.id,
             [
                 *rows,
-                seeded.unwell(38, "hang", "no answer within 600 s"),
-                seeded.unwell(39, "crash", "signal 11"),
+                stored_jobs.unwell(38, "hang", "no answer within 600 s"),
+                stored_jobs.unwell(39, "crash", "signal 11"),
             ],
         )
-        seeded.finish(session, job.id)
+        stored_jobs.finish(session, job.id)
     page.goto(f"{server.url}/jobs/{job.id}")
     results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()[
         "items"
@@ -140,14 +151,14 @@ def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(
     server, open_context: Callable[..., BrowserContext], wait
 ) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=4)
+        job = stored_jobs.submit(session, seeds=4)
     context = open_context()
     first, second = context.new_page(), context.new_page()
     for tab in (first, second):
         tab.goto(f"{server.url}/jobs/{job.id}")
     wait(lambda: server.streams == 1, "no tab listens")
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
     for tab in (first, second):
         expect(tab.locator("#progress-text")).to_have_text("1 of 4 seeds")
     assert server.streams == 1, "each tab reads for itself"
@@ -156,7 +167,7 @@ def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(
         hide(tab, True)
     wait(lambda: server.streams == 0, "a hidden tab listens")
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(1, wrong=True)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=True)])
     hide(second, False)
     expect(second.locator("#progress-text")).to_have_text("2 of 4 seeds")
     wait(lambda: server.streams == 1, "the tab that came back does not listen")
@@ -166,14 +177,16 @@ def test_what_ended_behind_a_hidden_tab_is_shown_when_it_comes_back(
     server, page: Page, wait
 ) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=2)
+        job = stored_jobs.submit(session, seeds=2)
     page.goto(f"{server.url}/jobs/{job.id}")
     wait(lambda: server.streams == 1, "the tab does not listen")
     hide(page, True)
     wait(lambda: server.streams == 0, "a hidden tab listens")
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(seed, wrong=False) for seed in range(2)])
-        seeded.finish(session, job.id)
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(2)]
+        )
+        stored_jobs.finish(session, job.id)
     expect(page.locator("#state")).to_have_text("waits for a worker")
     hide(page, False)
     expect(page.locator("#state")).to_have_text("finished")
@@ -188,12 +201,12 @@ def test_the_page_goes_on_after_a_stream_that_was_refused(server, page: Page, wa
         route.fulfill(status=503, body="away") if len(refused) == 1 else route.continue_()
 
     with server.writing() as session:
-        job = seeded.submit(session, seeds=2)
+        job = stored_jobs.submit(session, seeds=2)
     page.route("**/events?*", refuse)
     page.goto(f"{server.url}/jobs/{job.id}")
     expect(page.locator("#progress-text")).to_have_text("0 of 2 seeds")
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(0, wrong=False)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=False)])
     expect(page.locator("#progress-text")).to_have_text("1 of 2 seeds", timeout=20_000)
     watch.mean("503")
     for _ in range(200):  # the page is read again first, then the stream is asked for again
@@ -202,13 +215,13 @@ def test_the_page_goes_on_after_a_stream_that_was_refused(server, page: Page, wa
         page.wait_for_timeout(100)
     assert len(refused) == 2
     with server.writing() as session:
-        seeded.report(session, job.id, [seeded.row(1, wrong=False)])
+        stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=False)])
     expect(page.locator("#progress-text")).to_have_text("2 of 2 seeds", timeout=20_000)
 
 
 def test_cancel_and_resubmit(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=3)
+        job = stored_jobs.submit(session, seeds=3)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
     expect(page.locator("#state")).to_have_text("cancelled after 0 of 3 seeds")
@@ -225,7 +238,7 @@ def test_cancel_and_resubmit(server, page: Page) -> None:
 
 def test_terms_that_are_right_are_folded_away_and_drawn_when_opened(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.finished(session, seeds=1)
+        job = stored_jobs.finished(session, seeds=1)
     page.goto(f"{server.url}/jobs/{job.id}")
     wrong, right = (page.locator(f"[data-chart=chart-term-{name}]") for name in ("1", "right-1"))
     expect(wrong.locator("canvas")).to_be_visible()
@@ -240,7 +253,7 @@ def test_the_line_to_run_it_is_copied_and_another_output_is_a_link_away(
 ) -> None:
     page = open_context(permissions=["clipboard-read", "clipboard-write"]).new_page()
     with server.writing() as session:
-        job = seeded.finished(session, seeds=3)
+        job = stored_jobs.finished(session, seeds=3)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="copy").click()
     line = page.evaluate("navigator.clipboard.readText()")

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 from playwright.sync_api import Locator, Page, Position, expect
 
-import nights
-import seeded
+import nightly_history
+import stored_jobs
 
 PHONE = {"width": 390, "height": 844}
-TIGHT = {**seeded.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
+TIGHT = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
 
 
 def place(figure: Locator, options: dict[str, Any], row: list[Any]) -> Position:
@@ -38,8 +38,8 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     server, page: Page
 ) -> None:
     with server.writing() as session:
-        nights.night(session, "b747edd158", 2, range(2), test=TIGHT)
-        key = nights.masked(session)
+        nightly_history.night(session, "b747edd158", 2, range(2), test=TIGHT)
+        key = nightly_history.masked(session)
     page.goto(server.url)
     page.get_by_role("link", name="Matrix", exact=True).click()
     expect(page.locator("#matrix-words")).to_contain_text(

@@ -9,23 +9,23 @@ from datetime import timedelta
 import httpx
 from playwright.sync_api import Page, expect
 
-import gauging
-import histories
-import nights
-from bisections import answer
+import gauge_results
+import nightly_history
+import stored_histories
+from bisection_steps import answer
 from gonogo_service.background.bisection import role
 from gonogo_storage.db.encoding import utcnow
 
-SERIES = {"test": gauging.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
+SERIES = {"test": gauge_results.TEST, "builds": ["correct"] * 8, "signal": "numbers"}
 
 
 def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page) -> None:
     made = httpx.post(
         f"{server.url}/api/v1/gauges",
-        json={"test": gauging.TEST, "seeds": {"count": 2}, "search": False},
+        json={"test": gauge_results.TEST, "seeds": {"count": 2}, "search": False},
     ).json()
     with server.writing() as session:
-        list(gauging.played(session, {"double-subtract": gauging.PASSES}))
+        list(gauge_results.played(session, {"double-subtract": gauge_results.PASSES}))
     page.goto(f"{server.url}/gauges/{made['id']}")
     figure = page.locator("figure[data-chart=chart-curves]")
     turns = httpx.get(f"{server.url}/gauges/{made['id']}.json").json()["picture"]["turns"]
@@ -53,7 +53,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
         with server.writing() as session:
             role.step(session, begun, settings, utcnow() + timedelta(seconds=1))
         with server.writing() as session:
-            answer(session, begun, lambda place, seed: histories.row(seed, wrong=place >= 5))
+            answer(session, begun, lambda place, seed: stored_histories.row(seed, wrong=place >= 5))
 
     go_on()
     page.goto(f"{server.url}/bisections/{begun}")
@@ -75,7 +75,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
 
 def test_two_builds_of_the_matrix_are_compared_by_keyboard(server, page: Page) -> None:
     with server.writing() as session:
-        nights.masked(session)
+        nightly_history.masked(session)
     page.goto(f"{server.url}/matrix")
     form = page.get_by_role("form", name="compare two of these builds")
     form.get_by_label("compare").focus()

@@ -7,16 +7,16 @@ import json
 
 from playwright.sync_api import Page, expect
 
-import fleets
-import seeded
+import device_month
+import stored_jobs
 from gonogo_storage.db.encoding import utcnow
 
 
 def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page: Page) -> None:
     with server.writing() as session:
-        seeded.finished(session, seeds=2)
-        machines = seeded.fleet(session, seeded.submit(session))
-        waits = seeded.submit(session)
+        stored_jobs.finished(session, seeds=2)
+        machines = stored_jobs.fleet(session, stored_jobs.submit(session))
+        waits = stored_jobs.submit(session)
     page.goto(server.url)
     assert page.locator("#days-words").evaluate(
         "(words) => words.parentElement.clientWidth > 0.9 * words.closest('section').clientWidth"
@@ -44,8 +44,10 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
     with (
         server.writing() as session
     ):  # the page is brought up to date; whoever uses the keyboard stays where they are
-        seeded.report(session, waits.id, [seeded.row(seed, wrong=False) for seed in range(8)])
-        seeded.finish(session, waits.id)
+        stored_jobs.report(
+            session, waits.id, [stored_jobs.row(seed, wrong=False) for seed in range(8)]
+        )
+        stored_jobs.finish(session, waits.id)
     expect(needs).to_have_text(["1hollow finding", "2devices in trouble"], timeout=15_000)
     expect(page.locator(".daily g rect.v-pass")).to_have_count(1)
     expect(sick).to_be_focused()
@@ -55,9 +57,9 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
 
 def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
     with server.writing() as session:
-        fleets.month(session, utcnow(), days=7, working=lambda hour: hour % 3 == 0)
+        device_month.month(session, utcnow(), days=7, working=lambda hour: hour % 3 == 0)
     page.goto(f"{server.url}/devices")
-    page.get_by_role("link", name=fleets.DEVICE).click()
+    page.get_by_role("link", name=device_month.DEVICE).click()
     told, spans = page.locator(".told"), page.locator(".timeline a")
     expect(spans).to_have_count(7)
     expect(told).to_contain_text("good for 2 d")

@@ -7,7 +7,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-import seeded
+import stored_jobs
 from gonogo_service.access.auth import issue_token
 
 
@@ -31,8 +31,8 @@ def test_the_pages_explain_what_is_not_there(server, page: Page, watch) -> None:
 def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> None:
     with server.writing() as session:
         for _ in range(3):
-            seeded.finished(session, seeds=1)
-        seeded.finished(session, seeds=1, wrong=False)
+            stored_jobs.finished(session, seeds=1)
+        stored_jobs.finished(session, seeds=1, wrong=False)
     page.goto(f"{server.url}/jobs")
     page.get_by_label("verdict").select_option("pass_by_tolerance")
     page.get_by_label("build").fill("tt-train-2025")
@@ -46,14 +46,17 @@ def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> 
 
 def test_the_overview_follows_running_jobs(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=2)
+        job = stored_jobs.submit(session, seeds=2)
     page.goto(server.url)
     expect(page.locator("#overview")).to_contain_text("0 of 2")
     with server.writing() as session:
-        seeded.report(
-            session, job.id, [seeded.row(seed, wrong=True) for seed in range(2)], diagnosed=True
+        stored_jobs.report(
+            session,
+            job.id,
+            [stored_jobs.row(seed, wrong=True) for seed in range(2)],
+            diagnosed=True,
         )
-        seeded.finish(session, job.id)
+        stored_jobs.finish(session, job.id)
     expect(page.locator(".flag")).to_contain_text(
         "s1 is subtracted twice in all 265 tiles", timeout=15_000
     )
@@ -62,7 +65,7 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
 
 def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None:
     with server.writing() as session:
-        job = seeded.submit(session)
+        job = stored_jobs.submit(session)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
@@ -89,7 +92,7 @@ def test_the_api_documents_itself(server, page: Page) -> None:
 def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -> None:
     with guarded.writing() as session:
         token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
-        job = seeded.submit(session)
+        job = stored_jobs.submit(session)
     page.goto(f"{guarded.url}/jobs/{job.id}")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     page.get_by_label("token").fill(token)
@@ -112,7 +115,7 @@ def test_a_wrong_token_is_said_to_be_wrong(guarded, page: Page, watch) -> None:
 def test_a_reader_is_told_why_it_may_not_cancel(guarded, page: Page, watch) -> None:
     with guarded.writing() as session:
         token = issue_token(session, "reader", ["read"], keys=guarded.app.state.context.keys)
-        job = seeded.submit(session)
+        job = stored_jobs.submit(session)
     page.goto(f"{guarded.url}/login?next=/jobs/{job.id}")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()

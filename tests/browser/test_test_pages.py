@@ -8,7 +8,7 @@ import re
 import httpx
 from playwright.sync_api import Page, expect
 
-import nights
+import nightly_history
 from gonogo_service.access.auth import issue_token
 
 PHONE = {"width": 390, "height": 844}
@@ -16,7 +16,7 @@ PHONE = {"width": 390, "height": 844}
 
 def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     with server.writing() as session:
-        key = nights.masked(session)
+        key = nightly_history.masked(session)
     page.goto(server.url)
     page.get_by_role("link", name="Tests", exact=True).click()
     page.get_by_role("link", name=re.compile("layernorm_bw")).click()
@@ -48,7 +48,7 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
 def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch) -> None:
     """With a login, so that the form must carry the CSRF token."""
     with guarded.writing() as session:
-        nights.masked(session)
+        nightly_history.masked(session)
         token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
     page.goto(f"{guarded.url}/flags?kind=passes_by_tolerance")
     page.locator("input[name=token]").fill(token)

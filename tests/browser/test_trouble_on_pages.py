@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Page, Route, expect
 
-import seeded
+import stored_jobs
 from gonogo.judging.error_maps import error_map
 from gonogo_service.access.auth import issue_token
 from gonogo_storage.db.encoding import utcnow
@@ -20,12 +20,12 @@ def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(
     server, page: Page, watch
 ) -> None:
     with server.writing() as session:
-        job = seeded.submit(session, seeds=1)
-        seeded.report(session, job.id, [seeded.row(0, wrong=True)])
+        job = stored_jobs.submit(session, seeds=1)
+        stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
         content = error_map(np.zeros((256, 512)), np.ones((256, 512))).to_json()
         items = [{"kind": "error_map", "seed": 0, "repeat": 0, "output": "dx", "content": content}]
         artifacts.add(session, job.id, new_id(), items, now=utcnow())
-        seeded.finish(session, job.id)
+        stored_jobs.finish(session, job.id)
     away: list[str] = ["**/static/charts-*.js"]
     page.route("**/static/charts-*.js", lambda route: _answer(route, away, "**/static/charts-*.js"))
     page.route("**/artifacts/*", lambda route: _answer(route, away, "**/artifacts/*"))
@@ -59,7 +59,7 @@ def _answer(route: Route, away: list[str], name: str) -> Any:
 def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watch) -> None:
     with guarded.writing() as session:
         token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
-        seeded.submit(session)
+        stored_jobs.submit(session)
     page.goto(f"{guarded.url}/login?next=/jobs")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()

@@ -21,7 +21,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import shaped_inputs
 from gonogo_workers.executors.limits import SIMULATED
-from simulated import Child
+from simulated_wormhole import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulated import Child
+from simulated_wormhole import Child
 from simulator import place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gonogo_workers.executors.conformance import checks
-from simulated import Child
+from simulated_wormhole import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import KernelError, shaped_inputs
-from simulated import Child
+from simulated_wormhole import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

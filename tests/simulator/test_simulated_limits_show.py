@@ -16,8 +16,8 @@ from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import ExecutorFailure, shaped_inputs
 from gonogo_workers.executors.limits import LIMITS, known
-from running import clean_environment, gonogo
-from simulated import Child, servers
+from running_service import clean_environment, gonogo
+from simulated_wormhole import Child, servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from running import Service, every_seed_once, gone, submit, until
+from running_service import Service, every_seed_once, gone, submit, until
 from servers import RedisServer
-from simulated import servers
+from simulated_wormhole import servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from api import Api, in_process
-from flows import KEY
 from gonogo_service.hooks.processor import Worker
 from gonogo_service.kit.background_context import open_core
 from gonogo_storage.tables import Base
-from hookings import SECRET
+from hook_payloads import SECRET
+from job_flow import KEY
 from suite_runs import SUITE
 
 CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-import seeded
+import stored_jobs
 from gonogo_storage.automation import runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs
@@ -34,10 +34,12 @@ def finish(session: Session, job_id: str, *, wrong: bool = False) -> None:
     job = jobs.get(session, job_id)
     assert job is not None
     first = job.request["seeds"].get("start", 0)
-    seeded.report(
-        session, job_id, [seeded.row(first + number, wrong=wrong) for number in range(job.total)]
+    stored_jobs.report(
+        session,
+        job_id,
+        [stored_jobs.row(first + number, wrong=wrong) for number in range(job.total)],
     )
-    seeded.finish(session, job_id)
+    stored_jobs.finish(session, job_id)
 
 
 def conclude(session: Session) -> None:

@@ -1,0 +1,232 @@
+"""Event streams of a real server: from the start, resumed, alive while nothing happens, and over
+when the job or the server is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fastapi.routing
+import httpx
+import pytest
+
+import stored_jobs
+from api import SECRET, events_of, on_port
+from gonogo_service.access.context import Context
+from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.messages import events as stored
+from gonogo_storage.ops import schema
+from servers import free_port
+
+Server = tuple[httpx.Client, Context]
+
+
+@pytest.fixture
+def server(database_url: str) -> Iterator[Server]:
+    with on_port(database_url) as made:
+        yield made
+
+
+def submit(context: Context, seeds: int = 4) -> str:
+    with context.session() as current:
+        return stored_jobs.submit(current, seeds=seeds).id
+
+
+def report(context: Context, job: str, *seeds: int) -> None:
+    with context.session() as current:
+        stored_jobs.report(current, job, [stored_jobs.row(seed, wrong=True) for seed in seeds])
+
+
+def finish(context: Context, job: str) -> None:
+    with context.session() as current:
+        stored_jobs.finish(current, job)
+
+
+def path(job: str) -> str:
+    return f"/api/v1/jobs/{job}/events"
+
+
+def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_job(
+    server: Server,
+) -> None:
+    client, context = server
+    job = submit(context)
+    with client.stream("GET", path(job)) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        told = events_of(answer.iter_lines())
+        assert next(told) == {"retry": "1000"}
+        first = next(told)
+        assert (first["id"], first["event"], json.loads(first["data"])) == (
+            "1",
+            "state",
+            {"state": "queued", "verdict": None},
+        )
+        report(context, job, 0, 1)
+        verdict, progress = next(told), next(told)
+        assert verdict["event"] == "verdict"
+        assert json.loads(verdict["data"])["verdict"] == "pass_by_tolerance"
+        assert progress["event"] == "progress"
+        assert json.loads(progress["data"]) == {
+            "done": 2,
+            "total": 4,
+            "verdicts": {"pass_by_tolerance": 2},
+        }
+        report(context, job, 2, 3)
+        finish(context, job)
+        rest = list(told)
+    assert [message["event"] for message in rest] == ["progress", "state"]
+    assert json.loads(rest[-1]["data"]) == {"state": "finished", "verdict": "pass_by_tolerance"}
+    with context.reading() as current:
+        numbers = [event["number"] for event in stored.after(current, job, 0)]
+    assert (
+        [int(m["id"]) for m in (first, verdict, progress, *rest)]
+        == numbers
+        == list(range(1, len(numbers) + 1))
+    )
+
+
+def test_a_stream_resumes_after_the_event_that_was_seen_last(server: Server) -> None:
+    client, context = server
+    job = submit(context)
+    report(context, job, 0)
+    report(context, job, 1)
+    finish(context, job)
+    with client.stream("GET", path(job)) as answer:
+        everything = [message for message in events_of(answer.iter_lines()) if "id" in message]
+    for number in range(len(everything)):
+        for options in ({"headers": {"Last-Event-ID": str(number)}}, {"params": {"after": number}}):
+            with client.stream("GET", path(job), **options) as answer:
+                assert [
+                    message for message in events_of(answer.iter_lines()) if "id" in message
+                ] == everything[number:]
+
+
+def test_nothing_more_to_come_is_204_so_that_a_browser_stops_asking(server: Server) -> None:
+    client, context = server
+    job = submit(context)
+    with context.reading() as current:
+        found = jobs.get(current, job)
+        assert found is not None
+    finish(context, job)
+    with context.reading() as current:
+        last = jobs.get(current, job)
+        assert last is not None
+    answer = client.get(path(job), headers={"Last-Event-ID": str(last.last_event)})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_many_streams_of_one_job_share_the_poll_and_all_hear_everything(server: Server) -> None:
+    client, context = server
+    job = submit(context)
+    heard: list[list[str]] = []
+    opened = threading.Barrier(9)
+
+    def listen() -> None:
+        with client.stream("GET", path(job)) as answer:
+            told = events_of(answer.iter_lines())
+            next(told)
+            opened.wait(20)
+            heard.append([message["id"] for message in told])
+
+    threads = [threading.Thread(target=listen) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    opened.wait(20)
+    assert context.hub.streams == 8
+    report(context, job, 0, 1, 2, 3)
+    finish(context, job)
+    for thread in threads:
+        thread.join(20)
+    assert len(heard) == 8
+    assert len({tuple(ids) for ids in heard}) == 1
+    assert heard[0] == [str(number) for number in range(1, len(heard[0]) + 1)]
+
+
+def test_a_silent_stream_is_kept_alive_by_comments(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fastapi.routing, "_PING_INTERVAL", 0.2)
+    client, context = server
+    job = submit(context)
+    with client.stream("GET", path(job)) as answer:
+        comments = (
+            message for message in events_of(answer.iter_lines()) if set(message) == {"comment"}
+        )
+        assert next(comments) == next(comments) == {"comment": "ping"}
+
+
+def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
+    client, context = server
+    job = submit(context)
+    with client.stream("GET", path(job)) as answer:
+        next(events_of(answer.iter_lines()))
+    deadline = time.monotonic() + 20
+    while context.hub.streams and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert context.hub.streams == 0
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "99999999999", "1.5", ""])
+def test_a_wrong_last_event_id_is_refused_by_name(server: Server, value: str) -> None:
+    client, context = server
+    answer = client.get(path(submit(context)), headers={"Last-Event-ID": value})
+    assert (answer.status_code, answer.json()["field"]) == (422, "Last-Event-ID")
+
+
+def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
+    url, port = f"sqlite:///{tmp_path / 'gonogo.sqlite'}", free_port()
+    engine = make_engine(url)
+    schema.upgrade(engine)
+    with session(engine) as current:
+        job = stored_jobs.submit(current).id
+    engine.dispose()
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        "gonogo_service.app:create_app",
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    ]
+    environment = {
+        **os.environ,
+        "GONOGO_DATABASE_URL": url,
+        "GONOGO_EMBEDDED": "1",
+        "GONOGO_SECRET_KEY": SECRET,
+    }
+    process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "20"], env=environment)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    client.get("/healthz")
+                    break
+                except httpx.TransportError:
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            with client.stream("GET", path(job)) as answer:
+                told = events_of(answer.iter_lines())
+                assert next(told) == {"retry": "1000"}
+                assert next(told)["event"] == "state"
+                asked = time.monotonic()
+                process.send_signal(signal.SIGINT)
+                assert list(told) == []
+        process.wait(15)
+        assert time.monotonic() - asked < 5
+    finally:
+        process.kill()
+        process.wait()

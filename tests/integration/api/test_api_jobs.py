@@ -1,0 +1,233 @@
+"""Jobs over HTTP: submitted, looked at, listed, cancelled, submitted again; the same request
+twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import pytest
+import redis
+
+import stored_jobs
+from api import JOB, Api, in_process
+from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.queue import DOORBELL_KEY
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as made:
+        yield made
+
+
+def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
+    body = {
+        **JOB,
+        "target": {"executor": "emulator", "arch": "wormhole", "board": "n300"},
+        "seeds": [5, 1, 9],
+        "repeats": 2,
+        "priority": 9,
+        "reference": None,
+        "labels": {"suite": "nightly"},
+        "commit": {"repository": "org/name", "sha": "0123abc", "pull_request": 1},
+    }
+    answer = api.client.post("/api/v1/jobs", json=body)
+    assert answer.status_code == 202
+    accepted = answer.json()
+    assert set(accepted) == {"id", "state", "chunks", "links"}
+    assert accepted["state"] == "queued"
+    assert (
+        answer.headers["location"] == accepted["links"]["self"] == f"/api/v1/jobs/{accepted['id']}"
+    )
+
+    job = api.client.get(answer.headers["location"]).json()
+    spec = TestSpec.parse(JOB["test"])
+    assert (job["test"], job["test_key"], job["subject_key"]) == (
+        spec.canonical(),
+        spec.key,
+        spec.subject_key,
+    )
+    assert job["target"] == body["target"]
+    assert job["queue"] == "emulator.wormhole.n300"
+    assert (job["total"], job["done"], job["counts"]) == (6, 0, {})
+    assert (job["seeds"], job["repeats"], job["priority"]) == ([5, 1, 9], 2, 9)
+    assert (job["labels"], job["commit"], job["owner"]) == (body["labels"], body["commit"], "local")
+    assert job["created_at"].endswith("Z")
+    deadline = datetime.fromisoformat(job["deadline_at"]) - datetime.fromisoformat(
+        job["created_at"]
+    )
+    assert deadline.total_seconds() == 86400
+    for name, path in job["links"].items():
+        if name != "events":
+            assert api.client.get(path).status_code == 200, name
+
+
+def test_the_context_of_a_job_is_stored_in_its_canonical_form(api: Api) -> None:
+    warm = {"kernel": "layernorm_fw", "shape": [32, 32], "epsilon": 1e-6}
+    job = api.submit(context={"name": "warm", "before": [warm]})
+    assert api.get(f"/jobs/{job}")["context"] == {
+        "name": "warm",
+        "before": [{"kernel": "layernorm_fw", "shape": [32, 32]}],
+    }
+
+
+def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
+    before = api.rows()
+    answer = api.client.post(
+        "/api/v1/jobs:validate", json={**JOB, "seeds": {"start": 0, "count": 100}, "repeats": 2}
+    )
+    assert answer.status_code == 200
+    estimate = answer.json()
+    assert estimate["results"] == 200
+    assert estimate["device_s"] == pytest.approx(200 * estimate["seed_s"])
+    assert (estimate["queue_chunks"], estimate["workers"], estimate["wait_s"]) == (0, 0, None)
+    assert api.rows() == before
+    api.submit()
+    assert api.client.post("/api/v1/jobs:validate", json=JOB).json()["queue_chunks"] == 1
+
+
+def test_lists_are_filtered_and_paged(api: Api) -> None:
+    first = api.submit(labels={"suite": "nightly"})
+    second = api.submit(build="correct")
+    third = api.submit(
+        test={"kernel": "layernorm_fw", "shape": [32, 32]},
+        build="correct",
+        labels={"suite": "weekly"},
+    )
+    key = api.get(f"/jobs/{third}")["test_key"]
+
+    def ids(query: str) -> list[str]:
+        return [job["id"] for job in api.get(f"/jobs{query}")["items"]]
+
+    assert ids("") == [third, second, first]
+    assert ids("?build=correct") == [third, second]
+    assert ids(f"?test={key}") == [third]
+    assert ids("?label=suite") == [third, first]
+    assert ids("?label=suite%3Dnightly&state=queued") == [first]
+    assert ids("?state=finished") == []
+    page = api.get("/jobs?limit=2")
+    assert [job["id"] for job in page["items"]] == [third, second]
+    rest = api.get("/jobs", params={"limit": 2, "cursor": page["next"]})
+    assert [job["id"] for job in rest["items"]] == [first]
+    assert rest["next"] is None
+
+
+def test_cancelling_a_waiting_job_ends_it_and_is_written_down_once(api: Api) -> None:
+    job = api.submit()
+    for _ in range(2):
+        answer = api.client.post(f"/api/v1/jobs/{job}:cancel")
+        assert answer.status_code == 202
+        assert answer.json()["state"] == "cancelled"
+    entries = api.get("/audit?action=job.cancelled")["items"]
+    assert [(entry["subject"], entry["actor"]) for entry in entries] == [(job, "local")]
+
+
+def test_resubmitting_asks_for_the_same_again(api: Api) -> None:
+    with api.context.session() as session:
+        old = stored_jobs.finished(session, seeds=3)
+    answer = api.client.post(f"/api/v1/jobs/{old.id}:resubmit")
+    assert answer.status_code == 202
+    new = api.get(f"/jobs/{answer.json()['id']}")
+    assert new["id"] != old.id
+    assert (new["state"], new["done"], new["resubmit_of"]) == ("queued", 0, old.id)
+    assert (new["test_key"], new["build"], new["total"], new["seeds"]) == (
+        old.test_key,
+        old.build,
+        3,
+        {"start": 0, "count": 3},
+    )
+
+
+@pytest.mark.parametrize("verb", ["", ":cancel", ":resubmit"])
+@pytest.mark.parametrize("name", ["nonsense", "01890000-0000-7000-8000-000000000000", "x%2Fy"])
+def test_a_job_that_does_not_exist_is_not_found(api: Api, verb: str, name: str) -> None:
+    answer = api.client.request("POST" if verb else "GET", f"/api/v1/jobs/{name}{verb}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def post(api: Api, key: str, body: dict[str, Any], **options: Any) -> Any:
+    return api.client.post(
+        "/api/v1/jobs",
+        json=body,
+        headers={"Idempotency-Key": key, **options.pop("headers", {})},
+        **options,
+    )
+
+
+def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> None:
+    first, second = post(api, "k1", JOB), post(api, "k1", dict(reversed(JOB.items())))
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.json() == second.json()
+    assert first.headers["location"] == second.headers["location"]
+    assert "idempotent-replayed" not in first.headers
+    assert second.headers["idempotent-replayed"] == "true"
+    assert api.rows()["jobs"] == 1
+
+
+def test_a_key_belongs_to_one_body_one_address_and_one_token(api: Api) -> None:
+    job = post(api, "k1", JOB).json()["id"]
+    other = post(api, "k1", {**JOB, "repeats": 2})
+    assert other.status_code == 422
+    assert other.json()["field"] == "Idempotency-Key"
+    again = api.client.post(
+        f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}
+    ).json()
+    assert again["id"] != job
+    assert (
+        api.client.post(f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "k1"}).json()
+        == again
+    )
+    assert post(api, "k1", JOB, headers=api.token("submit")).json()["id"] not in {job, again["id"]}
+    assert api.rows()["jobs"] == 3
+
+
+def test_a_refused_request_leaves_its_key_free(api: Api) -> None:
+    assert post(api, "k1", {**JOB, "build": "nonsense"}).status_code == 422
+    assert api.rows()["idempotency_keys"] == 0
+    assert post(api, "k1", JOB).status_code == 202
+
+
+def test_of_equal_requests_at_once_one_makes_the_job(api: Api) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: post(api, "together", JOB), range(6)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert api.rows()["jobs"] == 1
+
+
+def test_a_key_is_forgotten_after_a_day(api: Api) -> None:
+    import time_machine
+
+    first = post(api, "k1", JOB).json()["id"]
+    with time_machine.travel(
+        datetime.fromisoformat(api.get(f"/jobs/{first}")["created_at"]).timestamp() + 24 * 3600 + 5,
+        tick=True,
+    ):
+        assert post(api, "k1", JOB).json()["id"] != first
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "with space"])
+def test_a_malformed_key_is_refused_by_name(api: Api, key: str) -> None:
+    answer = post(api, key, JOB)
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "Idempotency-Key"
+
+
+def test_a_submission_rings_the_doorbell(sqlite_url: str, redis_url: str) -> None:
+    with (
+        in_process(sqlite_url, broker_url=redis_url) as api,
+        redis.Redis.from_url(redis_url) as client,
+    ):
+        api.submit()
+        assert client.blpop([DOORBELL_KEY], timeout=10) is not None
+
+
+def test_a_dead_broker_does_not_fail_a_submission(sqlite_url: str) -> None:
+    with in_process(sqlite_url, broker_url="redis://127.0.0.1:1/0") as api:
+        job = api.submit()
+        assert api.get(f"/jobs/{job}")["state"] == "queued"
+        assert api.rows()["outbox"] == 1

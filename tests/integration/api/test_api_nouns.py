@@ -1,0 +1,239 @@
+"""Builds, flags, workers, tokens and the audit over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import stored_jobs
+from api import JOB, Api, in_process
+from gonogo.kernels.layernorm.emulation.defects import DEFECTS
+from gonogo.spec.builds import TORCH_BUILDS, TTNN_BUILDS, emulator_builds
+from gonogo.spec.kernels import layernorm
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import workers
+
+V60 = {
+    "name": "v0.60",
+    "executor": "ttnn",
+    "line": "main",
+    "sequence": 60,
+    "commit": "abc123",
+    "profile": "generic",
+    "outputs": ["dx"],
+}
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as made:
+        yield made
+
+
+def all_names(api: Api, **query: Any) -> list[str]:
+    found, cursor = [], None
+    while True:
+        page = api.get(
+            "/builds", params={"limit": 4, **query, **({"cursor": cursor} if cursor else {})}
+        )
+        found += [build["name"] for build in page["items"]]
+        cursor = page["next"]
+        if cursor is None:
+            return found
+
+
+def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
+    assert tuple(DEFECTS) == layernorm.BUILDS == tuple(emulator_builds())[: len(DEFECTS)]
+
+
+def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
+    ours = [*emulator_builds(), *TORCH_BUILDS, *TTNN_BUILDS]
+    assert all_names(api) == sorted(ours)
+    answer = api.client.post("/api/v1/builds", json=V60)
+    assert answer.status_code == 201
+    assert {**V60, "created_at": answer.json()["created_at"]} == answer.json()
+    assert all_names(api) == sorted([*ours, "v0.60"])
+    assert all_names(api, executor="torch") == sorted(TORCH_BUILDS)
+    assert all_names(api, executor="ttnn") == sorted([*TTNN_BUILDS, "v0.60"])
+    assert all_names(api, line="emulator") == sorted(emulator_builds())
+
+
+def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
+    for _ in range(2):
+        assert api.client.post("/api/v1/builds", json=V60).status_code == 201
+    other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
+    assert (other.status_code, other.json()["field"]) == (409, "name")
+    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
+        "v0.60"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"command": "rm"}, "command"),
+        ({"name": "correct"}, "name"),
+        ({"executor": "emulator"}, "executor"),
+        ({"profile": "moreh"}, "profile"),
+        ({"sequence": -1}, "sequence"),
+        ({"outputs": []}, "outputs"),
+    ],
+)
+def test_a_wrong_build_is_refused_by_its_field(
+    api: Api, changes: dict[str, Any], field: str
+) -> None:
+    answer = api.client.post("/api/v1/builds", json={**V60, **changes})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert api.rows()["builds"] == 0
+
+
+def test_a_registered_build_takes_jobs_on_its_own_executor_only(api: Api) -> None:
+    api.client.post("/api/v1/builds", json=V60)
+    job = api.submit(build="v0.60", target={"executor": "ttnn"})
+    assert api.get(f"/jobs/{job}")["build_line"] == "main"
+    for target in ({"executor": "torch"}, {}):
+        answer = api.client.post("/api/v1/jobs", json={**JOB, "build": "v0.60", "target": target})
+        assert (answer.status_code, answer.json()["field"], answer.json()["limit"]) == (
+            422,
+            "target.executor",
+            "ttnn",
+        )
+    forward = {"kernel": "layernorm_fw", "shape": [32, 32]}
+    answer = api.client.post(
+        "/api/v1/jobs",
+        json={**JOB, "build": "v0.60", "target": {"executor": "ttnn"}, "test": forward},
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, "build")
+
+
+def test_a_plug_in_interprets_the_names_of_its_builds_itself(sqlite_url: str) -> None:
+    with in_process(sqlite_url, executors="mine=package.module:Factory") as api:
+        job = api.submit(build="anything", target={"executor": "mine"})
+        assert api.get(f"/jobs/{job}")["queue"] == "mine.wormhole.n150"
+        assert (
+            api.client.post(
+                "/api/v1/jobs", json={**JOB, "build": "correct", "target": {"executor": "mine"}}
+            ).status_code
+            == 202
+        )
+
+
+def test_a_plug_in_that_a_live_worker_serves_is_known(api: Api) -> None:
+    body = {**JOB, "build": "anything", "target": {"executor": "theirs"}}
+    assert api.client.post("/api/v1/jobs", json=body).status_code == 422
+    with api.context.session() as session:
+        workers.heard(
+            session,
+            "w1",
+            queues=["theirs.wormhole.n150"],
+            device="theirs:0",
+            host="h",
+            attempt=None,
+            now=utcnow(),
+        )
+    assert api.client.post("/api/v1/jobs", json=body).status_code == 202
+    (worker,) = api.get("/workers")["items"]
+    assert (worker["name"], worker["state"], worker["queues"]) == (
+        "w1",
+        "idle",
+        ["theirs.wormhole.n150"],
+    )
+    assert api.client.post("/api/v1/jobs:validate", json=body).json()["wait_s"] > 0
+
+
+def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.finished(session)
+    (flag,) = api.get("/flags?kind=passes_by_tolerance&state=open")["items"]
+    assert (flag["test_key"], flag["last_job"]) == (job.test_key, job.id)
+    looked = api.get(f"/flags/{flag['id']}")
+    assert [entry["what"] for entry in looked.pop("history")] == ["opened"]
+    assert looked == flag
+    path = f"/api/v1/flags/{flag['id']}"
+    taken = api.client.patch(
+        path, json={"state": "acknowledged", "owner": "ada", "reason": "known since May"}
+    ).json()
+    assert (taken["state"], taken["owner"], taken["reason"], taken["version"]) == (
+        "acknowledged",
+        "ada",
+        "known since May",
+        flag["version"] + 1,
+    )
+    closed = api.client.patch(path, json={"state": "resolved", "owner": None}).json()
+    assert (closed["state"], closed["owner"], closed["reason"]) == (
+        "resolved",
+        None,
+        "known since May",
+    )
+    assert api.get("/flags?state=open")["items"] == []
+    details = [
+        entry["detail"]
+        for entry in api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})[
+            "items"
+        ]
+    ]
+    assert details == [
+        {"state": "resolved", "owner": None},
+        {"state": "acknowledged", "owner": "ada", "reason": "known since May"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "body"),
+        ({"state": "gone"}, "state"),
+        ({"state": "reopened"}, "state"),
+        ({"kind": "flaky"}, "kind"),
+        ({"owner": ""}, "owner"),
+    ],
+)
+def test_a_wrong_change_of_a_flag_is_refused(api: Api, body: dict[str, Any], field: str) -> None:
+    with api.context.session() as session:
+        stored_jobs.finished(session)
+    (flag,) = api.get("/flags")["items"]
+    answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert api.get("/flags")["items"] == [flag]
+
+
+def test_a_flag_that_does_not_exist_is_not_found(api: Api) -> None:
+    for name in ("nonsense", "01890000-0000-7000-8000-000000000000"):
+        assert api.client.get(f"/api/v1/flags/{name}").status_code == 404
+        assert (
+            api.client.patch(f"/api/v1/flags/{name}", json={"state": "resolved"}).status_code == 404
+        )
+
+
+def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
+    issued = api.client.post("/api/v1/tokens", json={"name": "ci", "scopes": ["submit", "read"]})
+    assert issued.status_code == 201
+    token = issued.json()
+    assert token["scopes"] == ["read", "submit"]
+    assert token["token"].startswith(token["prefix"] + "_")
+    shown = {name: value for name, value in token.items() if name != "token"}
+    assert api.get("/tokens")["items"] == [shown]
+    header = {"Authorization": f"Bearer {token['token']}"}
+    assert api.client.get("/api/v1/jobs", headers=header).status_code == 200
+    assert api.get("/tokens")["items"][0]["last_used_at"] is not None
+    for _ in range(2):
+        revoked = api.client.delete(f"/api/v1/tokens/{token['id']}")
+        assert revoked.status_code == 200
+        assert revoked.json()["revoked_at"] is not None
+    assert api.client.get("/api/v1/jobs", headers=header).status_code == 401
+    assert [
+        entry["action"] for entry in api.get("/audit", params={"subject": token["id"]})["items"]
+    ] == ["token.revoked", "token.created"]
+    assert api.client.delete("/api/v1/tokens/nonsense").status_code == 404
+
+
+def test_the_audit_pages_from_the_newest(api: Api) -> None:
+    for name in ("a", "b", "c"):
+        api.client.post("/api/v1/tokens", json={"name": name, "scopes": ["read"]})
+    page = api.get("/audit?limit=2")
+    names = [entry["detail"]["name"] for entry in page["items"]]
+    rest = api.get("/audit", params={"cursor": page["next"]})
+    assert names + [entry["detail"]["name"] for entry in rest["items"]] == ["c", "b", "a"]
+    assert rest["next"] is None

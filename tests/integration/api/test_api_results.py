@@ -1,0 +1,196 @@
+"""What a job found, over HTTP: results in pages and streams, artifacts, diagnosis, the history of
+tests and subjects."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+from fastapi.routing import APIRoute
+
+import stored_jobs
+from api import Api, in_process
+from gonogo_service.api import routers
+from gonogo_service.api.jobs import results
+from gonogo_storage.jobs.job import Job
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as made:
+        yield made
+
+
+@pytest.fixture
+def job(api: Api) -> Job:
+    """Eight seeds of tt-train-2025, all done."""
+    with api.context.session() as session:
+        return stored_jobs.finished(session)
+
+
+def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=5).id
+        stored_jobs.report(session, job, [stored_jobs.row(seed, wrong=True) for seed in (3, 0)])
+        stored_jobs.report(session, job, [stored_jobs.row(seed, wrong=True) for seed in (4, 1, 2)])
+
+    def seeds(**query: object) -> list[int]:
+        found, cursor = [], None
+        while True:
+            page = api.get(
+                f"/jobs/{job}/results",
+                params={"limit": 2, **query, **({"cursor": cursor} if cursor else {})},
+            )
+            assert len(page["items"]) <= 2
+            found += [item["seed"] for item in page["items"]]
+            cursor = page["next"]
+            if cursor is None:
+                return found
+
+    assert seeds() == [3, 0, 4, 1, 2]
+    assert seeds(order="seed") == [0, 1, 2, 3, 4]
+
+
+def test_a_result_has_the_form_of_the_contract(api: Api, job: Job) -> None:
+    item = api.get(f"/jobs/{job.id}/results?order=seed&limit=1")["items"][0]
+    contract = {
+        "seed",
+        "repeat",
+        "verdict",
+        "explanation",
+        "device",
+        "host_run",
+        "position",
+        "duration_ms",
+        "outputs",
+    }
+    assert contract <= set(item)
+    assert set(item["outputs"]) == {"dx", "dgamma", "dbeta"}
+    assert item["outputs"]["dx"]["budget_ratio"] == pytest.approx(157, rel=0.1)
+
+
+def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=3).id
+        stored_jobs.report(
+            session, job, [stored_jobs.row(2, wrong=True), stored_jobs.unwell(0, "hang", "=cmd()")]
+        )
+    answer = api.client.get(f"/api/v1/jobs/{job}/results?format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert job in answer.headers["content-disposition"]
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(line["seed"], line["output"]) for line in lines] == [
+        ("2", "dbeta"),
+        ("2", "dgamma"),
+        ("2", "dx"),
+        ("0", ""),
+    ]
+    dx = lines[2]
+    stored = api.get(f"/jobs/{job}/results")["items"][0]["outputs"]["dx"]
+    assert float(dx["budget_ratio"]) == stored["budget_ratio"]
+    assert dx["output_verdict"] == "pass_by_tolerance"
+    assert lines[3]["verdict"] == "hang"
+    assert lines[3]["message"] == "'=cmd()"  # a spreadsheet must not run it
+
+
+def test_streams_hold_everything_across_their_pages(
+    api: Api, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "STREAM_PAGE", 3)
+    answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format=ndjson")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines == api.get(f"/jobs/{job.id}/results?order=seed&limit=500")["items"]
+    text = api.client.get(f"/api/v1/jobs/{job.id}/results?format=csv").text
+    assert len(text.splitlines()) == 1 + 3 * 8
+
+
+@pytest.mark.parametrize("form", ["arrow", "xml", ""])
+def test_an_unknown_format_is_refused_with_those_there_are(api: Api, job: Job, form: str) -> None:
+    answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format={form}")
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "format"
+    assert answer.json()["limit"] == "one of json, csv, ndjson, parquet, junit, ctrf"
+
+
+def test_a_cursor_that_the_list_did_not_give_is_refused(api: Api, job: Job) -> None:
+    for query in ("cursor=x", "cursor=1.2", "order=seed&cursor=7", "format=csv&cursor=1"):
+        answer = api.client.get(f"/api/v1/jobs/{job.id}/results?{query}")
+        assert (answer.status_code, answer.json()["field"]) == (422, "cursor"), query
+
+
+def test_artifacts_are_listed_without_and_given_with_their_content(api: Api, job: Job) -> None:
+    listed = api.get(f"/jobs/{job.id}/artifacts")
+    assert listed["next"] is None
+    (head,) = listed["items"]
+    assert head["kind"] == "diagnosis"
+    assert "content" not in head
+    assert api.get(f"/jobs/{job.id}/artifacts?kind=log")["items"] == []
+    whole = api.get(f"/jobs/{job.id}/artifacts/{head['id']}")
+    assert whole == {**head, "content": stored_jobs.diagnosis()}
+    with api.context.session() as session:
+        other = stored_jobs.submit(session).id
+    assert api.client.get(f"/api/v1/jobs/{other}/artifacts/{head['id']}").status_code == 404
+
+
+def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -> None:
+    words = "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
+    said = api.get(f"/jobs/{job.id}/diagnosis")
+    assert (said["state"], said["verdict"]) == ("finished", "pass_by_tolerance")
+    assert said["words"] == words
+    assert len(said["terms"][0]["coefficients"]) == 265
+    with api.context.session() as session:
+        running = stored_jobs.submit(session).id
+        stored_jobs.report(session, running, [stored_jobs.row(0, wrong=True)], diagnosed=True)
+    said = api.get(f"/jobs/{running}/diagnosis")
+    assert (said["state"], said["verdict"], said["words"]) == ("running", None, words)
+
+
+def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) -> None:
+    with api.context.session() as session:
+        stored_jobs.finished(session, wrong=False, seeds=3)
+    assert [test["key"] for test in api.get("/tests?kernel=layernorm_bw")["items"]] == [
+        job.test_key
+    ]
+    assert api.get("/tests?kernel=layernorm_fw")["items"] == []
+    test = api.get(f"/tests/{job.test_key}")
+    counts = {build["build"]: build["counts"] for build in test["builds"]}
+    assert counts == {"tt-train-2025": {"pass_by_tolerance": 8}, "correct": {"pass": 3}}
+    assert [flag["kind"] for flag in test["flags"]] == ["passes_by_tolerance"]
+    assert api.client.get("/api/v1/tests/v1-nothing").status_code == 404
+
+
+def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: Job) -> None:
+    with api.context.session() as session:
+        later = stored_jobs.finished(
+            session, test={**stored_jobs.NIGHTLY, "tolerance": {"atol": 0.01}}, seeds=2
+        )
+    assert later.test_key != job.test_key
+    items = api.get(f"/subjects/{job.subject_key}/history")["items"]
+    assert [item["job"] for item in items] == [later.id, job.id]
+    assert items[1]["outputs"]["dx"]["budget_ratio"] > 100
+    page = api.get(f"/subjects/{job.subject_key}/history?limit=1")
+    assert [
+        item["job"]
+        for item in api.get(
+            f"/subjects/{job.subject_key}/history", params={"cursor": page["next"]}
+        )["items"]
+    ] == [job.id]
+    assert api.client.get("/api/v1/subjects/v1-nothing/history").status_code == 404
+
+
+def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> None:
+    paths = {
+        route.path.replace("{job_id}", "01890000-0000-7000-8000-000000000000").replace(
+            "{artifact_id}", "x"
+        )
+        for router in routers()
+        for route in router.routes
+        if isinstance(route, APIRoute) and "{job_id}" in route.path and "GET" in route.methods
+    }
+    assert len(paths) == 6
+    for path in paths:
+        assert api.client.get(path).status_code == 404, path

@@ -1,0 +1,253 @@
+"""Bisections through the API and the role that steps them: places, masked and fixed, devices,
+crashes, cancelling, bad input, page."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import stored_jobs
+from api import Api, in_process
+from bisection_steps import answer, jobs_in_flight, run, serve, step
+from gonogo_service.background.bisection import role
+from gonogo_storage.automation import bisections
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.messages import outbox
+from stored_histories import row
+
+TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+SERIES = ["correct"] * 16
+"""The same name at several places: here the place decides what a probe answers, not the
+emulator."""
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"builds": ["correct"]}, "builds"),
+    ({"builds": ["correct", "no-such-build"]}, "builds.1"),
+    ({"builds": None}, "builds"),
+    ({"line": "emulator"}, "line"),
+    ({"builds": None, "line": "nowhere"}, "line"),
+    ({"builds": None, "line": "emulator", "last": "nobody"}, "last"),
+    ({"signal": "colour"}, "signal"),
+    ({"max_runs": 1}, "max_runs"),
+    ({"test": {"kernel": "layernorm_bw", "shape": [0]}}, "test.shape.0"),
+]
+
+
+class Killed(BaseException):
+    """What ends a step before its commit."""
+
+
+@pytest.fixture
+def api(sqlite_url: str) -> Iterator[Api]:
+    with in_process(sqlite_url) as made:
+        yield made
+
+
+def begin(api: Api, **changes: Any) -> str:
+    made = api.client.post("/api/v1/bisections", json={"test": TEST, "builds": SERIES, **changes})
+    assert made.status_code == 202, made.text
+    return str(made.json()["id"])
+
+
+def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url: str) -> None:
+    with in_process(database_url) as api:
+        found = run(api, begin(api), lambda place, seed: row(seed, wrong=place >= 11))
+        (finding,) = found["findings"]
+        assert (found["conclusion"], finding["place"], finding["kind"]) == ("found", 11, "broken")
+        assert (
+            found["runs"] == len(found["probes"]) <= 6
+        )  # ceil(log2 16) + 2, though every run is green
+        assert {probe["verdict"] for probe in found["probes"]} == {"pass", "pass_by_tolerance"}
+        assert api.get(f"/jobs?label=bisection={found['id']}")["items"][0]["seeds"] == [0]
+        with api.context.reading() as session:
+            letters = [
+                letter
+                for letter in outbox.due(session, but=())
+                if letter.topic == "bisection.finished"
+            ]
+        assert [letter.payload for letter in letters] == [
+            {"bisection": found["id"], "version": found["version"]}
+        ]
+
+
+def test_masked_at_one_build_and_fixed_at_another(api: Api) -> None:
+    """The bug report's story: red, then green with the fault still there, then right."""
+
+    def rows(place: int, seed: int) -> dict[str, Any]:
+        return row(seed, wrong=place < 12, within=place >= 5, bits=str(place))
+
+    found = run(api, begin(api, signal="both", expect="fix"), rows)
+    said = {
+        each["kind"]: (each["build"], each["place"], each["track"]) for each in found["findings"]
+    }
+    assert said == {"masked": ("correct", 5, "verdicts"), "fixed": ("correct", 12, "numbers")}
+    masked = next(each for each in found["findings"] if each["kind"] == "masked")
+    assert masked["comparison"]["by"] == "coefficients"
+    assert set(masked["comparison"]["same"]) == {"dx s1", "dx s2"}
+    assert "masked at" in found["words"]
+    assert "fixed at" in found["words"]
+
+
+def test_several_changes_and_none(api: Api) -> None:
+    found = run(api, begin(api), lambda place, seed: row(seed, wrong=6 <= place < 13))
+    assert found["conclusion"] == "no_change"  # its ends are alike
+    assert found["runs"] == 2
+    found = run(
+        api,
+        begin(api, signal="verdicts", expect="regression"),
+        lambda place, seed: row(seed, wrong=True, within=place < 9),
+    )
+    assert [(each["kind"], each["place"]) for each in found["findings"]] == [("unmasked", 9)]
+
+
+def test_as_many_probes_as_devices_are_free_and_builds_that_cannot_run_are_passed_over(
+    api: Api,
+) -> None:
+    with api.context.session() as session:
+        serve(session, 4)
+    bisection = begin(api)
+    assert step(api, bisection)
+    with api.context.session() as session:
+        assert (
+            jobs_in_flight(session) == 4
+        )  # both ends, and then again: their outcomes are not known
+        assert not answer(session, bisection, lambda place, seed: None)
+    assert not step(api, bisection)  # every device has its probe
+    crashed = stored_jobs.unwell(0, "crash", "no image")
+    found = run(
+        api,
+        bisection,
+        lambda place, seed: (
+            {**crashed, "seed": seed} if place in (7, 8) else row(seed, wrong=place > 8)
+        ),
+    )
+    (finding,) = found["findings"]
+    assert (finding["place"], finding["kind"], finding["between"]) == (
+        9,
+        "broken",
+        ["correct", "correct"],
+    )
+    assert "could not be tested" in found["words"]
+
+
+def test_what_the_database_holds_is_all_that_a_step_needs(api: Api) -> None:
+    """A step that dies leaves nothing; the one after it does the same, once."""
+    bisection = begin(api)
+    with contextlib.suppress(Killed), api.context.session() as session:
+        assert role.step(session, bisection, api.settings, utcnow())
+        raise Killed
+    assert api.get(f"/bisections/{bisection}")["runs"] == 0
+    assert step(api, bisection)
+    assert not step(api, bisection)
+    assert api.get(f"/bisections/{bisection}")["runs"] == 1
+    found = run(api, bisection, lambda place, seed: row(seed, wrong=place >= 3))
+    assert [each["place"] for each in found["findings"]] == [3]
+
+
+def test_cancel_ends_the_jobs_in_flight(api: Api) -> None:
+    bisection = begin(api)
+    step(api, bisection)
+    made = api.client.post(f"/api/v1/bisections/{bisection}:cancel")
+    assert (made.status_code, made.json()["state"]) == (202, "cancelled")
+    with api.context.session() as session:
+        assert jobs_in_flight(session) == 0
+    assert not step(api, bisection)
+    assert [entry["action"] for entry in api.get(f"/audit?subject={bisection}")["items"]] == [
+        "bisection.cancelled",
+        "bisection.created",
+    ]
+
+
+def test_bad_input_names_the_field(api: Api) -> None:
+    for changes, field in BAD:
+        refused = api.client.post(
+            "/api/v1/bisections", json={"test": TEST, "builds": SERIES, **changes}
+        )
+        assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+    assert api.rows()["bisections"] == 0
+
+
+def test_the_page_draws_the_posterior_and_the_stream_ends_with_the_answer(api: Api) -> None:
+    series = {"builds": None, "line": "emulator", "first": "correct", "last": "tt-train-2025"}
+    bisection = begin(api, **series)
+    step(api, bisection)
+    assert (
+        f"/api/v1/bisections/{bisection}/events" in api.client.get(f"/bisections/{bisection}").text
+    )
+    found = run(api, bisection, lambda place, seed: row(seed, wrong=place > 0))
+    page = html.unescape(api.client.get(f"/bisections/{bisection}").text)
+    assert "data-chart" in page
+    assert found["words"] in page
+    assert "data-events" not in page
+    twin = api.client.get(f"/bisections/{bisection}.json").json()
+    shares = [line["share"] for line in twin["searches"][0]["builds"]]
+    assert max(shares) == shares[1] > 0.95
+    assert api.client.get("/bisections.json").json()["items"][0]["id"] == bisection
+    assert found["words"] in html.unescape(api.client.get("/bisections").text)
+    told = api.client.get(f"/api/v1/bisections/{bisection}/events?after=1").text
+    assert f"id: {found['version']}" in told
+    assert "event: state" in told
+    assert (
+        api.client.get(
+            f"/api/v1/bisections/{bisection}/events?after={found['version']}"
+        ).status_code
+        == 204
+    )
+    missing = "01890000-0000-7000-8000-000000000000"
+    assert (
+        api.client.get(f"/bisections/{missing}").status_code
+        == api.client.get(f"/api/v1/bisections/{missing}").status_code
+        == 404
+    )
+
+
+def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
+    begun = begin(api)
+    run(api, begun, lambda place, seed: row(seed, wrong=place >= 11))
+    search, *_ = api.client.get(f"/bisections/{begun}.json").json()["searches"]
+    moves = search["moves"]
+    assert [move["runs"] for move in moves] == sorted({move["runs"] for move in moves})
+    assert (moves[0]["runs"], len({share for _, share in moves[0]["shares"]})) == (
+        0,
+        1,
+    )  # nothing is known yet
+    assert moves[-1]["shares"] == [[11, pytest.approx(search["probability"], abs=1e-3)]]
+    runs, share = moves[-1]["runs"], moves[-1]["probability"]
+    assert (
+        search["moved"]
+        == f"Likeliest: correct after {runs} runs; now with a probability of {share:.3f}."
+    )
+    dots = {dot["number"]: (dot["place"], dot["bad"]) for dot in search["dots"]}
+    assert all(bad is (place >= 11) for place, bad in dots.values())
+    page = api.client.get(f"/bisections/{begun}").text
+    assert 'id="moves-1"' in page
+    assert "The likeliest build after so many runs" in page
+    assert api.client.get(f"/bisections/{begun[::-1]}").status_code == 404
+    assert api.client.get("/bisections?cursor=").status_code == 200
+    assert (
+        api.client.get("/bisections.json?cursor=x").json()["detail"]
+        == "cursor: not one that this list gave"
+    )
+
+
+def test_of_many_moves_the_older_ones_are_thinned() -> None:
+    told: list[Any] = []
+    for runs in range(1000):
+        track = {
+            "track": "verdicts",
+            "low": 0,
+            "high": 3,
+            "build": None,
+            "probability": 0.5,
+            "stage": "search",
+        }
+        told = bisections.moved(
+            told, runs, [{**track, "posterior": [[1, 0.5], [2, 0.499], [3, 0.001]]}]
+        )
+    assert len(told) <= bisections.MOST_MOVES + 1
+    assert [move["runs"] for move in told] == sorted(move["runs"] for move in told)
+    assert (told[0]["runs"], told[-1]["runs"]) == (0, 999)
+    assert told[-1]["tracks"][0]["posterior"] == [[1, 0.5], [2, 0.499]]

@@ -1,0 +1,296 @@
+"""Devices on the service's side: announced, changed, suspected, drained; a row for every change,
+and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from api import Api, in_process
+from gonogo_storage.access import audit
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.states import DeviceHealth
+from gonogo_storage.devices import devices, outcomes, workers
+from gonogo_storage.jobs import chunks, jobs
+from gonogo_storage.messages import outbox
+from job_flow import new_job, row
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+FACTS: dict[str, Any] = {
+    "device": "lab-1/wormhole:0",
+    "host": "lab-1",
+    "name": "wormhole:0",
+    "arch": "wormhole",
+    "board": "n150",
+    "queue": "ttnn.wormhole.n150",
+    "serial": "0100018611902010",
+    "pci": "0000:01:00.0",
+    "firmware": {"fw_bundle_version": "18.3.0.0"},
+    "driver": "TT-KMD 2.0.0",
+    "source": "tt-smi",
+    "health": "good",
+    "reason": None,
+}
+
+
+def announce(
+    engine: Engine, now: datetime = NOW, attempt: str | None = None, **changes: Any
+) -> dict[str, Any]:
+    """A heartbeat of the device's worker; the device."""
+    facts = {**FACTS, **changes}
+    with session(engine) as current:
+        devices.heard(current, facts, worker="worker-1", attempt=attempt, now=now)
+        workers.heard(
+            current,
+            "worker-1",
+            queues=[facts["queue"]],
+            device=facts["device"],
+            attempt=attempt,
+            now=now,
+        )
+    return look(engine, now)
+
+
+def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
+    """The only device, with its history."""
+    with reading(engine) as current:
+        (found,) = devices.list_(current, now=now)
+        whole = devices.look(current, found["id"], now=now)
+    assert whole is not None
+    return whole
+
+
+def report(
+    engine: Engine, health: str, reason: str = "the canary said so", **evidence: Any
+) -> bool:
+    """A worker's word."""
+    body = {
+        "device": FACTS["device"],
+        "health": health,
+        "reason": reason,
+        "evidence": evidence,
+        "worker": "worker-1",
+    }
+    with session(engine) as current:
+        return devices.report(current, body, now=NOW)
+
+
+def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
+    found = announce(engine)
+    assert {
+        name: found[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")
+    } == {name: FACTS[name] for name in ("device", "serial", "pci", "firmware", "driver", "board")}
+    assert (found["state"], found["health"], found["drained"]) == ("idle", "good", False)
+    assert look(engine, NOW + timedelta(minutes=5))["state"] == "offline"
+    flashed = announce(
+        engine, firmware={"fw_bundle_version": "19.0.0.0"}, queue="gtest.wormhole.n150"
+    )
+    assert flashed["firmware"] == {"fw_bundle_version": "19.0.0.0"}
+    assert flashed["queues"] == ["gtest.wormhole.n150", "ttnn.wormhole.n150"]
+    assert len(flashed["history"]) == 1
+
+
+def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) -> None:
+    device = announce(engine)
+    assert report(engine, "bad", "tt-smi did not help", steps=[{"rung": "re-open"}])
+    assert not report(engine, "bad", "again")
+    assert report(engine, "good", "well again", canary="ttnn", digests={"dx": "ab"})
+    found = look(engine)
+    assert [(each["before"], each["after"]) for each in found["history"]] == [
+        ("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good"),
+    ]  # fmt: skip
+    assert found["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
+    told = {name: found["canary"][name] for name in ("build", "arch", "outputs")}
+    assert told == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    assert found["health_at"] == "2026-01-31T12:00:00Z"
+    with reading(engine) as current:
+        entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
+        letters = outbox.due(current, topics=["device.health_changed"], now=NOW)
+    assert [(entry["actor"], entry["detail"]["after"]) for entry in entries] == [
+        ("worker:worker-1", "good"),
+        ("worker:worker-1", "bad"),
+    ]
+    assert [letter.payload["after"] for letter in letters] == ["bad", "good"]
+
+
+def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
+    device = announce(engine)
+    with session(engine) as current:
+        devices.patch(
+            current, device["id"], {"health": "maintenance", "reason": "new fan"}, actor="me"
+        )
+    assert not report(engine, "bad")
+    assert look(engine)["health"] == "maintenance"
+    assert look(engine)["history"][0]["evidence"]["told"] == "bad"
+    with session(engine) as current:
+        back = devices.patch(
+            current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
+        )
+        assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
+    assert back is not None
+    assert back["health"] == "good"
+
+
+def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
+    device = announce(engine)
+
+    def served() -> int:
+        with reading(engine) as current:
+            return workers.live(current, now=NOW)[FACTS["queue"]]
+
+    assert served() == 1
+    report(engine, "bad")
+    assert served() == 0
+    report(engine, "good")
+    with session(engine) as current:
+        assert devices.drain_host(current, "lab-1", True, actor="me", reason="moving") == [
+            device["id"]
+        ]
+        assert devices.drain_host(current, "lab-1", True, actor="me", reason="again") == []
+        assert devices.drain_host(current, "lab-2", True, actor="me", reason="?") is None
+        assert devices.orders(current)[FACTS["device"]]["order"] == "drain"
+    assert served() == 0
+    with session(engine) as current:
+        devices.drain_host(current, "lab-1", False, actor="me", reason="moved")
+    assert served() == 1
+    assert [each["what"] for each in look(engine)["history"][:2]] == ["drain", "drain"]
+
+
+def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
+    announce(engine)
+    later = NOW + timedelta(minutes=1)
+    with session(engine) as current:
+        assert devices.silent(current, now=later)
+        assert devices.went_offline(current, now=later) == 1
+        assert devices.went_offline(current, now=later) == 0
+    announce(engine, later)
+    assert [(each["what"], each["after"]) for each in look(engine, later)["history"][:2]] == [
+        ("state", "online"),
+        ("state", "offline"),
+    ]
+
+
+def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
+    device = announce(engine)
+    with session(engine) as current:
+        assert devices.suspect(
+            current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
+        )
+        assert not devices.suspect(current, FACTS["device"], "again", {}, now=NOW)
+        assert devices.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
+    assert not report(engine, "good")
+    assert look(engine)["health"] == DeviceHealth.suspect
+    with reading(engine) as current:
+        assert workers.live(current, now=NOW)[FACTS["queue"]] == 1
+    with session(engine) as current:
+        devices.patch(current, device["id"], {"health": "good", "reason": "looked at"}, actor="me")
+    assert look(engine)["health"] == "good"
+
+
+def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
+    with session(engine) as current:
+        job = jobs.create(current, new_job(3))
+        (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
+        (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
+        from gonogo_storage.jobs import attempts
+
+        rows = [
+            row(0, device="a"),
+            row(1, verdict="fail", explanation="unexplained", device="b"),
+            row(2, device="b"),
+        ]
+        attempts.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
+        found = {
+            each.device: each
+            for each in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))
+        }
+    assert (found["a"].runs, found["a"].failures, found["a"].build) == (3, 0, "tt-train-2025")
+    assert (found["b"].runs, found["b"].failures) == (6, 3)
+    assert job.id
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    """The HTTP service with one device known."""
+    with in_process(f"sqlite:///{tmp_path / 'api.sqlite'}") as made:
+        with made.context.session() as current:
+            devices.heard(current, FACTS, worker="worker-1", attempt=None, now=datetime.now(UTC))
+        yield made
+
+
+def test_the_api_lists_shows_and_changes_devices(api: Api) -> None:
+    (device,) = api.get("/devices")["items"]
+    assert (device["device"], device["state"], device["health"]) == (
+        "lab-1/wormhole:0",
+        "idle",
+        "good",
+    )
+    path = f"/api/v1/devices/{device['id']}"
+    changed = api.client.patch(path, json={"health": "maintenance", "reason": "a new fan"})
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["health"], changed.json()["reason"]) == ("maintenance", "a new fan")
+    assert api.get(f"/devices/{device['id']}")["history"][0]["after"] == "maintenance"
+    assert api.get("/audit")["items"][0]["action"] == "device.health_changed"
+    drained = api.client.post("/api/v1/hosts/lab-1:drain", json={"reason": "moving"})
+    assert drained.json() == {"host": "lab-1", "changed": [device["id"]]}
+    assert api.get("/devices")["items"][0]["drained"] is True
+    assert api.client.post("/api/v1/hosts/lab-1:undrain", json={"reason": "moved"}).json()[
+        "changed"
+    ] == [device["id"]]
+
+
+def test_a_single_worker_is_drained_by_its_name_with_slashes(api: Api) -> None:
+    (device,) = api.get("/devices")["items"]
+    with api.context.session() as current:
+        other = {**FACTS, "device": "lab-1/wormhole:1", "name": "wormhole:1"}
+        devices.heard(
+            current, other, worker="lab-1/wormhole:1/77", attempt=None, now=datetime.now(UTC)
+        )
+    drained = api.client.post(
+        "/api/v1/workers/lab-1/wormhole:1/77:drain", json={"reason": "a new fan"}
+    )
+    assert drained.status_code == 200, drained.text
+    (changed,) = drained.json()["changed"]
+    assert {each["id"]: each["drained"] for each in api.get("/devices")["items"]} == {
+        device["id"]: False,
+        changed: True,
+    }
+    back = api.client.post(
+        "/api/v1/workers/lab-1/wormhole:1/77:undrain", json={"reason": "it turns"}
+    )
+    assert back.json() == {"worker": "lab-1/wormhole:1/77", "changed": [changed]}
+    assert api.client.post("/api/v1/workers/nobody:drain", json={"reason": "x"}).status_code == 404
+    path = "/api/v1/workers/worker-1:drain"
+    assert (
+        api.visitor().post(path, json={"reason": "x"}, headers=api.token("submit")).status_code
+        == 403
+    )
+
+
+def test_what_can_t_be_changed_is_named(api: Api) -> None:
+    (device,) = api.get("/devices")["items"]
+    path = f"/api/v1/devices/{device['id']}"
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"reason": "x"}, "body"),
+        ({"health": "bad", "reason": "x"}, "health"),
+        ({"health": "good"}, "reason"),
+        ({"reason": "x", "color": 1}, "color"),
+    ]
+    for body, field in wrong:
+        answer = api.client.patch(path, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert api.client.get("/api/v1/devices/none").status_code == 404
+    assert api.client.post("/api/v1/hosts/nowhere:drain", json={"reason": "x"}).status_code == 404
+    visitor = api.visitor()
+    for scope, status in (("read", 403), ("submit", 403), ("admin", 200)):
+        headers = api.token(scope)
+        assert (
+            visitor.patch(path, json={"test": True, "reason": "x"}, headers=headers).status_code
+            == status
+        )
+        assert visitor.get(path, headers=headers).status_code == 200

@@ -1,0 +1,230 @@
+"""Files out over HTTP: one job and one run in every format, read by parsers that are not ours."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet
+import pytest
+
+import stored_jobs
+import suite_runs
+from api import Api, in_process
+from gonogo_service.api.jobs import results
+from gonogo_service.exports import parquet
+
+NASTY = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"
+FILES = ("csv", "ndjson", "parquet", "junit", "ctrf")
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    """One app; what is in it is made once."""
+    file = tmp_path_factory.mktemp("exports") / "gonogo.sqlite"
+    copyfile(sqlite_template, file)
+    with in_process(f"sqlite:///{file}") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def job(api: Api) -> str:
+    """Three hollow passes, a seed that hung, one that the test skipped over for lack of
+    information."""
+    with api.context.session() as session:
+        made = stored_jobs.submit(session, seeds=5).id
+        rows = [stored_jobs.row(seed, wrong=True) for seed in (2, 0, 1)]
+        stored_jobs.report(
+            session,
+            made,
+            [
+                *rows,
+                stored_jobs.unwell(3, "hang", NASTY),
+                stored_jobs.unwell(4, "no_information", "constant rows"),
+            ],
+        )
+        stored_jobs.finish(session, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(api: Api) -> str:
+    """A run of three jobs: one right, two hollow."""
+    made = api.client.post("/api/v1/runs", json={"suite": suite_runs.SUITE})
+    assert made.status_code == 202, made.text
+    run_id = str(made.json()["id"])
+    with api.context.session() as session:
+        for number, test in enumerate(api.get(f"/runs/{run_id}")["tests"]):
+            suite_runs.finish(session, test["id"], wrong=number > 0)
+        suite_runs.conclude(session)
+    return run_id
+
+
+def file_of(api: Api, noun: str, identity: str, form: str) -> bytes:
+    answer = api.client.get(f"/api/v1/{noun}/{identity}/results?format={form}")
+    assert answer.status_code == 200, answer.text
+    assert f'filename="{identity}.' in answer.headers["content-disposition"]
+    return answer.content
+
+
+def table_of(data: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
+    return found
+
+
+def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
+    api: Api, job: str
+) -> None:
+    root = ElementTree.fromstring(file_of(api, "jobs", job, "junit"))
+    (suite,) = root
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5",
+        "failures": "3",
+        "errors": "1",
+        "skipped": "1",
+    }
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    assert list(cases) == ["seed 0", "seed 1", "seed 2", "seed 3", "seed 4"]
+    failure = cases["seed 0"].find("failure")
+    assert failure is not None
+    assert failure.get("type") == "pass_by_tolerance"
+    assert "dx: pass_by_tolerance, unexplained, tolerance_ratio" in str(failure.text)
+    assert (
+        "again: gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build tt-train-2025"
+        in str(failure.text)
+    )
+    error = cases["seed 3"].find("error")
+    assert error is not None
+    assert NASTY.replace("\x1b", "\ufffd") in str(error.text)
+    assert cases["seed 4"].find("skipped") is not None
+
+
+def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, job: str) -> None:
+    report = json.loads(file_of(api, "jobs", job, "ctrf"))
+    assert set(report) == {"reportFormat", "specVersion", "generatedBy", "results"}
+    assert set(report["results"]) == {"tool", "summary", "tests", "environment", "extra"}
+    assert (report["reportFormat"], report["results"]["tool"]["name"]) == ("CTRF", "gonogo")
+    summary, tests = report["results"]["summary"], report["results"]["tests"]
+    counted = {"tests": 5, "passed": 0, "failed": 3, "skipped": 1, "pending": 0, "other": 1}
+    assert {name: summary[name] for name in counted} == counted
+    assert all(isinstance(summary[name], int) for name in ("start", "stop"))
+    for test in tests:
+        assert {"name", "status", "duration"} <= set(test) <= {
+            "name", "status", "duration", "suite", "rawStatus", "message", "trace", "filePath", "line", "extra",
+        }  # fmt: skip
+        assert isinstance(test["duration"], int)
+    assert [test["rawStatus"] for test in tests] == [
+        *["pass_by_tolerance"] * 3,
+        "hang",
+        "no_information",
+    ]
+
+
+def test_parquet_read_by_arrow_holds_what_csv_and_ndjson_hold(
+    api: Api, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "GROUP", 4)
+    monkeypatch.setattr(results, "STREAM_PAGE", 2)
+    data = file_of(api, "jobs", job, "parquet")
+    meta = pyarrow.parquet.ParquetFile(io.BytesIO(data)).metadata
+    assert (meta.num_rows, meta.num_row_groups) == (3 * 3 + 2, 3)
+    rows = table_of(data)
+    seeds = [json.loads(line) for line in file_of(api, "jobs", job, "ndjson").splitlines()]
+    flat = [
+        (seed, name, judged)
+        for seed in seeds
+        for name, judged in (seed["outputs"] or {"": {}}).items()
+    ]
+    assert len(flat) == len(rows)
+    for row, (seed, output, judged) in zip(rows, flat, strict=True):
+        assert (row["job"], row["seed"], row["output"], row["message"]) == (
+            job,
+            seed["seed"],
+            output,
+            seed["message"],
+        )
+        assert all(
+            row[name] == judged.get(name) for name in ("budget_ratio", "max_abs", "digest", "col_z")
+        )
+    assert rows[0]["iteration"] is None
+    assert rows[-2]["message"] == NASTY
+    lines = list(csv.DictReader(io.StringIO(file_of(api, "jobs", job, "csv").decode())))
+    assert [float(line["budget_ratio"] or "nan") for line in lines[:9]] == [
+        row["budget_ratio"] for row in rows[:9]
+    ]
+
+
+def test_a_file_without_rows_is_a_file(api: Api) -> None:
+    with api.context.session() as session:
+        queued = stored_jobs.submit(session).id
+    assert table_of(file_of(api, "jobs", queued, "parquet")) == []
+    suite = ElementTree.fromstring(file_of(api, "jobs", queued, "junit"))[0]
+    assert (list(suite.iter("testcase")), suite.get("tests")) == (
+        [],
+        None,
+    )  # of a job that is not over nobody knows how many
+    assert json.loads(file_of(api, "jobs", queued, "ctrf"))["results"]["summary"]["tests"] == 0
+
+
+def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
+    jobs = [test["id"] for test in api.get(f"/runs/{run}")["tests"]]
+    assert [row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))] == [
+        jobs[0]
+    ] * 6 + [jobs[1]] * 3 + [jobs[2]] * 3
+    lines = list(csv.DictReader(io.StringIO(file_of(api, "runs", run, "csv").decode())))
+    assert [line["job"] for line in lines] == [
+        row["job"] for row in table_of(file_of(api, "runs", run, "parquet"))
+    ]
+    assert [
+        json.loads(line)["job"] for line in file_of(api, "runs", run, "ndjson").splitlines()
+    ] == [jobs[0], *jobs]
+    suites = list(ElementTree.fromstring(file_of(api, "runs", run, "junit")))
+    assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in suites] == [
+        ("small", "2", "0"),
+        (suites[1].get("name"), "1", "1"),
+        (suites[2].get("name"), "1", "1"),
+    ]
+    summary = json.loads(file_of(api, "runs", run, "ctrf"))["results"]["summary"]
+    assert (summary["passed"], summary["failed"], summary["suites"]) == (2, 2, 3)
+    page = api.client.get(f"/runs/{run}", headers={"Accept": "text/html"}).text
+    assert all(f"/api/v1/runs/{run}/results?format={form}" in page for form in FILES)
+    assert api.client.get(f"/api/v1/runs/{run}/results?format=json").json()["field"] == "format"
+    assert (
+        api.client.get(
+            "/api/v1/runs/01890000-0000-7000-8000-000000000000/results?format=csv"
+        ).status_code
+        == 404
+    )
+
+
+@pytest.mark.parametrize(("form", "again"), [("junit", "junit"), ("ctrf", "ctrf")])
+def test_what_goes_out_comes_in_again_with_the_same_outcomes(
+    api: Api, form: str, again: str
+) -> None:
+    """A selection's tests: green and unjudged, red, skipped, broken."""
+    told = "".join(
+        f'<testcase classname="s" name="{name}">{inner}</testcase>'
+        for name, inner in OUTCOMES.items()
+    )
+    made = api.client.post(
+        "/api/v1/imports?format=junit", content=f'<testsuite name="s">{told}</testsuite>'.encode()
+    ).json()
+    out = file_of(api, "jobs", made["id"], form)
+    back = api.client.post(f"/api/v1/imports?format={again}", content=out)
+    assert back.status_code == 201, back.text
+    assert (
+        back.json()["outcomes"]
+        == made["outcomes"]
+        == {"passed": 1, "failed": 1, "skipped": 1, "error": 1}
+    )
+    names = api.get(f"/jobs/{made['id']}/results")["items"][0]["outputs"]
+    assert set(api.get(f"/jobs/{back.json()['id']}/results")["items"][0]["outputs"]) == set(names)
+
+
+OUTCOMES = {"a": "", "b": '<failure message="off by one"/>', "c": "<skipped/>", "d": "<error/>"}

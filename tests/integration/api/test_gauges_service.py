@@ -1,0 +1,431 @@
+"""Gauges over HTTP: what is stored, shown, flagged and graded, with made-up numbers in the place of
+workers."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+import nightly_history
+from api import JOB, Api, in_process
+from gauge_results import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
+from gonogo.gauge.rates import Rate
+from gonogo.spec.test_spec import TestSpec
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import make_engine
+from gonogo_storage.gauges import gauges
+from gonogo_storage.jobs import attempts, queues
+from gonogo_storage.ops import schema
+from gonogo_storage.tables import EventRow, GaugeResultRow, OutboxRow, RollupRow, SeedResultRow
+
+KEY = TestSpec.parse(TEST).key
+VARIANT = ("emulator", "wormhole", "n150")
+MISSED = {"double-subtract": PASSES, "drop-s1": PASSES}
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database, to be copied: the migrations take longer than a test."""
+    path = tmp_path_factory.mktemp("migrated") / "gonogo.sqlite"
+    engine = make_engine(f"sqlite:///{path}")
+    schema.upgrade(engine)
+    engine.dispose()  # the last connection empties SQLite's log into the file
+    return path
+
+
+@pytest.fixture
+def api(migrated: Path, tmp_path: Path) -> Iterator[Api]:
+    """The service, with a plug-in executor that somebody's kernels are of."""
+    copy = shutil.copy(migrated, tmp_path / "gonogo.sqlite")
+    with in_process(
+        f"sqlite:///{copy}", executors="mine=my.module:Factory", max_gauge_runs=500
+    ) as found:
+        yield found
+
+
+def submit(api: Api, **changes: Any) -> str:
+    """A gauge of TEST on two seeds; its id."""
+    response = api.client.post(
+        "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
+    )
+    assert response.status_code == 202, response.text
+    assert response.headers["Location"] == response.json()["links"]["self"]
+    return str(response.json()["id"])
+
+
+def measured(api: Api, errors: Mapping[str, float], **changes: Any) -> dict[str, Any]:
+    """A gauge from its submission to its end."""
+    gauge = submit(api, **changes)
+    with api.context.session() as session:
+        list(played(session, errors))
+    found: dict[str, Any] = api.get(f"/gauges/{gauge}")
+    assert found["state"] == "finished"
+    assert found["done"] == found["total"]
+    return found
+
+
+def only_flag(api: Api) -> dict[str, Any]:
+    (flag,) = api.get("/flags?kind=blunt_test")["items"]
+    return dict(flag)
+
+
+def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api) -> None:
+    found = measured(api, MISSED)
+    assert found["sharpness"] == "blunt"
+    parts = found["report"]["misses"]["parts"]
+    assert (parts["double-subtract"]["count"], parts["double-subtract"]["of"]) == (2, 2)
+    assert parts["nan-tile"]["count"] == 0
+    assert "mean-last-tile-missing" not in parts  # a defect of the forward kernel
+    assert not {"hang", "crash"} & set(parts)
+    assert found["report"]["false_alarms"]["count"] == 0
+    assert found["report"]["advice"]["works"]
+    assert found["elsewhere"] == []
+    assert found["words"].endswith("all 17 wrong ones that can show fail.")
+    flag = only_flag(api)
+    evidence = flag["evidence"]
+    assert (flag["test_key"], flag["build_line"], flag["arch"], flag["board"]) == (KEY, *VARIANT)
+    assert flag["state"] == "open"
+    assert set(evidence["misses"]) == set(MISSED) == set(evidence["on_every_seed"])
+    assert evidence["misses"]["drop-s1"]["high"] == 1.0
+    assert evidence["advice"]["tolerance"]["dx"]["atol"] < 0.02
+    assert evidence["command"] == "gonogo gauge --kernel layernorm_bw --shape 8,64 --seeds 2 " + (
+        """--tolerance '{"dx":{"rtol":0.001,"atol":0.5}}'"""
+    )
+    assert evidence["check"].startswith(
+        "gonogo check --kernel layernorm_bw --shape 8,64 --build double-subtract --seeds 1"
+    )
+    with api.context.reading() as session:
+        graded = gauges.sharpness_of(session, KEY, *VARIANT)
+        assert graded["drop-s1"] == Rate(2, 2)
+        assert graded["nan-tile"] == Rate(0, 2)
+        assert (
+            gauges.sharpness_of(session, KEY, "another line", *VARIANT[1:]) == graded
+        )  # it is the test that was measured
+        assert gauges.sharpness_of(session, KEY, *VARIANT[:2], "n300") == {}
+        assert test_specs.builds_of(session, KEY) == []
+        for table in (SeedResultRow, RollupRow):
+            assert session.scalar(select(func.count()).select_from(table)) == 0
+        topics = set(session.scalars(select(OutboxRow.topic)))
+        assert {"flag.opened", "gauge.finished"} <= topics
+        assert not {"job.created", "job.finished"} & topics
+    assert api.get("/jobs")["items"] == []
+    assert api.get(f"/subjects/{found['subject_key']}/history")["items"] == []
+    assert [
+        api.client.get(f"/api/v1/jobs/{found['id']}{rest}").status_code for rest in ("", "/results")
+    ] == [404, 404]
+    for action in ("cancel", "resubmit"):
+        assert api.client.post(f"/api/v1/jobs/{found['id']}:{action}").status_code == 404
+    (listed,) = api.get(f"/gauges?test={KEY}&sharpness=blunt&state=finished")["items"]
+    assert listed["id"] == found["id"]
+    assert "report" not in listed
+    assert api.get("/gauges?sharpness=sharp")["items"] == []
+
+
+def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_last(
+    api: Api,
+) -> None:
+    """A grade is of the newest build: asked for the job that ran last, of an older one, it would
+    stay unmeasured."""
+    with api.context.session() as session:
+        lines = (("new", 2, "main"), ("old", 1, "main"), ("theirs", 1, "theirs"))
+        jobs = [
+            nightly_history.night(session, build, place, range(2), test=TEST, line=line).id
+            for build, place, line in lines
+        ]
+    gauge = measured(api, MISSED)["id"]
+    with api.context.reading() as session:
+        letters = session.scalars(
+            select(OutboxRow.payload)
+            .where(OutboxRow.dedupe.contains(f":gauge:{gauge}"))
+            .order_by(OutboxRow.id)
+        )
+        assert [letter["job"] for letter in letters] == [jobs[0], jobs[2]]
+
+
+def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
+    early = submit(api)
+    waiting = api.client.get(f"/gauges/{early}")
+    assert waiting.status_code == 200
+    assert "of 48 runs" in waiting.text
+    with api.context.session() as session:
+        list(played(session, {**MISSED, "tile-missing": UNSEEN, "nan-tile": math.nan}))
+    page, twin = (
+        api.client.get(f"/gauges/{early}").text,
+        api.client.get(f"/gauges/{early}.json").json(),
+    )
+    assert "Known-wrong kernels pass this test." in page
+    assert "s1 is subtracted twice." in page
+    assert "gonogo gauge --kernel layernorm_bw" in page
+    assert twin["gauge"]["sharpness"] == "blunt"
+    lines = {part["name"]: part for part in twin["found"]["parts"]}
+    assert lines["double-subtract"]["rate"]["words"] == "2 of 2 [15.8%, 100.0%]"
+    assert lines["nan-tile"]["broken"] == 2
+    assert twin["found"]["elsewhere"][0]["name"] == "offset dy"
+    listed = api.client.get("/gauges.json", params={"test": KEY}).json()
+    assert [line["id"] for line in listed["items"]] == [early]
+    assert api.client.get(f"/gauges?test={KEY}").status_code == 200
+    assert (
+        f"/gauges/{early}" in api.client.get("/").text
+    )  # the flag's line leads here, not to a job
+    assert [api.client.get(f"/gauges/nothing{suffix}").status_code for suffix in ("", ".json")] == [
+        404,
+        404,
+    ]
+    assert api.client.get("/gauges?cursor=x").status_code == 400
+
+
+def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
+    gauge = submit(api)
+    with api.context.session() as session:
+        ran = list(played(session, {"tile-missing": UNSEEN}))
+    found = api.get(f"/gauges/{gauge}")
+    inputs = [item.test.get("inputs") for item in ran]
+    assert inputs[0] is None
+    assert [each["inputs"] for each in found["elsewhere"]] == inputs[1:]
+    assert {seed for item in ran[1:] for seed, _ in item.work} == {
+        0
+    }  # advice to try, not a measurement
+    assert found["state"] == "finished"
+    assert len(found["report"]["elsewhere"]) == len(inputs) - 1
+    assert found["total"] == found["done"] == 24 * (2 + len(inputs) - 1)
+    assert "No tolerance works with these inputs" in found["words"]
+    assert found["report"]["beyond"].startswith(
+        "None of"
+    )  # the same error there: they show no more
+    assert measured(api, {"tile-missing": UNSEEN}, search=False)["elsewhere"] == []
+
+
+def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: Api) -> None:
+    measured(api, MISSED)
+    measured(api, dict.fromkeys(MISSED, math.nan))  # they crashed: nobody knows
+    assert only_flag(api)["state"] == "open"
+    measured(api, {}, line="another")
+    assert only_flag(api)["state"] == "open"
+    sharp = measured(api, {})
+    assert sharp["sharpness"] == "sharp"
+    flag = only_flag(api)
+    assert flag["state"] == "resolved"
+    ended = api.get(f"/flags/{flag['id']}")["history"]
+    assert any(
+        sharp["id"] in (each["reason"] or "") for each in ended if each["what"] == "resolved"
+    )
+    with api.context.reading() as session:
+        assert (
+            session.scalar(
+                select(func.count())
+                .select_from(OutboxRow)
+                .where(OutboxRow.topic == "flag.resolved")
+            )
+            == 1
+        )
+        assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(0, 2)
+    measured(api, {"drop-s1": PASSES})
+    assert only_flag(api)["state"] == "reopened"
+
+
+def test_a_lost_attempt_s_runs_are_stored_once_and_what_never_comes_is_broken(api: Api) -> None:
+    gauge = submit(api)
+    later = utcnow() + timedelta(hours=1)
+    with api.context.session() as session:
+        (first,) = dispatched(session)
+        answer(session, first, MISSED, ended=False)
+        assert api.get(f"/gauges/{gauge}")["done"] == 0  # not committed yet
+    assert api.get(f"/gauges/{gauge}")["done"] == 24
+    with api.context.session() as session:
+        attempts.lose(session, first.attempt, "no heartbeat", before=later, now=utcnow())
+        (second,) = dispatched(session)
+        assert sorted([*second.work, *first.work[:24]]) == sorted(first.work)
+        answer(session, second, MISSED)
+        answer(session, first, {})  # the lost one was alive after all
+    found = api.get(f"/gauges/{gauge}")
+    assert (found["state"], found["done"], found["sharpness"]) == ("finished", 48, "blunt")
+    with api.context.reading() as session:
+        rows = session.execute(select(GaugeResultRow.seed, GaugeResultRow.part)).all()
+        assert len(rows) == len(set(rows)) == 48
+        numbered = list(
+            session.scalars(
+                select(EventRow.number).where(EventRow.job_id == gauge).order_by(EventRow.number)
+            )
+        )
+        assert numbered == list(range(1, len(numbered) + 1))
+    gauge = submit(api)
+    for _ in range(3):
+        with api.context.session() as session:
+            (item,) = dispatched(session)
+            attempts.lose(session, item.attempt, "no heartbeat", before=later, now=utcnow())
+    found = api.get(f"/gauges/{gauge}")
+    assert (found["state"], found["sharpness"]) == ("finished", "unmeasured")
+    assert found["report"]["broken"]["correct"] == 2
+
+
+def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> None:
+    gauge = submit(api, search=False)
+    with api.context.session() as session:
+        (item,) = dispatched(session)
+        rows = [
+            {"seed": s, "repeat": n, "verdict": "pass", "outputs": {"dx": {"verdict": "pass"}}}
+            for s, n in item.work
+        ]
+        attempts.store(
+            session, item.attempt, {"batch": 0, "rows": rows, "artifacts": []}, now=utcnow()
+        )
+        attempts.finished(
+            session,
+            item.attempt,
+            {"outcome": "done", "sent": item.work, "batches": 1},
+            now=utcnow(),
+        )
+    found = api.get(f"/gauges/{gauge}")
+    assert found["sharpness"] == "unmeasured"
+    assert found["report"]["broken"]["correct"] == 2
+
+
+def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> None:
+    gauge = submit(api)
+    with api.context.session() as session:
+        (item,) = dispatched(session)
+        answer(session, item, MISSED, ended=False)
+    assert api.client.post(f"/api/v1/gauges/{gauge}:cancel").json()["state"] == "cancelling"
+    with api.context.session() as session:
+        attempts.finished(
+            session,
+            item.attempt,
+            {"outcome": "cancelled", "sent": item.work[:24], "batches": 1},
+            now=utcnow(),
+        )
+    found = api.get(f"/gauges/{gauge}")
+    assert (found["state"], found["done"], found["sharpness"]) == ("cancelled", 24, "blunt")
+    assert api.get("/flags")["items"] == []
+    assert api.client.post(f"/api/v1/gauges/{gauge}:cancel").json()["state"] == "cancelled"
+    unstarted = submit(api)
+    assert api.client.post(f"/api/v1/gauges/{unstarted}:cancel").json()["state"] == "cancelled"
+    with api.context.reading() as session:
+        assert gauges.sharpness_of(session, KEY, *VARIANT) == {}
+    actions = [entry["action"] for entry in api.get("/audit")["items"]]
+    assert actions.count("gauge.created") == 2
+    assert actions.count("gauge.cancelled") == 2
+    assert api.client.post("/api/v1/gauges/nothing:cancel").status_code == 404
+
+
+def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> None:
+    gauge = submit(
+        api,
+        target={"executor": "mine"},
+        builds=["right"],
+        wrong_builds=["broken"],
+        seeds={"start": 5, "count": 1},
+    )
+    with api.context.session() as session:
+        queues.explain(session, ["emulator.wormhole.n150"], now=utcnow())
+        assert (
+            gauges.get(session, gauge)["waiting_reason"]
+            == "no live worker serves the queue mine.wormhole.n150"
+        )  # type: ignore[index]
+        ran = list(played(session, {"mine:broken": PASSES}))
+    mine = {item.build: item for item in ran if item.target["executor"] == "mine"}
+    assert set(mine) == {"right", "broken"}
+    assert {item.queue for item in mine.values()} == {"mine.wormhole.n150"}
+    assert all(len(item.work) == 1 for item in mine.values())
+    found = api.get(f"/gauges/{gauge}")
+    assert found["report"]["false_alarms"]["parts"]["mine:right"]["count"] == 0
+    assert found["report"]["misses"]["parts"]["mine:broken"]["count"] == 1
+    line = only_flag(api)["evidence"]["command"]
+    assert "--executor mine --build right --wrong-build broken --seeds 1 --seed-start 5" in line
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"test": {"selection": {"suite": "x"}}}, "test.selection", "kernel"),
+    ({"test": {**TEST, "shape": [2**14, 2**13]}}, "test.shape", "GONOGO_MAX_ELEMENTS"),
+    ({"test": {**TEST, "kernel": "softmax"}}, "test.kernel", "layernorm_bw"),
+    ({"seeds": {"count": 21}}, "seeds.count", "GONOGO_MAX_GAUGE_RUNS"),
+    ({"seeds": {"count": 10**15}}, "seeds.count", "500"),
+    ({"seeds": {"start": 2**53 - 1, "count": 2}}, "seeds", str(2**53 - 1)),
+    ({"seeds": [1, 2]}, "seeds", ""),
+    ({"builds": ["correct"]}, "builds.0", "executor"),
+    (
+        {"target": {"executor": "mine"}, "builds": ["a"], "wrong_builds": ["b", "a"]},
+        "wrong_builds.1",
+        "twice",
+    ),
+    ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
+    ({"line": ""}, "line", ""),
+    ({"sharp": True}, "sharp", ""),
+]
+
+
+def test_bad_input_is_told_by_field_and_stores_nothing(api: Api) -> None:
+    before = api.rows()
+    for changes, field, said in BAD:
+        response = api.client.post(
+            "/api/v1/gauges", json={"test": TEST, "seeds": {"count": 2}, **changes}
+        )
+        assert response.status_code == 422, response.text
+        (error,) = response.json()["errors"]
+        assert error["field"] == field
+        assert said in response.text
+    assert api.rows() == before
+
+
+def test_the_same_key_makes_one_gauge_and_jobs_beside_it_keep_their_counts(api: Api) -> None:
+    body = {"test": TEST, "seeds": {"count": 1}}
+    first, again = (
+        api.client.post("/api/v1/gauges", json=body, headers={"Idempotency-Key": "k"}).json()["id"]
+        for _ in range(2)
+    )
+    assert first == again
+    job = api.submit(test=JOB["test"])
+    assert [each["id"] for each in api.get("/jobs")["items"]] == [job]
+    assert FAILS > 0.5 > PASSES  # of the numbers above: what atol .5 stops, and what it lets pass
+
+
+def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
+    with in_process(postgres_url) as api:
+        found = measured(api, {**MISSED, "tile-missing": UNSEEN})
+        assert (found["sharpness"], len(found["report"]["elsewhere"])) == ("blunt", 4)
+        assert only_flag(api)["evidence"]["gauge"] == found["id"]
+        measured(api, {}, line="another")
+        with api.context.reading() as session:
+            assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
+            assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(
+                0, 2
+            )
+        assert len(api.get("/gauges?state=finished&limit=1")["items"]) == 1
+
+
+def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api) -> None:
+    gauge = measured(api, MISSED)["id"]
+    shown = api.client.get(f"/gauges/{gauge}.json").json()["picture"]
+    assert (shown["comparator"], shown["needed"], shown["window"]) == (
+        "allclose rtol 0.001",
+        EDGE,
+        [EDGE, PASSES],
+    )
+    assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
+    assert {each["name"]: each["tolerance"] for each in shown["turns"]}["double-subtract"] == PASSES
+    at_today = next(row for row in shown["table"] if row["note"] == "today")
+    assert (at_today["alarms"], at_today["misses"]) == (0, 4)
+    other = api.client.get(
+        f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}
+    ).json()["picture"]
+    assert (other["comparator"], other["of"], other["today"]) == ("ulp", "all outputs", [])
+    page = api.client.get(f"/gauges/{gauge}", params={"comparator": "<b>"}).text
+    assert 'id="chart-curves"' in page
+    assert "<b>" not in page
+    # where nothing works it says so, and what does instead
+    blind = measured(api, {"double-subtract": UNSEEN}, search=False)
+    picture = api.client.get(f"/gauges/{blind['id']}.json").json()["picture"]
+    assert (picture["window"], picture["instead"]) == (None, [])
+    assert "No window here." in api.client.get(f"/gauges/{blind['id']}").text
+    assert api.client.get("/gauges/nothing").status_code == 404
+    assert (
+        api.client.get("/gauges.json?cursor=x").json()["detail"]
+        == "cursor: not one that this list gave"
+    )

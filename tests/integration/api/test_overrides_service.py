@@ -1,0 +1,268 @@
+"""Overrides over HTTP, in comparisons and by the command: in force at once, over at once, refused
+by field, audited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+
+import compared_builds
+import nightly_history
+from api import Api, in_process, on_port
+from compared_builds import BASE, HEAD
+from gonogo.spec.test_spec import TestSpec
+from gonogo_cli.app import load
+from gonogo_storage.comparison import comparing, overrides
+from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_storage.db.states import OverrideState
+from gonogo_storage.tables import JobLabelRow
+
+KEY = TestSpec.parse(compared_builds.NEW).key
+SOON = timestamp(
+    (datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30)
+)  # no midnight, which would be told without its time
+BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
+
+
+def history(api: Api) -> None:
+    """A new failure, a new hollow pass, and a test within a suite that breaks."""
+    with api.context.session() as session:
+        compared_builds.both(
+            session, compared_builds.NEW, {}, {"wrong": True, "red": compared_builds.EIGHT}
+        )
+        compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
+        compared_builds.suite(session, BASE, {"Ops.Breaks": "passed"})
+        compared_builds.suite(session, HEAD, {"Ops.Breaks": "failed"})
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    place = tmp_path_factory.mktemp("overrides") / "gonogo.sqlite"
+    copyfile(sqlite_template, place)
+    with in_process(f"sqlite:///{place}") as made:
+        history(made)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test ends what it took on."""
+    yield
+    if "api" in request.fixturenames:
+        api: Api = request.getfixturevalue("api")
+        for item in api.get("/overrides?state=active")["items"]:
+            api.client.delete(f"/api/v1/overrides/{item['id']}")
+
+
+def add(api: Api, **changes: Any) -> Any:
+    """The override, or (status, field, limit) of the refusal."""
+    answer = api.client.post("/api/v1/overrides", json={**BODY, **changes})
+    return (
+        answer.json()
+        if answer.status_code == 201
+        else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    )
+
+
+def classes(api: Api) -> dict[str, int]:
+    return dict(api.get(f"/compare?base={BASE}&head={HEAD}")["counts"])
+
+
+def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api) -> None:
+    before = api.get(f"/compare?base={BASE}&head={HEAD}")
+    assert before["counts"] == {"new_failure": 2, "new_hollow_pass": 1}
+    made = add(api)
+    assert (made["state"], made["words"], made["links"]["test"]) == (
+        "active", f"suppressed until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12", f"/tests/{KEY}",
+    )  # fmt: skip
+    after = api.get(f"/compare?base={BASE}&head={HEAD}")
+    assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1}
+    (held,) = (each for each in after["items"] if each["test_key"] == KEY)
+    assert (held["class"], held["verdict"], held["findings"][0]["evidence"]["override"]["id"]) == (
+        "suppressed",
+        "fail",
+        made["id"],
+    )
+    assert held["words"].endswith(made["words"])
+    page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
+    assert made["words"] in page
+    with api.context.reading() as session:  # nobody has to do anything when it expires
+        late = utcnow() + timedelta(days=3)
+        assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
+        assert (
+            overrides.list_(session, now=late, state=OverrideState.expired).items[0]["id"]
+            == made["id"]
+        )
+        assert overrides.of_test(session, KEY, now=late) == []
+    ended = api.client.delete(f"/api/v1/overrides/{made['id']}").json()
+    assert (ended["state"], ended["ended_by"], ended["version"]) == ("ended", "local", 2)
+    assert api.client.delete(f"/api/v1/overrides/{made['id']}").json() == ended
+    assert api.get(f"/compare?base={BASE}&head={HEAD}")["counts"] == before["counts"]
+    assert [each["action"] for each in api.get(f"/audit?subject={made['id']}")["items"]] == [
+        "override.ended",
+        "override.created",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "suppressed": 2}),
+        (
+            {"test": None, "names": ["Ops.*"]},
+            {"new_failure": 1, "new_hollow_pass": 1, "suppressed": 1},
+        ),
+        (
+            {"test": None, "names": ["**"], "classes": ["new_hollow_pass"]},
+            {"new_failure": 2, "suppressed": 1},
+        ),
+        ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, {"suppressed": 3}),
+        ({"builds": ["release-*"]}, {"new_failure": 2, "new_hollow_pass": 1}),
+        ({"test": None, "labels": {"suite": "nightly"}}, {"new_failure": 2, "new_hollow_pass": 1}),
+    ],
+)
+def test_it_covers_what_it_names(api: Api, changes: dict[str, Any], wanted: dict[str, int]) -> None:
+    add(api, **changes)
+    assert classes(api) == wanted
+
+
+def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api) -> None:
+    test = compared_builds.test_of(0.9)
+    key = TestSpec.parse(test).key
+    with api.context.session() as session:
+        nightly_history.night(session, "labelled-1", 8, range(4), test=test)
+        job = nightly_history.night(session, "labelled-2", 9, range(4), test=test, wrong=True)
+        session.add(JobLabelRow(job_id=job.id, name="suite", value="nightly"))
+    about = {
+        "label": add(api, test=None, labels={"suite": "nightly"}),
+        "name": add(api, test=None, names=["layernorm_bw *"], classes=["known_flaky"]),
+        "key": add(api, test=key, builds=["elsewhere"]),
+        "other": add(api),
+        "no name": add(api, test=None, names=["Ops.*"]),
+    }
+    assert api.get("/compare?base=labelled-1&head=labelled-2")["counts"] == {"suppressed": 1}
+    mine = [about[name]["id"] for name in ("key", "name", "label")]
+    assert [each["id"] for each in api.get(f"/overrides?test={key}&state=active")["items"]] == mine
+    first = api.get(f"/overrides?test={key}&state=active&limit=2")
+    assert [
+        each["id"]
+        for each in api.get(f"/overrides?test={key}&state=active&limit=2&cursor={first['next']}")[
+            "items"
+        ]
+    ] == mine[2:]
+    suite = next(
+        each for each in api.get(f"/compare?base={BASE}&head={HEAD}")["items"] if each["within"]
+    )
+    assert [
+        each["id"] for each in api.get(f"/overrides?test={suite['test_key']}&state=active")["items"]
+    ] == [about["no name"]["id"]]
+    assert api.get("/overrides?owner=nobody")["items"] == []
+    shown = api.client.get(f"/tests/{key}").text
+    assert shown.count('class="override"') == 3
+    assert {each["id"] for each in api.client.get(f"/tests/{key}.json").json()["overrides"]} == set(
+        mine
+    )
+
+
+def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
+    made = add(api)
+    address, later = (
+        f"/api/v1/overrides/{made['id']}",
+        timestamp(datetime.now(UTC) + timedelta(days=80)),
+    )
+    renewed = api.client.patch(
+        address, json={"expires": later, "reason": "still", "version": 1}
+    ).json()
+    assert (renewed["expires_at"], renewed["reason"], renewed["version"]) == (later, "still", 2)
+    assert api.client.patch(address, json={"reason": "still"}).json()["version"] == 2
+    for body, status, field in (
+        ({"owner": "x", "version": 1}, 409, "version"),
+        ({}, 422, "body"),
+        ({"expires": None, "owner": "x"}, 422, "expires"),
+        ({"expires": "2020-01-01T00:00:00Z"}, 422, "expires"),
+        ({"reason": " "}, 422, "reason"),
+        ({"test": KEY}, 422, "test"),
+    ):
+        answer = api.client.patch(address, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
+    api.client.delete(address)
+    assert api.client.patch(address, json={"owner": "x"}).json()["field"] == "state"
+    for name in ("nothing", "01900000-0000-7000-8000-000000000000"):
+        for method in ("GET", "DELETE", "PATCH"):
+            body = {"json": {"owner": "x"}} if method == "PATCH" else {}
+            assert (
+                api.client.request(method, f"/api/v1/overrides/{name}", **body).status_code == 404
+            )
+
+
+def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
+    assert add(api, test=None)[:2] == (422, "test")
+    assert add(api, test="v1-nothing") == (422, "test", "a key of GET /api/v1/tests")
+    assert add(api, names=["!x"]) == (422, "names", "a pattern without ! before")
+    assert add(api, classes=["new_failure", "passed"])[:2] == (422, "classes.1")
+    assert add(api, classes=["sad"])[:2] == (422, "classes.0")
+    assert add(api, reason="  ")[:2] == (422, "reason")
+    assert add(api, expires=None)[:2] == (422, "expires")
+    for never in (
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00+23:59",
+    ):  # beyond any clock in UTC
+        assert add(api, expires=never)[:2] == (422, "expires")
+    status, field, limit = add(api, expires="2099-01-01T00:00:00Z")
+    assert (status, field, limit[:40]) == (
+        422,
+        "expires",
+        "90 days from now (GONOGO_OVERRIDE_DAYS):",
+    )
+    assert api.get("/overrides?state=active")["items"] == []
+    key = {"Idempotency-Key": "once"}
+    first, again = (
+        api.client.post("/api/v1/overrides", json=BODY, headers=key).json() for _ in range(2)
+    )
+    assert first == again
+
+
+def test_the_command_adds_lists_and_ends(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gonogo(*words: str) -> tuple[int, str]:
+        code = load(words[0]).main(list(words[1:]), prog_name="gonogo", standalone_mode=False)
+        return int(code or 0), capsys.readouterr().out
+
+    with on_port(migrated_sqlite_url) as (client, context):
+        with context.session() as session:
+            compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+        assert gonogo("compare", BASE, HEAD)[0] == 1
+        _, said = gonogo(
+            "override",
+            "add",
+            "--name",
+            "layernorm_bw *",
+            "--build",
+            HEAD,
+            "--days",
+            "2",
+            "--reason",
+            "[b]known[/b]",
+            "--json",
+        )
+        made = json.loads(said)
+        assert (made["owner"], made["reason"], made["builds"]) == ("local", "[b]known[/b]", [HEAD])
+        code, said = gonogo("compare", BASE, HEAD)
+        assert (code, "SUPPRESSED" in said, "by local: [b]known[/b]" in said) == (0, True, True)
+        code, said = gonogo("override", "list")
+        assert (
+            made["id"] in said,
+            f"layernorm_bw *, on {HEAD}" in said,
+            "[b]known[/b]" in said,
+        ) == (True, True, True)
+        assert "ended" in gonogo("override", "end", made["id"])[1]
+        assert json.loads(gonogo("override", "list", "--json")[1]) == []
+        assert gonogo("compare", BASE, HEAD)[0] == 1

@@ -1,0 +1,369 @@
+"""Roll-ups: kept at ingest, equal to a rebuild and to a plain count of the rows, on both databases,
+also while several write at once."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, select, update
+
+import stored_jobs
+from gonogo.errors import JobError
+from gonogo.flakiness.rates import rate
+from gonogo_cli.app import load
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import closing
+from gonogo_storage.jobs import job_seeds as reads
+from gonogo_storage.ops import schema
+from gonogo_storage.rollups import rebuild, rollups
+from gonogo_storage.rollups.rollups import AXES, Rollup, of_test
+from gonogo_storage.rollups.tallies import Tally
+from gonogo_storage.tables import DayRollupRow, JobTallyRow, RolledRow
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+KEY = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY).key
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = engines.make_engine(database_url)
+    schema.upgrade(made)
+    yield made
+    made.dispose()
+
+
+def submit(engine: Engine, **changes: Any) -> str:
+    with engines.session(engine) as session:
+        return stored_jobs.submit(session, **{"seeds": 100, **changes}).id
+
+
+def store(engine: Engine, job_id: str, rows: list[dict[str, Any]], now: datetime = NOON) -> None:
+    """What ingest does with a batch."""
+    with engines.session(engine) as session:
+        job = closing.lock(session, job_id)
+        assert job is not None
+        closing.record(session, job, new_id(), rows, now=now)
+
+
+def stored(engine: Engine) -> dict[str, dict[str, Any]]:
+    """Every roll-up as it is stored, and how far each job is."""
+    with engines.reading(engine) as session:
+        rows = session.execute(select(*DayRollupRow.__table__.columns)).mappings()
+        found = {
+            str(row["key"]): {name: value for name, value in row.items() if name != "key"}
+            for row in rows
+        }
+        own = select(
+            JobTallyRow.job_id, JobTallyRow.output, JobTallyRow.shadow, *Tally.of(JobTallyRow)
+        )
+        for job, output, shadow, *sums in session.execute(own):
+            found[f"{job} {output}"] = {"shadow": shadow, "sums": sums}
+        for job, upto, shadow in session.execute(
+            select(RolledRow.job_id, RolledRow.upto, RolledRow.shadow)
+        ):
+            found[job] = {"upto": upto, "shadow": shadow}
+        return found
+
+
+def read(engine: Engine, **how: Any) -> list[Rollup]:
+    with engines.reading(engine) as session:
+        return of_test(session, KEY, **how)
+
+
+def wild(seed: int, device: str = "emulator:0", repeat: int = 0, **dx: Any) -> dict[str, Any]:
+    """A row whose dx says what is given."""
+    row = stored_jobs.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) | {
+        "device": device,
+        "repeat": repeat,
+    }
+    row["outputs"]["dx"] |= dx
+    return row
+
+
+def fill(engine: Engine) -> list[dict[str, Any]]:
+    """A history with everything in it; the rows that count."""
+    first = submit(engine, build="tt-train-2025")
+    second = submit(engine, build="tt-train-2025", context={"name": "after softmax", "before": []})
+    third = submit(engine, build="correct")
+    compared = submit(engine, build="correct", reference="tt-train-2025")
+    batches = [
+        (
+            first,
+            NOON,
+            [
+                wild(0),
+                wild(1, tolerance_ratio=math.inf),
+                wild(2, rms=math.nan),
+                stored_jobs.unwell(3, "hang", "no answer"),
+            ],
+        ),
+        (
+            first,
+            NOON + timedelta(hours=11, minutes=59),
+            [wild(4, "emulator:1", budget_ratio=0.0), wild(4, "emulator:1", repeat=1)],
+        ),
+        (
+            first,
+            NOON + timedelta(days=1),
+            [wild(5, tolerance_ratio=None, nonfinite_statistics={"tolerance_ratio": "inf"})],
+        ),
+        (
+            first,
+            NOON - timedelta(days=1),
+            [wild(6), wild(7, tolerance_ratio=None)],
+        ),  # a clock that went back
+        (second, NOON, [wild(seed) for seed in range(30)]),
+        (third, NOON, [stored_jobs.row(seed, wrong=False) for seed in range(8)]),
+        (
+            first,
+            NOON,
+            [wild(8, rms=5e-324), stored_jobs.unwell(9, "error", "gone") | {"device": None}],
+        ),
+    ]
+    for job, now, rows in batches:
+        store(engine, job, rows, now)
+    store(engine, compared, [wild(seed) for seed in range(10)])
+    with engines.session(engine) as session:
+        stored_jobs.finish(session, third)
+        stored_jobs.finish(session, compared)
+    return [row for _, _, rows in batches for row in rows]
+
+
+def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None:
+    rows = fill(engine)
+    (whole,) = read(engine)
+    assert whole.seeds == len(rows)
+    assert whole.counts == Counter(row["verdict"] for row in rows)
+    assert whole.explanations == Counter(row["explanation"] for row in rows if "explanation" in row)
+    assert whole.duration_ms == sum(row.get("duration_ms", 0.0) for row in rows)
+    red = [row for row in rows if row["verdict"] in ("fail", "fail_by_tolerance")]
+    assert whole.rates() == (rate(len(red), len(rows) - 2), rate(2, len(rows)))
+    dx = [row["outputs"]["dx"] for row in rows if row["outputs"]]
+    assert whole.outputs["dx"].seeds == len(dx)
+    assert whole.outputs["dx"].counts == Counter(each["verdict"] for each in dx)
+    ratios = whole.outputs["dx"].sketch("tolerance_ratio")
+    assert (ratios.count, ratios.inf, ratios.missing) == (len(dx) - 1, 2, 1)
+    finite = sorted(each["tolerance_ratio"] for each in dx if each["tolerance_ratio"] is not None)[
+        : len(dx) - 3
+    ]
+    assert ratios.quantile(0.5) == pytest.approx(
+        finite[(len(dx) - 1 + 1) // 2 - 1], rel=ratios.error
+    )
+    assert (whole.outputs["dx"].sketch("rms").nan, whole.outputs["dx"].sketch("rms").least) == (
+        1,
+        5e-324,
+    )
+    assert whole.outputs["dx"].sketch("budget_ratio").zero == 1
+    assert whole.sketch("tolerance_ratio").inf == 2
+    assert whole.sketch("duration_ms").missing == 2
+    assert whole.to_json()["outputs"]["dx"]["quantiles"]["rms"]["nan"] == 1
+
+    before = stored(engine)
+    done = rebuild.rebuild(engine)
+    assert (done.units, done.seeds) == (2, len(rows) + 10)
+    assert stored(engine) == before
+
+
+def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_left_out(
+    engine: Engine,
+) -> None:
+    fill(engine)
+    days = [(each.place["day"], each.seeds) for each in read(engine, by=["day"])]
+    assert days == [(date(2026, 2, 28), 2), (date(2026, 3, 1), 46), (date(2026, 3, 2), 1)]
+    by_build = read(engine, by=["build", "context"])
+    assert [(each.place, each.seeds) for each in by_build] == [
+        ({"build": "correct", "context": "isolated"}, 8),
+        ({"build": "tt-train-2025", "context": "after softmax"}, 30),
+        ({"build": "tt-train-2025", "context": "isolated"}, 11),
+    ]
+    devices = {
+        each.place["device"]: each.seeds
+        for each in read(engine, by=["device"], build="tt-train-2025", context=["isolated"])
+    }
+    assert devices == {"": 1, "emulator:0": 8, "emulator:1": 2}
+    assert (
+        sum(each.seeds for each in read(engine, by=AXES))
+        == sum(each.seeds for each in read(engine))
+        == 49
+    )
+    assert [
+        each.seeds for each in read(engine, since=date(2026, 3, 1), until=date(2026, 3, 1))
+    ] == [46]
+    assert read(engine, build="nobody's") == []
+    (few,), (all_,) = read(engine, numbers=False), read(engine)
+    assert (few.counts, few.rates(), few.duration_ms, few.outputs) == (
+        all_.counts,
+        all_.rates(),
+        all_.duration_ms,
+        {},
+    )
+    with pytest.raises(ValueError, match="colour: no axis"):
+        read(engine, by=["colour"])
+
+    # a job that compares two builds is in none of it, and not in what a test did on its builds
+    with engines.reading(engine) as session:
+        newest, oldest = sorted(
+            test_specs.builds_of(session, KEY), key=lambda each: str(each["build"])
+        )
+    assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == (
+        "correct",
+        1,
+        8,
+        {"pass": 8},
+    )
+    assert newest["outputs"]["dx"]["budget_ratio"] < 1.1
+    assert (oldest["build"], oldest["jobs"], oldest["seeds"]) == (
+        "tt-train-2025",
+        0,
+        41,
+    )  # its jobs still run
+
+
+def test_what_an_older_version_stored_is_caught_up_with_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(engine)
+    wanted = stored(engine)
+    monkeypatch.setattr(rebuild, "SLICE", 3)
+    with engines.session(engine) as session:
+        session.execute(delete(DayRollupRow))
+        session.execute(delete(JobTallyRow))
+        session.execute(delete(RolledRow))
+    running = next(iter({name for name, value in wanted.items() if value.get("upto") == 30}))
+    store(engine, running, [wild(30)])
+    assert stored(engine) == {}  # not before those that came earlier
+    schema.upgrade(engine)
+    assert [each.seeds for each in read(engine)] == [50]
+    assert rebuild.catch_up(engine) == 0
+    before = stored(engine)
+    rebuild.rebuild(engine, test_key=KEY)
+    assert stored(engine) == before
+
+
+def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "SLICE", 7)
+    jobs = [submit(engine) for _ in range(3)]
+    problems: list[BaseException] = []
+    begin = threading.Barrier(5)
+
+    def run(work: Any) -> None:
+        try:
+            begin.wait(20)
+            work()
+        except BaseException as problem:
+            problems.append(problem)
+
+    def ingest(job: str) -> None:
+        for start in range(0, 40, 4):
+            store(
+                engine,
+                job,
+                [wild(seed) for seed in range(start, start + 4)],
+                NOON + timedelta(hours=start),
+            )
+
+    def mend() -> None:
+        for _ in range(2):
+            rebuild.rebuild(engine)
+
+    works = [*(partial(ingest, job) for job in jobs), mend, mend]
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert problems == []
+    (whole,) = read(engine)
+    assert whole.seeds == 120
+    assert whole.counts == {
+        name: 3 * count
+        for name, count in Counter(wild(seed)["verdict"] for seed in range(40)).items()
+    }
+    before = stored(engine)
+    assert not any(each["shadow"] for each in before.values())
+    rebuild.rebuild(engine)
+    assert stored(engine) == before
+
+
+def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine: Engine) -> None:
+    fill(engine)
+    wanted = stored(engine)
+    with engines.session(engine) as session:
+        session.execute(update(DayRollupRow).values(seeds=DayRollupRow.seeds + 1))
+        key = next(iter(session.scalars(select(DayRollupRow.key))))
+        columns = [
+            column
+            for column in DayRollupRow.__table__.columns
+            if column.name not in ("key", "build", "shadow")
+        ]
+        row = session.execute(select(*columns).where(DayRollupRow.key == key)).mappings().one()
+        session.add(DayRollupRow(**row, key=new_id(), build="never submitted", shadow=False))
+        session.add(
+            DayRollupRow(**row, key=new_id(), build="correct", shadow=True)
+        )  # of a rebuild that was killed
+    told: list[rebuild.Progress] = []
+    assert rebuild.rebuild(engine, tell=told.append).units == 3
+    assert stored(engine) == wanted
+    assert told[-1] == rebuild.Progress(3, 3, 59, None)
+
+
+def test_the_command_rebuilds_and_says_what_it_did(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = engines.make_engine(sqlite_url)
+    schema.upgrade(made)
+    fill(made)
+    wanted = stored(made)
+    with engines.session(made) as session:
+        session.execute(update(DayRollupRow).values(duration_us=0))
+    monkeypatch.setenv("GONOGO_DATABASE_URL", sqlite_url)
+    load("rollups").main(["rebuild", "--json", "--test", KEY], standalone_mode=False)
+    *_, said = capsys.readouterr().out.splitlines()
+    assert {name: value for name, value in json.loads(said).items() if name != "seconds"} == {
+        "units": 2,
+        "seeds": 59,
+    }
+    assert stored(made) == wanted
+    with pytest.raises(JobError, match="no test v1-nothing"):
+        load("rollups").main(["rebuild", "--test", "v1-nothing"], standalone_mode=False)
+    made.dispose()
+
+
+def test_a_jobs_own_sums_are_read_only_when_they_are_whole(engine: Engine) -> None:
+    job = submit(engine)
+    with engines.reading(engine) as session:
+        assert rollups.of_job(session, job) == {}
+        assert rollups.of_job(session, "nonsense") is rollups.of_job(session, new_id()) is None
+    store(engine, job, [wild(0), wild(1), stored_jobs.unwell(2, "crash", "signal 11")])
+    with engines.reading(engine) as session:
+        found = rollups.of_job(session, job)
+        assert found is not None
+        before = reads.outputs(session, job, found)
+        assert (found[""].seeds, found[""].empty, found["dx"].seeds) == (3, 1, 2)
+        assert [reads.mark_count(session, job, name, found) for name in ("dx", "", "none")] == [
+            3,
+            1,
+            1,
+        ]
+    with engines.session(engine) as session:
+        session.execute(delete(RolledRow))
+    with engines.reading(engine) as session:
+        assert rollups.of_job(session, job) is None
+        assert reads.outputs(session, job, None) == before
+        assert [reads.mark_count(session, job, name, None) for name in ("dx", "", "none")] == [
+            3,
+            1,
+            1,
+        ]

@@ -1,0 +1,247 @@
+"""Schedules on both databases: a due time is submitted once, missed ones once together, and what is
+open, paused or broken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api import Api, in_process
+from background_thread import running, short
+from gonogo_service.background import scheduler
+from gonogo_storage.automation import runs, schedules
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import DueOutcome
+from running_service import until as eventually
+from suite_runs import SUITE, finish
+
+LINE = {
+    "name": "every night",
+    "suite": "nightly",
+    "cron": "30 2 * * *",
+    "timezone": "Europe/Berlin",
+}
+NIGHT = datetime(
+    2026, 3, 28, 12, tzinfo=UTC
+)  # the clocks of the next night skip 02:30: due at 01:00 UTC
+"""When the schedule is made, by the clock of these tests."""
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock(NIGHT)
+    monkeypatch.setattr("gonogo_service.api.suites.schedules.utcnow", made)
+    return made
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as made:
+        assert made.client.post("/api/v1/suites", json=SUITE).status_code == 201
+        yield made
+
+
+@pytest.fixture
+def lite(sqlite_url: str) -> Iterator[Api]:
+    with in_process(sqlite_url) as made:
+        assert made.client.post("/api/v1/suites", json=SUITE).status_code == 201
+        yield made
+
+
+def tick(api: Api, clock: Clock) -> int:
+    """One pass of the scheduler; nothing else of the process is asked for."""
+    core: Any = SimpleNamespace(
+        settings=api.settings,
+        session=lambda work: _in(engines.session, api, work),
+        reading=lambda work: _in(engines.reading, api, work),
+    )
+    core.ring = lambda: None
+    made: int = scheduler.run_once(core, clock)
+    return made
+
+
+def _in(kind: Any, api: Api, work: Any) -> Any:
+    with kind(api.context.engine) as session:
+        return work(session)
+
+
+def make(api: Api, **changes: Any) -> str:
+    answer = api.client.post("/api/v1/schedules", json={**LINE, **changes})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def outcomes(api: Api, schedule: str) -> list[tuple[str, str]]:
+    return [(due["due_at"], due["outcome"]) for due in api.get(f"/schedules/{schedule}")["last"]]
+
+
+def end(api: Api) -> None:
+    """Every job of the open runs ends."""
+    with api.context.session() as session:
+        for run in runs.list_(session, state="running").items:
+            for member in runs.members(session, run.id):
+                if not member.state.final:
+                    finish(session, member.id)
+
+
+def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(
+    api: Api, clock: Clock
+) -> None:
+    schedule = make(api, builds=["correct"], labels={"by": "cron"})
+    shown = api.get(f"/schedules/{schedule}")
+    assert shown["upcoming"][:2] == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+    clock.now = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
+    assert tick(api, clock) == 0
+    clock.now += timedelta(seconds=2)
+    assert [tick(api, clock) for _ in range(3)] == [1, 0, 0]
+    (run,) = api.get("/runs", params={"schedule": schedule})["items"]
+    assert (run["due_at"], run["labels"], run["suite"]["version"], run["owner"]) == (
+        "2026-03-29T01:00:00Z",
+        {"by": "cron"},
+        1,
+        "local",
+    )
+    clock.now = datetime(2026, 3, 28, 23, tzinfo=UTC)  # the clock goes back: what was done is done
+    assert tick(api, clock) == 0
+    end(api)
+    clock.now = datetime(2026, 4, 12, 9, tzinfo=UTC)  # nobody was there for two weeks
+    assert [tick(api, clock) for _ in range(2)] == [1, 0]
+    assert outcomes(api, schedule) == [
+        ("2026-03-30T00:30:00Z", "submitted"),
+        ("2026-03-29T01:00:00Z", "submitted"),
+    ]
+    assert api.get(f"/schedules/{schedule}")["next_at"] == "2026-04-13T00:30:00Z"
+
+
+def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(lite: Api, clock: Clock) -> None:
+    careful, eager = make(lite), make(lite, overlap="allow")
+    for day in (29, 30):
+        clock.now = datetime(2026, 3, day, 2, tzinfo=UTC)
+        tick(lite, clock)
+    assert [outcome for _, outcome in outcomes(lite, careful)] == ["skipped", "submitted"]
+    assert [outcome for _, outcome in outcomes(lite, eager)] == ["submitted", "submitted"]
+    (skipped, first) = lite.get(f"/schedules/{careful}")["last"]
+    assert skipped["reason"] == f"run {first['run']} was still open"
+    assert (
+        lite.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202
+    )  # whoever asks gets one
+    end(lite)
+    clock.now = datetime(2026, 3, 31, 2, tzinfo=UTC)
+    tick(lite, clock)
+    assert outcomes(lite, careful)[0] == ("2026-03-31T00:30:00Z", "submitted")
+
+
+def test_several_schedulers_at_once_make_one_run(api: Api, clock: Clock) -> None:
+    schedule = make(api)
+    clock.now = datetime(2026, 3, 29, 2, tzinfo=UTC)
+    found: list[Any] = []
+    barrier = threading.Barrier(3)
+
+    def submit() -> None:
+        barrier.wait()
+        with api.context.session() as session:
+            found.append(scheduler.submit_due(session, schedule, api.settings, clock.now))
+
+    threads = [threading.Thread(target=submit) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found, key=str) == [None, None, DueOutcome.submitted]
+    assert (api.rows()["runs"], api.rows()["jobs"], api.rows()["schedule_dues"]) == (1, 3, 1)
+    with api.context.session() as session:  # and not by a clock that was set back, either
+        schedules.move_on(session, schedule, datetime(2026, 3, 29, 1, tzinfo=UTC))
+        assert scheduler.submit_due(session, schedule, api.settings, clock.now) is None
+    assert api.rows()["runs"] == 1
+
+
+def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
+    schedule = make(lite, paused=True)
+    path = f"/api/v1/schedules/{schedule}"
+    clock.now = datetime(2026, 4, 1, 9, tzinfo=UTC)
+    assert tick(lite, clock) == 0
+    resumed = lite.client.patch(path, json={"paused": False}).json()
+    assert (resumed["next_at"], resumed["version"]) == (
+        "2026-04-02T00:30:00Z",
+        2,
+    )  # what was missed while paused isn't made up for
+    assert (
+        lite.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"]
+        == "2026-04-01T12:00:00Z"
+    )
+    lite.client.delete("/api/v1/suites/nightly")
+    clock.now = datetime(2026, 4, 1, 12, tzinfo=UTC)
+    assert tick(lite, clock) == 0
+    (due,) = lite.get(f"/schedules/{schedule}")["last"]
+    assert due["outcome"] == "failed"
+    assert "was archived" in due["reason"]
+    page = lite.client.get("/schedules", headers={"Accept": "text/html"}).text
+    assert "Thu 2026-04-02 12:00 UTC" in page
+    (line,) = lite.client.get("/schedules.json").json()["items"]
+    assert (line["last"][0]["outcome"], line["next"][0]) == ("failed", "Thu 2026-04-02 12:00 UTC")
+    assert lite.client.delete(path).json()["next_at"] is None
+    assert lite.client.get(path).status_code == 404
+    assert lite.get("/schedules")["items"] == []
+    actions = [
+        entry["action"] for entry in lite.get("/audit", params={"subject": schedule})["items"]
+    ]
+    assert actions == [
+        "schedule.archived",
+        "schedule.changed",
+        "schedule.changed",
+        "schedule.created",
+    ]
+
+
+def test_wrong_schedules_are_refused(sqlite_url: str) -> None:
+    with in_process(sqlite_url) as api:
+        api.client.post("/api/v1/suites", json=SUITE)
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"cron": "nightly"}, "cron"),
+            ({"timezone": "Mars/Olympus"}, "timezone"),
+            ({"suite": "other"}, "suite"),
+            ({"overlap": "queue"}, "overlap"),
+        ]
+        for changes, field in wrong:
+            answer = api.client.post("/api/v1/schedules", json={**LINE, **changes})
+            assert (answer.status_code, answer.json()["field"]) == (422, field)
+            assert answer.json()["limit"]
+        schedule = make(api)
+        assert (
+            api.client.patch(f"/api/v1/schedules/{schedule}", json={"cron": "* * *"}).json()[
+                "field"
+            ]
+            == "cron"
+        )
+        assert api.client.patch(f"/api/v1/schedules/{schedule}", json={}).json()["field"] == "body"
+        assert api.client.post("/api/v1/schedules/nonsense:run-now").status_code == 404
+
+
+def test_the_background_submits_what_is_due_and_concludes_runs(
+    sqlite_url: str, redis_url: str
+) -> None:
+    with in_process(sqlite_url, broker_url=redis_url) as api:
+        api.client.post("/api/v1/suites", json=SUITE)
+        schedule = make(api, cron="0 0 1 1 *")
+        with api.context.session() as session:
+            schedules.move_on(session, schedule, utcnow() - timedelta(days=1))
+        with running(short(sqlite_url, redis_url)):
+            eventually(lambda: api.get("/runs")["items"])
+            end(api)
+            eventually(lambda: api.get("/runs?state=finished")["items"])

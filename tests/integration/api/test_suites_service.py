@@ -1,0 +1,326 @@
+"""Suites and runs over HTTP on both databases: stored or refused as a whole, one verdict, one
+letter; the pages; the command."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import select
+from typer.testing import CliRunner
+
+from api import Api, in_process, on_port
+from gonogo.spec.test_spec import TestSpec
+from gonogo_cli.app import app
+from gonogo_cli.kit import waiting
+from gonogo_cli.server import suites as command
+from gonogo_storage.automation import runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
+from gonogo_storage.tables import OutboxRow, RunJobRow
+from suite_runs import SUITE, conclude, finish
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "examples/nightly.yaml").read_text())
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh(sqlite_url: str) -> Iterator[Api]:
+    with in_process(sqlite_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One service for what needs no empty database."""
+    with in_process(f"sqlite:///{tmp_path_factory.mktemp('suites') / 'gonogo.sqlite'}") as made:
+        yield made
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(SUITE), **changes}
+
+
+def submit(api: Api, **body: Any) -> str:
+    answer = api.client.post("/api/v1/runs", json={"suite": SUITE, **body})
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == answer.json()["links"]["self"]
+    return str(answer.json()["id"])
+
+
+def letters(api: Api) -> list[dict[str, Any]]:
+    with api.context.reading() as session:
+        return [
+            row.payload
+            for row in session.scalars(select(OutboxRow).where(OutboxRow.topic == "run.finished"))
+        ]
+
+
+def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
+    first = fresh.client.post("/api/v1/suites", json=SUITE)
+    assert (first.status_code, first.json()["version"]) == (201, 1)
+    assert [(test["name"], test["seeds"]) for test in first.json()["tests"]] == [
+        ("small", 2),
+        ("grid 32x64", 1),
+        ("grid 33x64", 1),
+    ]
+    again = fresh.client.post("/api/v1/suites", json=SUITE)
+    assert (again.status_code, again.json()["version"]) == (200, 1)
+    other = fresh.client.post("/api/v1/suites", json=changed(description="more")).json()
+    assert (other["version"], fresh.get("/suites/nightly")["content"]["description"]) == (2, "more")
+    assert fresh.get("/suites/nightly") == other
+    spec = TestSpec.parse({**SUITE["defaults"]["test"], "shape": [33, 64]})
+    assert other["tests"][2]["test_key"] == spec.key
+    run = submit(fresh, suite="nightly")
+    assert fresh.get(f"/runs/{run}")["suite"] == {"name": "nightly", "version": 2}
+    assert fresh.client.delete("/api/v1/suites/nightly").json()["archived_at"]
+    assert fresh.get("/suites")["items"] == []
+    assert [each["name"] for each in fresh.get("/suites?archived=true")["items"]] == ["nightly"]
+    refused = fresh.client.post("/api/v1/runs", json={"suite": "nightly"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "suite")
+    assert (
+        fresh.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3
+    )  # it comes back
+    actions = [entry["action"] for entry in fresh.get("/audit?subject=nightly")["items"]]
+    assert actions == ["suite.stored", "suite.archived", "suite.stored", "suite.stored"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (
+        {"entries": [*SUITE["entries"], {"name": "x", "test": {"shape": [0]}}]},
+        "entries.2.test.shape.0",
+    ),
+    ({"entries": [{"test": {"shape": [50000, 5000]}}]}, "entries.0.test.shape"),
+    (
+        {"entries": [{"name": "a", "matrix": {"shape": [[1, 2], [3, 0]]}}]},
+        "entries.0.matrix.shape.1.1",
+    ),
+    ({"entries": [{"test": {"shape": [1, 2]}, "build": "correct"}]}, "entries.0.build"),
+    ({"entries": [{"test": {"shape": [1, 2]}, "seeds": {"count": 0}}]}, "entries.0.seeds.count"),
+    ({"defaults": {"seeds": {"count": 1}}}, "entries.0.test.kernel"),
+    (
+        {"defaults": {"test": SUITE["defaults"]["test"]}, "entries": [{"test": {"shape": [1, 2]}}]},
+        "entries.0.seeds",
+    ),
+    ({"entries": []}, "entries"),
+    ({"name": "no good"}, "name"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field"), WRONG)
+def test_a_wrong_suite_is_refused_by_the_place_of_the_field(
+    lite: Api, changes: dict[str, Any], field: str
+) -> None:
+    before = lite.rows()
+    for path, body, prefix in (
+        ("suites", changed(**changes), ""),
+        ("runs", {"suite": changed(**changes)}, "suite."),
+    ):
+        answer = lite.client.post(f"/api/v1/{path}", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, prefix + field)
+    assert lite.rows() == before
+
+
+def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
+    before = fresh.rows()
+    answer = fresh.client.post(
+        "/api/v1/runs", json={"suite": SUITE, "builds": ["correct", "no-such"]}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
+    answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=["no-such"])})
+    assert (answer.status_code, answer.json()["field"]) == (422, "suite.builds.0")
+    answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=[])})
+    assert (answer.status_code, answer.json()["field"]) == (422, "builds")
+    assert fresh.rows() == before
+    header = {"Idempotency-Key": "one"}
+    bodies = [
+        fresh.client.post("/api/v1/runs", json={"suite": SUITE}, headers=header).json()
+        for _ in range(2)
+    ]
+    assert bodies[0] == bodies[1]
+    assert (fresh.rows()["runs"], fresh.rows()["jobs"]) == (1, 3)
+
+
+def test_the_verdict_of_a_run_is_its_worst_job_and_is_told_once(api: Api) -> None:
+    commit = {"repository": "org/name", "sha": "0123456789", "pull_request": 3}
+    run_id = submit(api, builds=["correct", "tt-train-2025"], labels={"night": "1"}, commit=commit)
+    run = api.get(f"/runs/{run_id}")
+    named = [(test["name"], test["build"]) for test in run["tests"]]
+    assert named[:3] == [
+        ("small", "correct"),
+        ("small", "tt-train-2025"),
+        ("grid 32x64", "correct"),
+    ]
+    assert (run["state"], run["verdict"], run["seeds"]["total"]) == ("running", None, 8)
+    assert run["jobs"] == {"total": 6, "ended": 0, "verdicts": {}}
+    job = api.get(f"/jobs/{run['tests'][0]['id']}")
+    assert (job["labels"], job["commit"]) == ({"night": "1"}, commit)
+    with api.context.session() as session:
+        for test in run["tests"][:-1]:
+            finish(session, test["id"], wrong=test["build"] != "correct")
+        conclude(session)
+    assert letters(api) == []
+    half = api.get(f"/runs/{run_id}")
+    assert (half["state"], half["jobs"]["ended"]) == ("running", 5)
+    assert half["seeds"] == {"total": 8, "done": 7, "verdicts": {"pass_by_tolerance": 3, "pass": 4}}
+    with api.context.session() as session:
+        finish(session, run["tests"][-1]["id"])
+    for _ in range(2):
+        with api.context.session() as session:
+            conclude(session)
+            assert runs.finish(session, run_id, now=utcnow()) is None
+    done = api.get(f"/runs/{run_id}")
+    assert (done["state"], done["verdict"]) == ("finished", "pass_by_tolerance")
+    assert done["jobs"]["verdicts"] == {"pass_by_tolerance": 2, "pass": 4}
+    assert letters(api) == [{"run": run_id, "version": done["version"]}]
+    (listed,) = api.get("/runs", params={"suite": "nightly", "state": "finished"})["items"]
+    assert listed == {name: value for name, value in done.items() if name != "tests"}
+    assert api.get("/runs?state=running")["items"] == []
+
+
+def test_a_cancelled_run_is_never_green(api: Api) -> None:
+    run_id = submit(api)
+    first, _, _ = (test["id"] for test in api.get(f"/runs/{run_id}")["tests"])
+    with api.context.session() as session:
+        finish(session, first)
+    answer = api.client.post(f"/api/v1/runs/{run_id}:cancel")
+    assert (answer.status_code, answer.json()["state"], answer.json()["verdict"]) == (
+        202,
+        "cancelled",
+        None,
+    )
+    assert (
+        api.client.post(f"/api/v1/runs/{run_id}:cancel").json()["version"]
+        == answer.json()["version"]
+    )
+    assert [test["state"] for test in api.get(f"/runs/{run_id}")["tests"]] == [
+        "finished",
+        "cancelled",
+        "cancelled",
+    ]
+    assert letters(api) == [{"run": run_id, "version": answer.json()["version"]}]
+    assert [entry["subject"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [
+        run_id
+    ]
+
+
+def test_pages_and_their_twins_show_runs(lite: Api) -> None:
+    run_id = submit(lite, suite=changed(name="paged"), labels={"night": "<b>"})
+    with lite.context.session() as session:
+        for job_id in session.scalars(
+            select(RunJobRow.job_id).where(RunJobRow.run_id == run_id)
+        ).all():
+            finish(session, job_id, wrong=True)
+        conclude(session)
+    twin = lite.client.get(f"/runs/{run_id}.json").json()
+    assert (twin["verdict"], len(twin["tests"]), twin["run"]["jobs_ended"]) == (
+        "pass_by_tolerance",
+        3,
+        3,
+    )
+    page = lite.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
+    assert "pass by tolerance" in page
+    assert all(test["url"] in page for test in twin["tests"])
+    listed = lite.client.get("/runs.json?suite=paged").json()
+    assert [line["url"] for line in listed["items"]] == [f"/runs/{run_id}"]
+    text = lite.client.get("/runs", headers={"Accept": "text/html"}).text
+    assert f"/runs/{run_id}" in text
+    assert "<b>" not in text
+    for path in ("/runs/x", "/runs/01890000-0000-7000-8000-000000000000.json"):
+        assert lite.client.get(path).status_code == 404
+    assert lite.client.get("/runs.json?cursor=x").status_code == 400
+
+
+def test_the_examples_are_suites_that_run(lite: Api) -> None:
+    run_id = submit(lite, suite=EXAMPLE, builds=["tt-train-2025"])
+    names = [test["name"] for test in lite.get(f"/runs/{run_id}")["tests"]]
+    assert names[0] == "backward, large features"
+    assert len(names) == 6
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/suites.md").read_text(), re.DOTALL)
+    written = command.request(yaml.safe_load(block), [], {})
+    assert lite.client.post("/api/v1/runs", json=written).status_code == 202
+
+
+def test_many_tests_one_command_one_verdict(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gonogo submit suite.yaml --watch`, while the jobs end; then `gonogo rejudge` of what they
+    left."""
+    file = tmp_path / "suite.yaml"
+    file.write_text(yaml.safe_dump({**SUITE, "labels": {"night": "1"}}))
+    with on_port(sqlite_url) as (client, context):
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+
+        def work(_seconds: float) -> None:
+            """What happens while the command waits: one more job ends."""
+            with context.session() as session:
+                queued = jobs.list_(session, jobs.JobFilter(state="queued")).items
+                if queued:
+                    finish(session, queued[-1].id, wrong=queued[-1].build != "correct")
+                else:
+                    conclude(session)
+
+        monkeypatch.setattr(waiting.time, "sleep", work)
+        runner = CliRunner()
+        good = runner.invoke(app, ["submit", str(file), "--watch", "--json"])
+        assert good.exit_code == 0, good.output
+        run = json.loads(good.stdout)
+        assert (run["verdict"], run["labels"], run["jobs"]["total"]) == ("pass", {"night": "1"}, 3)
+        assert run["url"] == f"{str(client.base_url).rstrip('/')}/runs/{run['id']}"
+        bad = runner.invoke(
+            app,
+            [
+                "submit",
+                str(file),
+                "--build",
+                "tt-train-2025",
+                "--build",
+                "correct",
+                "--label",
+                "night=2",
+                "--watch",
+            ],
+        )
+        assert bad.exit_code == 1, bad.output
+        assert "verdict: pass_by_tolerance" in bad.stdout
+        assert "grid 33x64" in bad.stdout
+        assert (
+            runner.invoke(
+                app,
+                ["submit", str(file), "--build", "tt-train-2025", "--watch", "--fail-on", "fail"],
+            ).exit_code
+            == 0
+        )
+        again = runner.invoke(
+            app,
+            [
+                "rejudge",
+                "--test",
+                run["tests"][0]["test_key"],
+                "--rtol",
+                "1e-3",
+                "--atol",
+                "0.5",
+                "--json",
+            ],
+        )
+        assert again.exit_code == 0, again.output
+        builds = {
+            each["build"]: (each["old"], each["new"]) for each in json.loads(again.stdout)["builds"]
+        }
+        wrong = {"pass_by_tolerance": 4}
+        assert builds == {"correct": ({"pass": 4}, {"pass": 4}), "tt-train-2025": (wrong, wrong)}
+        file.write_text("name: x\nentries: [{test: {shape: [0]}, when: 2026-01-01}]")
+        assert runner.invoke(app, ["submit", str(file)]).exit_code != 0

@@ -1,0 +1,283 @@
+"""Each kind of flag opens on the numbers that call for it, and is over by itself after the quiet
+period: a story of jobs for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+
+import stored_jobs
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.rates import rate
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.messages import outbox
+from stored_histories import World, row, spec_of, world
+
+LATER = datetime.now(UTC) + timedelta(days=1)
+QUIET = POLICY.quiet_seeds
+EVIDENCE = {
+    "sentence",
+    "words",
+    "job",
+    "build",
+    "seeds",
+    "of",
+    "figures",
+    "examples",
+    "rerun",
+    "check",
+    "looked",
+    "policy",
+}
+
+
+def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> dict[str, Any]:
+    """The flag of that kind, with evidence enough to run it again."""
+    flag = here.flags(test)[kind]
+    assert flag["state"] == state
+    assert flag["evidence"].keys() >= EVIDENCE
+    assert flag["evidence"]["check"].startswith(
+        "gonogo check --kernel layernorm_bw --shape 3,273,1,8462 --build "
+    )
+    assert flag["evidence"]["rerun"]["seeds"]
+    assert flag["evidence"]["rerun"]["builds"]
+    return flag
+
+
+def quiet(
+    here: World, test: dict[str, Any], *, first: int = 50, repeats: int = 1, **changes: Any
+) -> None:
+    """The quiet period: explained, green seeds on two later builds."""
+    for number in range(POLICY.quiet_builds):
+        rows = [
+            row(seed, repeat=repeat, **changes)
+            for seed in range(QUIET // 2)
+            for repeat in range(repeats)
+        ]
+        here.job(rows, test=test, build=f"later{number}", sequence=first + number)
+
+
+def flaky(here: World) -> None:
+    test = spec_of(0.41)
+    here.job([row(seed, wrong=True, within=seed != 3) for seed in range(8)], test=test)
+    flag = opened(here, "flaky", test)
+    proof = flag["evidence"]
+    assert (proof["figures"]["failures"]["failures"], proof["figures"]["failures"]["runs"]) == (
+        1,
+        8,
+    )
+    assert proof["figures"]["failures"]["low"] < 1 / 8 < proof["figures"]["failures"]["high"]
+    assert "--seeds 1 --seed-start 3" in proof["check"]
+    here.job(
+        [row(seed, wrong=True, within=True) for seed in (0, 1)], test=test
+    )  # green ones: nothing new
+    assert here.flags(test)["flaky"]["version"] == flag["version"]
+    quiet(here, test)
+    assert here.flags(test)["flaky"]["state"] == "resolved"
+    here.job([row(0, within=False), row(1)], test=test, build="worse", sequence=90)
+    assert here.flags(test)["flaky"]["state"] == "reopened"
+
+
+def nondeterministic(here: World) -> None:
+    test = spec_of(0.42)
+    rows = [
+        row(seed, repeat=repeat, bits="ab"[repeat] if seed == 2 else "")
+        for seed in range(4)
+        for repeat in (0, 1)
+    ]
+    here.job(rows, test=test)
+    proof = opened(here, "nondeterministic", test)["evidence"]
+    assert (proof["figures"]["compared"]["failures"], proof["figures"]["compared"]["runs"]) == (
+        1,
+        4,
+    )
+    assert len({each["digests"]["dx"] for each in proof["examples"]}) == 2
+    assert "--seed-start 2 --repeats 8" in proof["check"]
+    quiet(here, test)
+    assert (
+        here.flags(test)["nondeterministic"]["state"] == "open"
+    )  # seeds that ran once say nothing of it
+    quiet(here, test, first=60, repeats=2)
+    assert here.flags(test)["nondeterministic"]["state"] == "resolved"
+
+
+def device_dependent(here: World) -> None:
+    test = spec_of(0.43)
+    for device in ("n1/0", "n2/0"):
+        here.job([row(seed, device=device, bits=device[1]) for seed in range(4)], test=test)
+    proof = opened(here, "device_dependent", test)["evidence"]
+    assert proof["rerun"]["devices"] == ["n1/0", "n2/0"]
+    assert set(proof["figures"]["examples"][0]["digests"]) == {"n1/0", "n2/0"}
+    for device in ("n1/0", "n2/0"):
+        quiet(here, test, device=device)
+    assert here.flags(test)["device_dependent"]["state"] == "resolved"
+
+
+def context_dependent(here: World) -> None:
+    test = spec_of(0.44)
+    grouped = {"name": "after matmul", "before": []}
+    here.job([row(seed) for seed in range(8)], test=test)
+    here.job(
+        [row(seed, wrong=True, within=False, position=1) for seed in range(8)],
+        test=test,
+        context=grouped,
+    )
+    proof = opened(here, "context_dependent", test)["evidence"]
+    table = {
+        each["name"]: (each["passed"], each["failed"]) for each in proof["figures"]["contexts"]
+    }
+    assert table == {"isolated": (8, 0), "after matmul": (0, 8)}
+    assert proof["rerun"]["contexts"] == ["isolated", "after matmul"]
+    assert here.flags(test)["flaky"]["evidence"]["figures"]["cause"] == "context_dependent"
+    for number, context in enumerate(["isolated", grouped, "isolated", grouped]):
+        rows = [row(seed) for seed in range(QUIET // 2)]
+        here.job(
+            rows, test=test, context=context, build=f"later{number % 2}", sequence=50 + number % 2
+        )
+    assert here.flags(test)["context_dependent"]["state"] == "resolved"
+
+
+def latent_flake(here: World) -> None:
+    test = spec_of(0.45)
+    rows = [row(seed, bits="old") for seed in range(40)]
+    for seed, each in enumerate(rows):
+        each["outputs"]["dx"]["tolerance_ratio"] = 0.5 - 0.11 * math.log(
+            1 - (seed + 0.5) / 40
+        )  # up to .98; of 1,000 seeds 11 fail
+    here.job(rows, test=test)
+    proof = opened(here, "latent_flake", test)["evidence"]
+    tail = proof["figures"]["tail"]
+    assert POLICY.latent_target < tail["predicted"] <= tail["upper"]
+    assert "--seeds 40 --seed-start 0" in proof["check"]
+    quiet(here, test)
+    assert here.flags(test)["latent_flake"]["state"] == "resolved"
+
+
+def fix_masked(here: World) -> None:
+    """The container table: a verdict flickers between builds, then stays green, and the
+    coefficients stay."""
+    test = spec_of(0.46)
+    for number, within in enumerate([False, False, True]):
+        rows = [row(seed, wrong=True, within=within, bits=str(number)) for seed in range(6)]
+        here.job(rows, test=test, build=f"container-{number}", sequence=number, diagnosed=True)
+        if not within:
+            assert "fix_masked" not in here.flags(test)
+    flag = opened(here, "fix_masked", test)
+    change = flag["evidence"]["figures"]["change"]
+    assert (change["before"], change["after"], change["by"], change["turned_green"]) == (
+        "container-1",
+        "container-2",
+        "coefficients",
+        True,
+    )
+    assert set(change["same"]) == {"dx s1", "dx s2"}
+    assert "s1 is subtracted twice in all 265 tiles" in flag["evidence"]["words"]
+    assert flag["evidence"]["rerun"]["builds"] == ["container-1", "container-2"]
+    here.job(
+        [row(seed, wrong=True, bits="4") for seed in range(6)],
+        test=test,
+        build="container-3",
+        sequence=3,
+        diagnosed=True,
+    )
+    assert here.flags(test)["fix_masked"]["state"] == "open"  # green for good, and still wrong
+    quiet(here, test)
+    assert here.flags(test)["fix_masked"]["state"] == "resolved"
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "resolved"
+
+
+def hangs(here: World) -> None:
+    test = spec_of(0.47)
+    hung = {**stored_jobs.unwell(5, "hang", "no answer within 30 s")}
+    here.job([*(row(seed) for seed in range(5)), hung], test=test)
+    proof = opened(here, "hangs", test)["evidence"]
+    assert proof["figures"]["message"] == "no answer within 30 s"
+    assert (proof["figures"]["hangs"]["failures"], proof["figures"]["hangs"]["runs"]) == (1, 6)
+    assert set(here.flags(test)) == {"hangs"}  # what was lost never counts against the kernel
+    quiet(here, test)
+    assert here.flags(test)["hangs"]["state"] == "resolved"
+
+
+def passes_by_tolerance(here: World) -> None:
+    test = spec_of(0.48)
+    here.job([row(seed, wrong=seed < 3) for seed in range(4)], test=test)
+    flag = opened(here, "passes_by_tolerance", test)
+    assert flag["jobs"] == 1  # flagged by ingest, its evidence made whole by the assessment
+    assert flag["evidence"]["figures"]["seeds"] == rate(3, 4).to_json()
+    assert {each["digests"]["dx"] for each in flag["evidence"]["examples"]} == {
+        f"000bad{seed:010x}" for seed in range(3)
+    }
+    quiet(here, test)
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "resolved"
+
+
+def tolerance_too_tight(here: World) -> None:
+    test = spec_of(0.49)
+    here.job([row(seed, within=False) for seed in range(4)], test=test)
+    opened(here, "tolerance_too_tight", test)
+    quiet(here, test)
+    assert here.flags(test)["tolerance_too_tight"]["state"] == "resolved"
+
+
+def acknowledged_for_a_while(here: World) -> None:
+    test = spec_of(0.51)
+    here.job([row(0, wrong=True)], test=test)
+    flag = here.flags(test)["passes_by_tolerance"]
+    now = datetime.now(UTC)
+    with engines.session(here.engine) as session:
+        flag_changes.change(
+            session,
+            flag["id"],
+            {"state": "acknowledged", "expires": now + timedelta(hours=1)},
+            actor="ada",
+        )
+    here.assess()
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "acknowledged"
+    with time_machine.travel(now + timedelta(hours=2), tick=True):
+        here.assess()
+    assert here.flags(test)["passes_by_tolerance"]["state"] == "open"
+
+
+STORIES: tuple[Callable[[World], None], ...] = (
+    flaky, nondeterministic, device_dependent, context_dependent, latent_flake, fix_masked, hangs, passes_by_tolerance, tolerance_too_tight,
+    acknowledged_for_a_while,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One database for all stories: each has a test of its own."""
+    with world(f"sqlite:///{tmp_path_factory.mktemp('stories') / 'gonogo.sqlite'}") as made:
+        yield made
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_flag_of_each_kind_opens_and_is_over_by_itself(
+    here: World, story: Callable[[World], None]
+) -> None:
+    story(here)
+
+
+def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_url: str) -> None:
+    with world(postgres_url) as made:
+        for story in STORIES:
+            story(made)
+        with engines.reading(made.engine) as session:
+            letters = [
+                letter.topic
+                for letter in outbox.due(
+                    session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500
+                )
+            ]
+            found = flags.list_(session, limit=500).items
+        assert (
+            letters.count("flag.resolved")
+            == len([flag for flag in found if flag["state"] == "resolved"]) + 1
+        )  # one was reopened
+        assert letters.count("flag.opened") == len(found) + 2  # and one expired

@@ -1,0 +1,126 @@
+"""The life of a flag over HTTP: who moved it where and why, until when, and what may not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import stored_jobs
+from api import Api, in_process
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flag_changes
+from gonogo_storage.messages import outbox
+
+TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with in_process(f"sqlite:///{tmp_path_factory.mktemp('flags') / 'gonogo.sqlite'}") as made:
+        yield made
+
+
+@pytest.fixture
+def flag(api: Api) -> dict[str, Any]:
+    """The one flag, opened or reopened by a job of this test."""
+    with api.context.session() as session:
+        stored_jobs.finished(session)
+    (found,) = api.get("/flags")["items"]
+    if found["state"] != "open":
+        patch(api, found, state="resolved")
+        patch(api, found, state="open")
+    return dict(api.get(f"/flags/{found['id']}"))
+
+
+def patch(api: Api, flag: dict[str, Any], **body: Any) -> Any:
+    answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json=body)
+    return (
+        answer.json()
+        if answer.status_code == 200
+        else (answer.status_code, answer.json()["field"], answer.json()["limit"])
+    )
+
+
+def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_by_evidence_only(
+    api: Api, flag: dict[str, Any]
+) -> None:
+    taken = patch(
+        api,
+        flag,
+        state="acknowledged",
+        owner="ada",
+        reason="known since May",
+        expires=TOMORROW,
+        version=flag["version"],
+    )
+    assert (taken["state"], taken["owner"], taken["expires_at"]) == (
+        "acknowledged",
+        "ada",
+        TOMORROW,
+    )
+    closed = patch(api, flag, state="resolved", reason="fixed in 4.2")
+    assert (closed["state"], closed["expires_at"]) == ("resolved", None)
+    with api.context.session() as session:
+        stored_jobs.finished(session)
+    looked = api.get(f"/flags/{flag['id']}")
+    assert looked["state"] == "reopened"
+    told = [
+        (each["what"], each["before"], each["after"], each["actor"], each["reason"])
+        for each in looked["history"][:3]
+    ]
+    assert told[1:] == [
+        ("resolved", "acknowledged", "resolved", "local", "fixed in 4.2"),
+        ("changed", "open", "acknowledged", "local", "known since May"),
+    ]
+    assert told[0][:4] == ("reopened", "resolved", "reopened", "background")
+    assert looked["history"][0]["detail"]["check"].startswith("gonogo check")
+    with api.context.reading() as session:
+        letters = [
+            letter.topic for letter in outbox.due(session, topics=("flag.opened", "flag.resolved"))
+        ]
+    assert letters[-2:] == ["flag.resolved", "flag.opened"]
+    audited = api.get("/audit", params={"action": "flag.changed", "subject": flag["id"]})["items"]
+    assert audited[0]["detail"] == {"state": "resolved", "reason": "fixed in 4.2"}
+
+
+def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> None:
+    patch(api, flag, state="acknowledged", owner="ada", expires=TOMORROW)
+    now = datetime.now(UTC)
+    with api.context.session() as session:
+        assert not flag_changes.expired(session, now=now)
+        assert flag_changes.expire(session, now=now) == 0
+        assert flag_changes.expired(session, now=now + timedelta(days=2))
+        assert flag_changes.expire(session, now=now + timedelta(days=2)) == 1
+        assert flag_changes.expire(session, now=now + timedelta(days=2)) == 0
+    looked = api.get(f"/flags/{flag['id']}")
+    assert (looked["state"], looked["owner"], looked["expires_at"]) == ("open", "ada", None)
+    entry = looked["history"][0]
+    assert (entry["what"], entry["actor"], entry["reason"]) == (
+        "expired",
+        "background",
+        f"acknowledged until {TOMORROW}",
+    )
+
+
+def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[str, Any]) -> None:
+    assert patch(api, flag, expires=TOMORROW) == (422, "expires", '"state": "acknowledged"')
+    status, field, limit = patch(api, flag, state="acknowledged", expires="2020-01-01T00:00:00Z")
+    assert (status, field, limit[:6]) == (422, "expires", "after ")
+    for expires in ("soon", 1790000000, "2099-01-01T00:00:00"):
+        assert patch(api, flag, state="acknowledged", expires=expires)[:2] == (422, "expires")
+    assert patch(api, flag, state="resolved", version=flag["version"] + 1) == (
+        409,
+        "version",
+        flag["version"],
+    )
+    assert patch(api, flag, version=flag["version"])[:2] == (422, "body")
+    patch(api, flag, state="resolved")
+    assert patch(api, flag, state="acknowledged") == (422, "state", "resolved, open")
+    assert patch(api, flag, state="reopened")[:2] == (422, "state")
+    closed = api.get(f"/flags/{flag['id']}")
+    assert (closed["state"], closed["expires_at"]) == ("resolved", None)
+    assert patch(api, flag, state="resolved")["version"] == closed["version"]  # nothing new
+    assert patch(api, flag, state="open")["state"] == "open"

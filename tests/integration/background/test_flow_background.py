@@ -1,0 +1,319 @@
+"""`gonogo background` with a real broker and both databases: from a stored job to its verdict,
+whatever a worker does on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from background_thread import TIMEOUT_S, broker, numbers, running, short, submit, until
+from gonogo_service import background
+from gonogo_settings import Settings
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.history import assessments
+from gonogo_storage.jobs import jobs
+from gonogo_storage.messages import leases
+from gonogo_workers import queue
+from job_flow import KEY, QUEUE, SimulatedWorker, row
+from running_service import Process, clean_environment
+from running_service import until as eventually
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str, engine: Engine) -> Settings:
+    """Settings of this test."""
+    return short(database_url, redis_url)
+
+
+@pytest.fixture
+def worker(settings: Settings) -> Iterator[SimulatedWorker]:
+    """A simulated device worker on the same broker."""
+    assert settings.broker_url is not None
+    app = queue.make_app(settings.broker_url)
+    yield SimulatedWorker(app)
+    app.close()
+
+
+@contextmanager
+def another(settings: Settings, log: Path) -> Iterator[None]:
+    """One more `gonogo background`, a process of its own; it must stop in good order."""
+    assert settings.worker_key is not None
+    environment = clean_environment(
+        GONOGO_DATABASE_URL=settings.database_url,
+        GONOGO_BROKER_URL=str(settings.broker_url),
+        GONOGO_WORKER_KEY=settings.worker_key.get_secret_value(),
+        GONOGO_POLL_S=str(settings.poll_s),
+        GONOGO_HEARTBEAT_S=str(settings.heartbeat_s),
+        GONOGO_HEARTBEAT_TIMEOUT_S=str(settings.heartbeat_timeout_s),
+    )
+    process = Process(["background"], environment, log)
+    process.start()
+    try:
+        yield
+        assert process.stop() == 0, log.read_text()
+    finally:
+        process.close()
+
+
+def presences(engine: Engine) -> set[str]:
+    """The copies that say they live."""
+    with reading(engine) as current:
+        return set(leases.holders(current, "presence/"))
+
+
+def test_a_job_runs_from_the_doorbell_to_its_verdict(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings)
+        chunk = worker.take()
+        assert (chunk["job"], chunk["build"], chunk["work"]) == (
+            job_id,
+            "tt-train-2025",
+            [[0, 0], [1, 0], [2, 0], [3, 0]],
+        )
+        assert chunk["test"]["kernel"] == "layernorm_bw"
+        assert (chunk["context"], chunk["artifacts"]["first"]) == ("isolated", True)
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        worker.send(chunk, [row(0), row(1)])
+        until(engine, job_id, lambda job: job.done == 2)
+        worker.send(chunk, [row(2), row(3)], batch=1)
+        worker.finish(chunk, batches=2)
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        assert (job.verdict, job.counts, job.open_chunks) == ("pass", {"pass": 4}, 0)
+        eventually(lambda: assessments_of(engine, job.test_key))
+    (assessed,) = assessments_of(engine, job.test_key)
+    assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (
+        job_id,
+        "unknown",
+        0,
+        4,
+    )
+    assert "not enough seeds: 4 of 20" in assessed["content"]["grade"]["words"]
+
+
+def assessments_of(engine: Engine, test_key: str) -> list[dict[str, Any]]:
+    """What has been said of the variants of a test."""
+    with reading(engine) as current:
+        return assessments.of_test(current, test_key)
+
+
+def test_two_unstarted_chunks_per_live_worker_and_no_more(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive(), broker(settings) as redis:
+        job_id = submit(engine, settings, 6, chunk_seconds=1e-6)
+        chunk = worker.take()
+        for started in range(1, 7):
+            eventually(
+                lambda started=started: redis.llen(QUEUE) == min(1, 6 - started)
+            )  # one taken and not started, one waiting
+            worker.run(chunk)
+            eventually(lambda started=started: redis.llen(QUEUE) == min(2, 6 - started))
+            if started < 6:
+                chunk = worker.take()
+        job = until(engine, job_id, lambda job: job.state == "finished")
+    assert (job.chunks, job.counts) == (6, {"pass": 6})
+
+
+def test_messages_with_a_wrong_signature_or_for_another_task_change_nothing(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 1)
+        chunk = worker.take()
+        body = {
+            "attempt": chunk["attempt"],
+            "batch": 0,
+            "rows": [row(0, verdict="fail")],
+            "artifacts": [],
+        }
+        queue.send(worker.app, "x" * 32, queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        sealed = queue.seal(KEY, queue.HEARTBEAT, body)
+        queue.publish(worker.app, queue.BACKGROUND_QUEUE, queue.RESULTS, *sealed)
+        queue.send(
+            worker.app,
+            KEY,
+            queue.BACKGROUND_QUEUE,
+            queue.RESULTS,
+            {"attempt": chunk["attempt"], "rows": [{"nonsense": 1}]},
+        )
+        worker.run(chunk)
+        job = until(engine, job_id, lambda job: job.state == "finished")
+    assert job.counts == {"pass": 1}
+
+
+def test_a_silent_attempt_is_given_up_and_exactly_the_rest_is_asked_for_again(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings)
+        lost = worker.take()
+        worker.start(lost)
+        worker.send(lost, [row(0), row(1)])
+        began = time.monotonic()
+        again = worker.take()
+        assert time.monotonic() - began > TIMEOUT_S
+        assert again["work"] == [[2, 0], [3, 0]]
+        worker.run(again)
+        until(engine, job_id, lambda job: job.state == "finished")
+        assert numbers(engine, job_id) == [0, 1, 2, 3]
+
+
+def test_an_attempt_that_sends_heartbeats_is_never_given_up(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings):
+        with worker.alive():
+            job_id = submit(engine, settings)
+            chunk = worker.take()
+            worker.start(chunk)
+        with worker.alive(chunk["attempt"]):
+            time.sleep(3 * TIMEOUT_S)
+        with reading(engine) as current:
+            (tried,) = jobs.attempts_of(current, job_id)
+    assert tried["state"] == "running"
+
+
+def test_a_message_that_died_in_a_workers_hand_is_sent_as_a_new_attempt(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings)
+        first = worker.take()  # and nothing more is heard of it
+        second = worker.take()
+        assert second["attempt"] != first["attempt"]
+        assert second["work"] == first["work"]
+        worker.run(second)
+        until(engine, job_id, lambda job: job.state == "finished")
+
+
+def test_after_a_flush_unstarted_attempts_are_sent_again(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive(), broker(settings) as redis:
+        job_id = submit(engine, settings, 2, chunk_seconds=1e-6)
+        eventually(lambda: redis.llen(QUEUE) == 2)
+        redis.flushdb()
+        chunks = [worker.take(), worker.take()]
+        for chunk in chunks:
+            worker.run(chunk)
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert len(jobs.attempts_of(current, job_id)) == 2
+    assert job.counts == {"pass": 2}
+
+
+def test_cancel_reaches_a_running_worker_at_once(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive(), broker(settings) as redis:
+        job_id = submit(engine, settings, 3, chunk_seconds=1e-6)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        with session(engine) as current:
+            jobs.cancel(current, job_id)
+        redis.lpush(queue.DOORBELL_KEY, "1")
+        eventually(lambda: redis.exists(queue.cancel_key(chunk["attempt"])))
+        redis.flushdb()
+        eventually(
+            lambda: redis.exists(queue.cancel_key(chunk["attempt"]))
+        )  # a flush doesn't save it
+        worker.send(chunk, [row(0)])
+        worker.finish(chunk, sent=[[0, 0]], outcome="cancelled", batches=1)
+        job = until(engine, job_id, lambda job: job.state == "cancelled")
+    assert job.counts == {"pass": 1}
+
+
+def test_a_job_without_a_worker_says_so_and_fails_at_its_deadline(
+    engine: Engine, settings: Settings
+) -> None:
+    with running(settings):
+        until(engine, submit(engine, settings), lambda job: job.waiting_reason)
+        job_id = submit(engine, settings, queue_deadline_s=0.8)
+        job = until(engine, job_id, lambda job: job.state == "failed")
+    assert job.error is not None
+    assert QUEUE in job.error
+
+
+def test_two_copies_share_the_work_and_store_every_seed_once(
+    engine: Engine, settings: Settings, worker: SimulatedWorker, tmp_path: Path
+) -> None:
+    patient = settings.model_copy(
+        update={"heartbeat_timeout_s": 30.0}
+    )  # a machine under load must not make the reaper step in
+    with ExitStack() as copies:
+        copies.enter_context(running(patient))
+        copies.enter_context(
+            another(patient, tmp_path / "background.log")
+        )  # a process: Celery has one event loop per process
+        eventually(lambda: len(presences(engine)) == 2)
+        copies.enter_context(worker.alive())
+        job_id = submit(engine, settings, 40, chunk_seconds=0.04)
+        count = until(engine, job_id, lambda job: True).chunks
+        assert count > 2
+        for _ in range(count):
+            chunk = worker.take()
+            worker.start(chunk)
+            for number, (seed, repeat) in enumerate(chunk["work"]):
+                worker.send(chunk, [row(seed, repeat)], batch=number)
+                worker.send(
+                    chunk, [row(seed, repeat)], batch=number
+                )  # redelivered, perhaps to the other copy at the same moment
+            worker.finish(chunk, batches=len(chunk["work"]))
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert len(presences(engine)) == 2
+            assert {"dispatcher", "reaper", "delivery"} <= set(leases.holders(current))
+            assert len(jobs.attempts_of(current, job_id)) == count
+    assert (job.done, job.counts) == (40, {"pass": 40})
+    assert numbers(engine, job_id) == list(range(40))
+    with reading(engine) as current:
+        assert leases.holders(current) == {}  # a successor needn't wait
+
+
+def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_start(
+    engine: Engine, settings: Settings, worker: SimulatedWorker
+) -> None:
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 1)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+    worker.send(chunk, [row(0)])
+    worker.finish(chunk, batches=1)
+    dying = (
+        "import os, sys; from gonogo_workers import queue; app = queue.make_app(sys.argv[1]); c = app.connection_for_read(); "
+        "q = c.SimpleQueue('background'); q.get(timeout=5); q.get(timeout=5); os._exit(9)"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", dying, str(settings.broker_url)], check=False, cwd=ROOT
+        ).returncode
+        == 9
+    )
+    with broker(settings) as redis:
+        assert (redis.llen(queue.BACKGROUND_QUEUE), redis.hlen("unacked")) == (0, 2)
+    with running(settings), worker.alive(chunk["attempt"]):
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert len(jobs.attempts_of(current, job_id)) == 1
+    assert job.counts == {"pass": 1}
+
+
+def test_missing_settings_are_named() -> None:
+    with pytest.raises(ValueError, match="GONOGO_BROKER_URL, GONOGO_WORKER_KEY"):
+        background.run(Settings(database_url="sqlite:///x"), threading.Event())

@@ -1,0 +1,52 @@
+"""Sequential seeds with two copies of `gonogo background` and a real broker: told to stop, killed
+on the way, decided once."""
+
+from __future__ import annotations
+
+from background_thread import broker, running, short, submit, until
+from gonogo_storage.db.engine import make_engine, reading
+from gonogo_storage.messages import events
+from gonogo_storage.ops import schema
+from gonogo_workers import queue
+from job_flow import SimulatedWorker, row
+from running_service import until as eventually
+
+
+def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a_worker_was_killed(
+    database_url: str, redis_url: str
+) -> None:
+    engine = make_engine(database_url)
+    schema.upgrade(engine)
+    settings = short(database_url, redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    try:
+        with running(settings), running(settings), worker.alive(), broker(settings) as redis:
+            request = {"seeds": {"policy": "sequential", "max": 200}}
+            job_id = submit(engine, settings, 200, stop_on_finding=True, request=request)
+            chunks = sorted((worker.take() for _ in range(2)), key=lambda chunk: chunk["work"])
+            assert [chunk["work"] for chunk in chunks] == [[[0, 0], [1, 0]], [[2, 0], [3, 0]]]
+            for chunk in chunks:
+                worker.start(chunk)
+            red = [row(seed, verdict="fail_by_tolerance") for seed in (1, 0)]
+            for batch in (1, 1, 0):  # out of order, and one twice
+                worker.send(chunks[0], [red[1 - batch]], batch=batch)
+            worker.finish(chunks[0], batches=2)
+            eventually(lambda: redis.exists(queue.cancel_key(chunks[1]["attempt"])))
+            job = until(
+                engine, job_id, lambda job: job.state == "finished"
+            )  # the second attempt is never heard of again
+    finally:
+        app.close()
+    with reading(engine) as current:
+        decided = [event for event in events.after(current, job_id, 0) if "reason" in event["data"]]
+    engine.dispose()
+    assert job.stop is not None
+    assert (job.verdict, job.stop["decision"], job.stop["seeds_saved"], job.total, job.done) == (
+        "fail_by_tolerance",
+        "flaky",
+        198,
+        2,
+        2,
+    )
+    assert len(decided) == 1

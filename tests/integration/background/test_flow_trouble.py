@@ -1,0 +1,193 @@
+"""`gonogo background` while what it stands on is away: the broker, the database, the disk, the
+migration."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from queue import Empty
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from background_thread import broker, numbers, running, short, submit, until
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
+from gonogo_storage.devices import workers
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import schema
+from gonogo_workers import queue
+from job_flow import SimulatedWorker, row
+from running_service import until as eventually
+from servers import PostgresServer, RedisServer
+
+
+def test_background_survives_a_restart_of_redis(
+    database_url: str, engine: Engine, private_redis: RedisServer
+) -> None:
+    settings = short(database_url, private_redis.url)
+    app = queue.make_app(private_redis.url)
+    worker = SimulatedWorker(app)
+    with running(settings):
+        with worker.alive():
+            job_id = submit(engine, settings, 4, chunk_seconds=0.006)
+            first = worker.take()
+            worker.start(first)
+            until(engine, job_id, lambda job: job.state == "running")
+        private_redis.stop()
+        # with nothing in it: unstarted attempts and results on their way are gone
+        private_redis.start()
+        app.close()
+        app = queue.make_app(private_redis.url)
+        worker = SimulatedWorker(app)
+        with worker.alive(first["attempt"]):
+            worker.send(first, [row(seed) for seed, _ in first["work"]])
+            worker.finish(first)
+            until(engine, job_id, lambda job: job.done >= len(first["work"]))
+            deadline, taken = time.monotonic() + 40.0, {first["attempt"]}
+            while (
+                until(engine, job_id, lambda job: True).state != "finished"
+                and time.monotonic() < deadline
+            ):
+                with suppress(
+                    Empty
+                    # what was published in the moment of the restart may be there twice: a worker runs
+                    # it once
+                ):
+                    chunk = worker.take(0.5)
+                    if chunk["attempt"] not in taken:
+                        taken.add(chunk["attempt"])
+                        worker.run(chunk)
+        until(engine, job_id, lambda job: job.state == "finished")
+    assert numbers(engine, job_id) == [0, 1, 2, 3]
+    app.close()
+
+
+def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
+    database_url: str, engine: Engine, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They can't be acknowledged; each would hold one of the consumer's two places for ever, and
+    with both held it reads no more."""
+    settings, app = short(database_url, private_redis.url), queue.make_app(private_redis.url)
+    worker = SimulatedWorker(app)
+    with running(settings):
+        worker.beat()
+        eventually(lambda: _heard(engine))
+        with session(engine) as current, broker(settings) as redis:
+            # On SQLite whatever a session does takes the lock of the whole database
+            current.execute(
+                text(
+                    "LOCK TABLE workers IN ACCESS EXCLUSIVE MODE"
+                    if is_postgres(current)
+                    else "SELECT 1"
+                )
+            )
+            worker.beat()
+            worker.beat()
+            eventually(lambda: redis.hlen("unacked") == 2)
+            private_redis.stop()
+        eventually(
+            lambda: caplog.text.count("Couldn't ack") >= 2
+        )  # Celery says so of both, once they are stored
+        private_redis.start()
+        app.close()
+        app = queue.make_app(private_redis.url)
+        worker = SimulatedWorker(app)
+        with broker(settings) as redis:
+            worker.beat()
+            eventually(
+                lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0 and redis.hlen("unacked") == 0
+            )
+    app.close()
+
+
+def _heard(engine: Engine) -> bool:
+    with reading(engine) as current:
+        return bool(workers.list_(current))
+
+
+def test_results_wait_for_a_database_that_is_away(
+    private_postgres: PostgresServer, redis_url: str
+) -> None:
+    engine = make_engine(private_postgres.url())
+    schema.upgrade(engine)
+    settings = short(private_postgres.url(), redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 3)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        private_postgres.stop()
+        worker.send(chunk, [row(0), row(1)])
+        worker.send(chunk, [row(2)], batch=1)
+        worker.finish(chunk, batches=2)
+        time.sleep(0.5)
+        private_postgres.start()
+        job = until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert (
+                len(jobs.attempts_of(current, job_id)) == 1
+            )  # nothing was lost, so nothing ran again
+    assert job.counts == {"pass": 3}
+    app.close()
+    engine.dispose()
+
+
+def test_results_wait_while_the_disk_is_full(
+    sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(sqlite_url)
+    schema.upgrade(engine)
+    settings = short(sqlite_url, redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    with session(engine) as current:
+        pages = current.scalar(text("PRAGMA page_count"))
+    full = threading.Event()
+    patched_begin = engines._begin_sqlite
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql(
+            f"PRAGMA max_page_count = {pages + 30 if full.is_set() else 2**30}"
+        )
+        patched_begin(connection)
+
+    monkeypatch.setattr(engines, "_begin_sqlite", begin)
+    with running(settings), worker.alive():
+        job_id = submit(engine, settings, 200)
+        chunk = worker.take()
+        worker.start(chunk)
+        until(engine, job_id, lambda job: job.state == "running")
+        full.set()
+        worker.send(chunk, [row(seed) for seed in range(200)])
+        worker.finish(chunk, batches=1)
+        time.sleep(0.5)
+        assert until(engine, job_id, lambda job: True).done == 0
+        full.clear()
+        job = until(engine, job_id, lambda job: job.state == "finished")
+    assert job.counts == {"pass": 200}
+    app.close()
+    engine.dispose()
+
+
+def test_background_waits_for_the_migration(empty_database_url: str, redis_url: str) -> None:
+    engine = make_engine(empty_database_url)
+    settings = short(empty_database_url, redis_url)
+    app = queue.make_app(redis_url)
+    worker = SimulatedWorker(app)
+    worker.beat()
+    with running(settings), broker(settings) as redis:
+        time.sleep(0.3)
+        assert redis.llen(queue.HEARTBEAT_QUEUE) == 1  # untouched
+        schema.upgrade(engine)
+        eventually(lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0)
+        job_id = submit(engine, settings, 1)
+        with worker.alive():
+            worker.run(worker.take())
+        until(engine, job_id, lambda job: job.state == "finished")
+    app.close()
+    engine.dispose()

@@ -1,0 +1,416 @@
+"""Sequential and suspect seeds in the database alone: when a job is decided, whatever comes when.
+On both databases."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+import migrated_database
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import attempts, chunking, chunks, jobs, queues
+from gonogo_storage.jobs.attempts import Sendable
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import events, outbox
+from gonogo_storage.seeds import results
+from job_flow import QUEUE, empty_row, new_job, row
+
+NOW = utcnow()
+LATER = NOW + timedelta(seconds=60)
+Make = Callable[[int, int], dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """A migrated database."""
+    yield from migrated_database.migrated(request, tmp_path_factory)
+
+
+@pytest.fixture
+def current(engine: Engine) -> Iterator[Session]:
+    """One write transaction, rolled back."""
+    with migrated_database.back(engine) as made:
+        yield made
+
+
+def submit(
+    current: Session,
+    most: int = 500,
+    *,
+    start: int = 0,
+    stop_on_finding: bool = True,
+    **changes: Any,
+) -> Job:
+    """A stored job of sequential seeds."""
+    new = new_job(
+        range(start, start + most),
+        stop_on_finding=stop_on_finding,
+        request={"seeds": {"policy": "sequential"}},
+        **changes,
+    )
+    return jobs.create(current, new, now=NOW)
+
+
+def send(current: Session, count: int = 1000) -> list[Sendable]:
+    """Hand out what may be handed out; workers start all of it."""
+    chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
+    sendable = attempts.unpublished(current, "epoch")
+    attempts.published(current, [item.attempt for item in sendable], "epoch", now=NOW)
+    for item in sendable:
+        attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+    return sendable
+
+
+def store(current: Session, item: Sendable, rows: Sequence[dict[str, Any]], batch: int = 0) -> None:
+    """One batch of an attempt."""
+    attempts.store(current, item.attempt, {"batch": batch, "rows": list(rows)}, now=NOW)
+
+
+def end(
+    current: Session, item: Sendable, outcome: str = "done", sent: Any = None, **more: Any
+) -> None:
+    """An attempt's last word."""
+    body = {
+        "outcome": outcome,
+        "sent": item.work if sent is None else sent,
+        "batches": None,
+        **more,
+    }
+    attempts.finished(current, item.attempt, body, now=NOW)
+
+
+def found(current: Session, job: Job) -> Job:
+    """The job as it is now."""
+    now = jobs.get(current, job.id)
+    assert now is not None
+    return now
+
+
+def stop_of(current: Session, job: Job) -> dict[str, Any]:
+    """Its decision."""
+    stop = found(current, job).stop
+    assert stop is not None
+    return stop
+
+
+def run(current: Session, job: Job, make: Make = row) -> Job:
+    """Chunk after chunk on one worker, until the job is over."""
+    while not (now := found(current, job)).state.final:
+        for item in send(current, 1):
+            store(current, item, [make(seed, repeat) for seed, repeat in item.work])
+            end(current, item)
+    return now
+
+
+def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
+    sizes = [len(part) for part in chunking.grow(range(500), 1, 0.01, 20.0)]
+    assert sizes[:8] == [2, 2, 4, 8, 8, 8, 8, 9]
+    assert sum(sizes) == 500
+    assert all(
+        later <= max(8, sum(sizes[: k + 1]) // 4 + 1)
+        for k, (_, later) in enumerate(pairwise(sizes))
+        if k > 6
+    )
+    assert [len(part) for part in chunking.grow(range(10), 3, 3.0, 20.0)] == [6, 6, 6, 6, 6]
+    assert [len(part) for part in chunking.grow(range(3), 1, 100.0, 20.0)] == [1, 1, 1]
+    assert [
+        pair for part in chunking.grow(range(50), 2, 0.1, 20.0) for pair in part
+    ] == chunking.pairs(range(50), 2)
+
+
+def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Session) -> None:
+    job = submit(current)
+    assert job.total == 500
+    ended = run(current, job)
+    assert (ended.state, ended.verdict, ended.total, ended.done) == ("finished", "pass", 49, 49)
+    assert ended.stop is not None
+    assert {
+        name: ended.stop[name]
+        for name in (
+            "decision",
+            "words",
+            "seeds_seen",
+            "seeds_run",
+            "seeds_saved",
+            "device_ms_saved",
+        )
+    } == {
+        "decision": "stable",
+        "words": "stopped after 49 of at most 500 seeds, 0 failed: the failure rate is 0.01 rather than 0.1; 1.13 s of device time saved",
+        "seeds_seen": 49,
+        "seeds_run": 49,
+        "seeds_saved": 451,
+        "device_ms_saved": 451 * 2.5,
+    }
+    told = [
+        event["data"]
+        for event in events.after(current, job.id, 0)
+        if event["type"] == "state" and event["data"].get("stop")
+    ]
+    assert [each["state"] for each in told] == ["running", "finished"]
+    assert told[0]["reason"].startswith("stopped after 49")
+    assert told[1]["stop"] == ended.stop
+
+
+def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_frees_more(
+    current: Session,
+) -> None:
+    job = submit(current)
+    items = send(current)
+    assert [pair[0] for item in items for pair in item.work] == list(range(49))
+    store(current, items[0], [row(0)])
+    assert chunks.waiting(current) == {}
+    store(current, items[0], [row(1, verdict="fail_by_tolerance")], batch=1)
+    assert found(current, job).sequential == {
+        "start": 0,
+        "max": 500,
+        "stop_on_finding": True,
+        "seen": 2,
+        "counted": 2,
+        "failures": 1,
+        "unexplained": 0,
+        "needed": 72,
+    }
+    assert [pair[0] for item in send(current) for pair in item.work][:1] == [49]
+    assert chunks.waiting(current) == {}
+
+
+def right(seed: int, repeat: int = 0) -> dict[str, Any]:
+    """Fails for a reason that rounding explains, one seed in five."""
+    return row(seed, repeat, verdict="fail_by_tolerance" if seed % 5 == 3 else "pass")
+
+
+def lucky(seed: int, repeat: int = 0) -> dict[str, Any]:
+    """Two failures, which don't decide; seeds that say nothing of the kernel; an unexplained one at
+    40, and what would decide behind it."""
+    if seed in (7, 8, 9):
+        return empty_row(seed, "error", "the device went away", repeat)
+    if seed >= 40:
+        return row(seed, repeat, "pass_by_tolerance", "unexplained")
+    return row(seed, repeat, verdict="fail_by_tolerance" if seed in (2, 30) else "pass")
+
+
+@pytest.mark.parametrize(
+    ("make", "decision", "seen", "luck"),
+    [(row, "stable", 49, 1), (right, "flaky", 14, 2), (lucky, "hollow", 41, 4)],
+)
+def test_the_decision_is_the_same_whatever_comes_when(
+    current: Session, make: Make, decision: str, seen: int, luck: int
+) -> None:
+    """Many workers, batches out of order and twice, workers that die: the same seeds decide."""
+    chance = random.Random(luck)
+    job = submit(current, 200)
+    going: list[tuple[Sendable, list[list[int]]]] = []
+    while not found(current, job).state.final:
+        going += [(item, list(item.work)) for item in send(current, 3)]
+        item, left = going.pop(chance.randrange(len(going)))
+        chance.shuffle(left)
+        part = left[: chance.randrange(1, len(left) + 1)]
+        rest = [pair for pair in left if pair not in part]
+        for _ in range(chance.choice((1, 1, 2))):
+            store(current, item, [make(*pair) for pair in part])
+        if not rest:
+            end(current, item)
+        elif chance.random() < 0.2:
+            attempts.lose(current, item.attempt, "its worker was killed", before=LATER, now=NOW)
+        else:
+            going.append((item, rest))
+    stop = stop_of(current, job)
+    assert (stop["decision"], stop["seeds_seen"]) == (decision, seen)
+    ended = found(current, job)
+    assert ended.done == ended.total == len(list(results.stream(current, job.id)))
+    assert stop["seeds_saved"] == 200 - ended.done
+
+
+def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_diagnosis(
+    current: Session,
+) -> None:
+    job = submit(current)
+    items = send(current)
+    store(current, items[0], [row(0, verdict="fail", explanation="unexplained")])
+    stop = stop_of(current, job)
+    assert (stop["decision"], stop["seed"], stop["verdict"], stop["seeds_run"]) == (
+        "wrong",
+        0,
+        "fail",
+        None,
+    )
+    assert stop["words"].endswith("(seed 0: fail)")
+    assert "finder" not in stop
+    told = {letter.payload["attempt"] for letter in outbox.due(current, topics=["attempt.cancel"])}
+    assert told == {item.attempt for item in items[1:]} == set(attempts.to_cancel(current))
+    assert chunks.waiting(current) == {}
+    assert found(current, job).state == "running"
+    store(current, items[1], [row(2)])  # was on its way: kept
+    for item in items[2:]:
+        end(current, item, "cancelled", [])
+    end(current, items[1], "cancelled", [[2, 0]])
+    store(current, items[1], [row(3)], batch=1)  # its chunk is closed: too late
+    artifact = {
+        "kind": "diagnosis",
+        "seed": 0,
+        "repeat": 0,
+        "output": "",
+        "content": {"words": "s1 is subtracted twice", "terms": []},
+    }
+    body = {
+        "batch": 1,
+        "rows": [row(1, verdict="fail", explanation="unexplained")],
+        "artifacts": [artifact],
+    }
+    attempts.store(current, items[0].attempt, body, now=NOW)
+    end(current, items[0])
+    ended = found(current, job)
+    assert (ended.state, ended.verdict, ended.counts) == (
+        "finished",
+        "fail",
+        {"fail": 2, "pass": 1},
+    )
+    assert ended.diagnosis is not None
+    assert (ended.total, stop_of(current, job)["seeds_saved"]) == (3, 497)
+    store(current, items[0], [row(9)], batch=2)
+    assert found(current, job).done == 3
+
+
+def test_asked_for_more_a_wrong_kernel_is_run_until_its_rate_is_known(current: Session) -> None:
+    job = submit(current, stop_on_finding=False)
+    ended = run(
+        current, job, lambda seed, repeat: row(seed, repeat, "pass_by_tolerance", "unexplained")
+    )
+    assert ended.stop is not None
+    assert (ended.stop["decision"], ended.stop["seeds_seen"], ended.verdict) == (
+        "stable",
+        49,
+        "pass_by_tolerance",
+    )
+    assert flags.list_(current, job=job.id).items
+
+
+def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_it_is_waited_for(
+    current: Session,
+) -> None:
+    job = submit(current)
+    items = send(current)
+    store(current, items[2], [row(5, verdict="fail", explanation="unexplained")])
+    assert found(current, job).stop is None
+    assert set(attempts.to_cancel(current)) == {item.attempt for item in items[3:]}
+    attempts.lose(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
+    attempts.lose(current, items[3].attempt, "its worker was killed", before=LATER, now=NOW)
+    (again,) = send(current)  # only the one that is needed
+    assert again.work == [[0, 0], [1, 0]]
+    store(current, items[1], [row(2), row(3)])
+    store(current, items[2], [row(4)], batch=1)
+    store(
+        current, again, [row(0, verdict="fail_by_tolerance"), row(1, verdict="fail_by_tolerance")]
+    )
+    stop = stop_of(current, job)
+    assert (stop["decision"], stop["seeds_seen"]) == (
+        "flaky",
+        2,
+    )  # what came first in the order of the seeds decides
+
+
+def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(current: Session) -> None:
+    job = submit(current, 5)
+    ended = run(current, job, lambda seed, repeat: empty_row(seed, "hang", "no answer", repeat))
+    assert ended.stop is not None
+    words = "stopped after 0 of at most 5 seeds (5 more say nothing of the kernel), 0 failed: all 5 seeds ran without a decision"
+    assert (ended.verdict, ended.stop["decision"], ended.stop["words"]) == (
+        "hang",
+        "undecided",
+        words,
+    )
+    assert (ended.stop["seeds_saved"], ended.stop["device_ms_saved"]) == (0, 0)
+    again = jobs.resubmit(current, job.id, owner="me")
+    assert again is not None
+    assert (again.total, again.sequential) == (5, {**(job.sequential or {}), "needed": None})
+
+
+def test_repeats_of_a_seed_count_once_and_one_red_repeat_makes_it_red(current: Session) -> None:
+    job = submit(current, 20, repeats=2, start=100)
+    ended = run(
+        current,
+        job,
+        lambda seed, repeat: row(seed, repeat, verdict="fail_by_tolerance" if repeat else "pass"),
+    )
+    assert ended.stop is not None
+    assert (ended.stop["decision"], ended.stop["seeds_seen"], ended.stop["seed"], ended.done) == (
+        "flaky",
+        2,
+        101,
+        4,
+    )
+
+
+def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
+    current: Session,
+) -> None:
+    job = submit(current)
+    items = send(current)
+    store(
+        current,
+        items[0],
+        [row(0, verdict="fail_by_tolerance"), row(1, verdict="fail_by_tolerance")],
+    )
+    end(current, items[0])
+    attempts.lose(current, items[1].attempt, "its worker was killed", before=LATER, now=NOW)
+    assert queues.overdue_cancels(current, before=NOW) == []
+    assert queues.overdue_cancels(current, before=LATER) == [job.id]
+    assert queues.abandon(current, job.id, now=LATER)
+    ended = found(current, job)
+    assert (ended.state, ended.verdict, ended.open_chunks) == ("finished", "fail_by_tolerance", 0)
+    store(current, items[4], [row(seed) for seed, _ in items[4].work])
+    assert found(current, job).done == 2
+
+
+def test_a_cancelled_job_stays_cancelled_whatever_its_seeds_had_decided(current: Session) -> None:
+    job = submit(current)
+    items = send(current)
+    store(
+        current,
+        items[0],
+        [row(0, verdict="fail_by_tolerance"), row(1, verdict="fail_by_tolerance")],
+    )
+    assert jobs.cancel(current, job.id) is not None
+    for item in items:
+        end(current, item, "cancelled", [])
+    ended = found(current, job)
+    assert (ended.state, ended.verdict, ended.total) == ("cancelled", "fail_by_tolerance", 500)
+
+
+def test_two_copies_that_store_in_the_same_moment_decide_once(engine: Engine) -> None:
+    with session(engine) as current:
+        job = submit(current)
+        items = send(current)
+    threads = [
+        threading.Thread(target=_store_alone, args=(engine, item))
+        for item in items
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with reading(engine) as current:
+        ended = found(current, job)
+        decided = [event for event in events.after(current, job.id, 0) if "reason" in event["data"]]
+    assert (ended.state, ended.done, len(decided)) == ("finished", 49, 1)
+
+
+def _store_alone(engine: Engine, item: Sendable) -> None:
+    with session(engine) as current:
+        store(current, item, [row(seed) for seed, _ in item.work])
+    with session(engine) as current:
+        end(current, item)

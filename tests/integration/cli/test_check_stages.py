@@ -1,0 +1,63 @@
+"""`gonogo check` of a staged suite: the table, the blocker, the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+BUILDS = """
+[builds.op]
+executor = "pytest"
+environment = {{ PYTEST_DISABLE_PLUGIN_AUTOLOAD = "1" }}
+options = {{ root = "{root}" }}
+[builds.op.suites.staged]
+stages = [{{ name = "api", files = ["test_api.py"] }}, {{ name = "kernels", files = ["test_kernels.py"] }}]
+"""
+
+
+def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "builds.toml").write_text(BUILDS.format(root=folder))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "GONOGO_BUILDS": str(folder / "builds.toml"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "gonogo_cli",
+        "check",
+        "--executor",
+        "pytest",
+        "--build",
+        "op",
+        "--suite",
+        "staged",
+        *words,
+    ]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_table_and_the_blocker_are_told(tmp_path: Path) -> None:
+    (tmp_path / "test_api.py").write_text("def test_api(): pass\n")
+    (tmp_path / "test_kernels.py").write_text("def test_right(): assert 0, 'wrong tile'\n")
+    done = check(tmp_path, "--seeds", "2", "--json")
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)["diagnosis"]
+    assert [
+        (each["name"], each["status"], each["iterations"]) for each in said["stages"]["stages"]
+    ] == [
+        ("api", "passed", 2),
+        ("kernels", "failed", 2),
+    ]
+    assert said["words"].startswith(
+        "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': no test passed, first"
+    )
+
+    done = check(tmp_path, "--stage", "api")
+    assert "The stage 'api' passed." in done.stdout
+    assert "kernels" not in done.stdout

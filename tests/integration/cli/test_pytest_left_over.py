@@ -1,0 +1,226 @@
+"""Runs of the pytest plug-in that were killed, or whose server or file was away: kept on disk, and
+delivered once."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from api import on_port
+from gonogo.public.recorded import Comparison
+from gonogo_pytest import spool
+from gonogo_pytest.__main__ import main
+from gonogo_pytest.collecting import Collector
+from gonogo_pytest.delivery import catch_up
+from gonogo_pytest.local import LocalFile
+from gonogo_pytest.records import Record, encoded
+from gonogo_pytest.spool import PREFIX, Run
+from pytest_plugin import environment, finished, in_a_process, in_this_process
+from servers import free_port
+
+KILLED = """
+    import gonogo, os, pathlib, pytest, signal, time
+
+    def test_fine(gonogo_seed): gonogo.compare([1.0, 2.0], [1.0, 2.001], rtol=0.1)
+    def test_red(): assert 0
+
+    @pytest.fixture
+    def compared(): gonogo.compare([1.0], [1.0])
+
+    def test_kills_pytest(gonogo_seed, compared):
+        (spool,) = pathlib.Path().glob(".gonogo-unsent-*")
+        while '"node":"test_suite.py::test_kills_pytest[seed0]","record"' not in spool.read_text():
+            time.sleep(0.01)  # another process's file: nothing to wait on
+        os.kill(os.getppid(), signal.SIGKILL)
+    """
+"""pytest-xdist's controller is killed by a test in one of its processes, which end with it."""
+
+
+def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    migrated_sqlite_url: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = in_this_process(monkeypatch)
+    port = free_port()
+    folder, url = tmp_path / "suite", f"http://127.0.0.1:{port}"
+    folder.mkdir()
+    file = folder / "test_suite.py"
+    file.write_text(dedent(KILLED))
+    in_a_process(
+        folder,
+        "-p",
+        "xdist.plugin",
+        "-n1",
+        f"--gonogo={url}",
+        "--gonogo-seeds=1",
+        status=-signal.SIGKILL,
+    )
+    (killed,) = folder.glob(f"{PREFIX}*")
+    file.write_text("def test_fine(): pass\n")
+    said = run(folder, f"--gonogo={url}", status=0)
+    assert said[-3].startswith(f"not delivered: {url} can't be reached: "), said
+    (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
+    assert (
+        said[-2]
+        == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo_pytest`"
+    )
+    assert main([str(folder)]) == 3
+    assert capsys.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
+    kept = {path: path.read_bytes() for path in (killed, away)}
+
+    def jobs() -> dict[str, dict[str, int]]:
+        return {each["id"]: each["outcomes"] for each in client.get("/api/v1/jobs").json()["items"]}
+
+    with on_port(migrated_sqlite_url, port=port) as (client, _):
+        run(folder, "--gonogo=other.sqlite", status=0)
+        assert not jobs(), "they were for another place"
+        said = run(folder, f"--gonogo={url}", status=0)
+        assert [line.partition(":")[0] for line in said[-4:-1]] == [
+            "numbers",
+            "delivered, too",
+            "delivered, too",
+        ], said
+        assert ", which was killed: " in said[-3]
+        told = jobs()
+        assert sorted(told.values(), key=len) == [
+            {"passed": 1},
+            {"passed": 1},
+            {"passed": 1, "failed": 1, "crash": 1},
+        ]
+        (job,) = [job for job, outcomes in told.items() if "crash" in outcomes]
+        (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
+        assert first["outputs"]["test_suite.py::test_kills_pytest"]["message"].startswith(
+            spool.KILLED
+        )
+        assert "test_suite.py::test_kills_pytest/actual" in first["outputs"], (
+            "the numbers of the phases before"
+        )
+        assert not list(folder.glob(f"{PREFIX}*"))
+        for (
+            path,
+            data,
+        ) in kept.items():  # it was killed again, before it had heard the server's answer
+            path.write_bytes(data)
+        assert main([str(folder)]) == 0
+        assert jobs() == told
+        assert not list(folder.glob(f"{PREFIX}*"))
+
+
+def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
+    collector = Collector(
+        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept.sqlite"), asked=True
+    )
+    collector._add(Record("t.py::test", "passed"))
+    collector._pid += 1  # what a process that runs on into pytest sees: another id than its own
+    collector.pytest_sessionfinish(0)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
+    collector._pid -= 1
+    collector.pytest_sessionfinish(0)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.sqlite"]
+
+
+def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), 'r1', 'x', {}); print(1); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=-1,
+        stdout=-1,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "1\n"
+        assert not list(spool.left_over(tmp_path))
+        other.stdin.close()
+    (left,) = spool.left_over(tmp_path)
+    left.path.write_text("{}\n[]\n")
+    ((worked, words),) = catch_up(tmp_path)
+    assert not worked
+    assert words.startswith(f"{left.path.name} can't be read: not what a run of pytest leaves")
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = Record(
+        "t.py::ü\udfff",
+        "failed",
+        seed=3,
+        repeat=1,
+        duration_ms=0.1,
+        measurements={"x": math.nan},
+        line=7,
+    )
+    record.comparisons.append(
+        Comparison(name="a", outputs={"dx": {"max_abs": 1 / 3, "needed_atol": {"0.1": 2e-300}}})
+    )
+    file = spool.Spool(tmp_path, "r1", "x", {"suite": "s"})
+    for number in range(2):  # run again by a plug-in
+        file.began("n1")
+        file.heard("n1", record, done=False)
+        file.heard("n1", record, done=bool(number))
+    file.began("n2")
+    file.ended(1, "then")
+    file.close(keep=True)
+    with next(iter(tmp_path.iterdir())).open("ab") as torn:
+        torn.write(b'{"node":"n3","rec')
+    (left,) = spool.left_over(tmp_path)
+    (read,) = [each.read() for each in spool.left_over(tmp_path)]
+    assert left.path.exists()
+    assert (read.id, read.to, read.header, read.exit_status, read.finished_at) == (
+        "r1",
+        "x",
+        {"suite": "s"},
+        1,
+        "then",
+    )
+    assert [encoded(each.to_json()) for each in read.records] == [
+        encoded(each.to_json()) for each in (record, Record("n2", "crash", message=spool.KILLED))
+    ]
+
+
+def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
+    path = tmp_path / "kept.sqlite"
+    path.write_text("this is no database " * 10)
+    first, second = finished(tmp_path, str(path)).ended
+    (left,) = tmp_path.glob(f"{PREFIX}*")
+    assert first == f"not delivered: {path}: file is not a database"
+    assert (
+        second == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo_pytest`"
+    )
+    path.unlink()
+    told, too = finished(tmp_path, str(path)).ended
+    assert told.startswith(f"numbers: {path}, run ")
+    assert too.startswith("delivered, too: the run of ")
+    nowhere = tmp_path / "nowhere"
+    assert (
+        finished(nowhere, str(path))
+        .ended[0]
+        .startswith(f"the run can't be kept in {nowhere} until it is delivered: [Errno 2]")
+    )
+    with sqlite3.connect(path) as file:
+        assert file.execute("SELECT COUNT(*), SUM(exit_status) FROM runs").fetchone() == (3, 0)
+    file.close()
+
+
+def test_two_processes_may_write_the_same_file_and_a_run_is_there_once(tmp_path: Path) -> None:
+    header = {"started_at": "", "suite": "s"}
+    with LocalFile(tmp_path / "kept.sqlite") as one, LocalFile(tmp_path / "kept.sqlite") as other:
+        for name in ("run 0", "run 1"):
+            for file in (one, other):
+                file.add(Run(name, "", header, [Record("t.py::test", "passed")]))
+    with sqlite3.connect(tmp_path / "kept.sqlite") as found:
+        assert found.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [
+            ("run 0", 0),
+            ("run 1", 0),
+        ]
+    found.close()

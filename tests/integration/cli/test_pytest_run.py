@@ -1,0 +1,283 @@
+"""Anybody's pytest with the plug-in: seeds, hollow passes in the summary, strict mode, the SQLite
+file, a server, pytest-xdist."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copyfile
+from textwrap import dedent
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from api import on_port
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.numerics.formats import round_to
+from gonogo.reports import lines
+from gonogo.spec.test_spec import TestSpec
+from gonogo_pytest import server, spool, surroundings
+from gonogo_pytest.delivery import catch_up
+from gonogo_pytest.records import new_id
+from gonogo_pytest.spool import PREFIX
+from pytest_plugin import Run as Pytest
+from pytest_plugin import finished, in_a_process, in_this_process
+
+ROOT = Path(__file__).parents[3]
+TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
+SUITE = """
+    import gonogo, numpy as np, pytest
+
+    @pytest.mark.parametrize("build", ["correct", "double-subtract"])
+    def test_backward(build, gonogo_seed):
+        given = np.load(f"{build}-{gonogo_seed}.npz")
+        inputs = {name: given[name] for name in ("x", "gamma", "dy", "mean", "rstd")}
+        gonogo.compare(given["dx"], given["expected"], rtol=1e-3, atol=0.5, kernel="layernorm_bw", inputs=inputs, profile="tt-train")
+
+    @pytest.mark.gonogo_seeds(1, start=5)
+    def test_loose(gonogo, gonogo_seed):
+        gonogo.measure("seed", gonogo.seed)
+        gonogo.compare(np.float32([1.0, 2.0]), [1.0, 2.001], rtol=0.1)
+
+    def test_red(): gonogo.compare(np.float32([1.0, 2.5]), [1.0, 2.0], atol=1e-3, rtol=0)
+    def test_plain(): pass
+    @pytest.mark.parametrize("gonogo_seed", [3])
+    def test_own_seeds(gonogo_seed): assert gonogo_seed == 3
+    """
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite with a right and a wrong kernel, on two seeds."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "test_kernel.py").write_text(dedent(SUITE))
+    for seed in (0, 1):
+        raw = generate(TEST, seed)
+        given = quantise(TEST, raw)
+        inputs = {
+            name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()
+        }
+        right = reference(TEST, given)["dx"].reshape(TEST.shape)
+        s1 = given["rstd"][:, None] * (given["dy"] * given["gamma"]).mean(axis=1, keepdims=True)
+        for build, dx in (
+            ("correct", right),
+            ("double-subtract", right - s1.reshape(*TEST.shape[:-1], 1)),
+        ):
+            expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
+            np.savez(
+                folder / f"{build}-{seed}.npz", **inputs, dx=round_to(dx, "bf16"), expected=expected
+            )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> Iterator[httpx.Client]:
+    """A server on a port of its own."""
+    file = copyfile(sqlite_template, tmp_path_factory.mktemp("server") / "gonogo.sqlite")
+    with on_port(f"sqlite:///{file}") as (client, _):
+        yield client
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
+    """pytest within this process."""
+    return in_this_process(monkeypatch)
+
+
+def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
+    project: Path, run: Pytest
+) -> None:
+    said = run(project, "--gonogo-seeds=2", "--gonogo-build=b1", "-m", "not slow")
+    assert said[0].split()[0] == ".H.H.F.."
+    summary = said[said.index(next(line for line in said if "gonogo: 1 hollow" in line)) :]
+    assert summary[1] == "HOLLOW test_kernel.py::test_backward[double-subtract] seeds 0-1"
+    assert summary[2].startswith(
+        "  layernorm_bw [1, 32, 64]: pass_by_tolerance (budget of tt-train). Green and wrong"
+    )
+    assert (
+        "unjudged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times fp32's own rounding, of which 0.005 was used"
+        in said
+    )
+    red = "unjudged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own rounding, and the error 500 times the tolerance"
+    assert red in said
+    assert "6 comparisons of 4 tests: 2 pass, 2 pass_by_tolerance, 2 unjudged" in said
+    assert said[-1].startswith("1 failed, 5 passed, 2 hollow")
+    with sqlite3.connect(project / ".gonogo.sqlite") as file:
+        tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
+        hollow = file.execute(
+            "SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND output = 'dx'"
+        ).fetchall()
+        (header,) = file.execute("SELECT header FROM runs").fetchone()
+        told = [
+            json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")
+        ]
+    file.close()
+    assert not list(project.glob(f"{PREFIX}*")), "it is in the file"
+    assert tests == [
+        ("test_kernel.py::test_backward[correct]", 0, "passed"),
+        ("test_kernel.py::test_backward[double-subtract]", 0, "passed"),
+        ("test_kernel.py::test_backward[correct]", 1, "passed"),
+        ("test_kernel.py::test_backward[double-subtract]", 1, "passed"),
+        ("test_kernel.py::test_loose", 5, "passed"),
+        ("test_kernel.py::test_red", None, "failed"),
+        ("test_kernel.py::test_plain", None, "passed"),
+        ("test_kernel.py::test_own_seeds[3]", 3, "passed"),
+    ]
+    assert [(verdict, within, ratio > 10) for verdict, within, ratio in hollow] == [
+        ("pass_by_tolerance", 1, True)
+    ] * 2
+    assert told[4]["measurements"] == {"seed": 5.0}
+    assert json.loads(header)["build"] == "b1"
+    # the file's lines are those that a server imports
+    report = lines.parse("\n".join([header, *map(json.dumps, told)]).encode())
+    assert [case.comparisons[0].test is not None for case in report.cases[:5]] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_strict_and_parallel_the_server_judges_the_same(
+    project: Path, service: httpx.Client
+) -> None:
+    options = [
+        "-p",
+        "xdist.plugin",
+        "-n1",
+        f"--gonogo={service.base_url}",
+        "--gonogo-strict",
+        "--gonogo-seeds=1",
+        "--gonogo-seed-start=1",
+    ]
+    said = in_a_process(project, *options, "--gonogo-suite=nightly", "--gonogo-label=branch=main")
+    assert said[-1].startswith("2 failed, 4 passed"), said
+    assert "HOLLOW test_kernel.py::test_backward[double-subtract] seed 1" in said
+    (told,) = [line for line in said if line.startswith("numbers: ")]
+    job = service.get(f"/api/v1/jobs/{told.split()[1].rpartition('/')[2]}").json()
+    assert (job["kind"], job["state"], job["verdict"], job["labels"]) == (
+        "import",
+        "finished",
+        "pass_by_tolerance",
+        {"branch": "main"},
+    )
+    assert job["test"]["selection"]["suite"] == "nightly"
+    results = service.get(f"/api/v1/jobs/{job['id']}/results").json()["items"]
+    outputs = {name: each for row in results for name, each in row["outputs"].items()}
+    hollow = outputs["test_kernel.py::test_backward[double-subtract]"]
+    assert (hollow["outcome"], hollow["verdict"], hollow["worker"][:2]) == (
+        "passed",
+        "pass_by_tolerance",
+        "gw",
+    ), "red for strictness only"
+    assert outputs["test_kernel.py::test_backward[double-subtract]/dx"]["budget_ratio"] > 10
+    assert outputs["test_kernel.py::test_backward[correct]"]["verdict"] == "pass"
+    assert outputs["test_kernel.py::test_loose"]["verdict"] == "unjudged"
+    assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6
+
+
+def test_the_example_of_the_documentation_says_what_stands_there(
+    tmp_path: Path, run: Pytest
+) -> None:
+    text = (ROOT / "docs/pytest.md").read_text()
+    (tmp_path / "test_ln.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    shown = text.partition("$ pytest -q\n")[2].partition("```")[0].splitlines()
+    said = run(tmp_path, status=0)
+
+    def without_numbers(lines: list[str]) -> list[str]:
+        return [re.sub(r"\d[\d.]*(e[-+]\d+)?", "N", line) for line in lines]
+
+    assert said[0].split()[0] == shown[0].split()[0]
+    assert without_numbers(said[1:-2]) == without_numbers(shown[1:-2])
+    assert said[-1].partition(" in ")[0] == shown[-1].partition(" in ")[0]
+
+
+def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.Client) -> None:
+    url = str(service.base_url)
+    refused = finished(tmp_path, url, format="other")
+    assert refused.ended[0].startswith(f"not delivered: {url} answers 422: lines.1.format")
+    (path,) = tmp_path.iterdir()
+    assert refused.ended[1:] == [f"numbers: {path.name}"]
+    assert path.suffix == spool.REFUSED
+    path.rename(path.with_suffix(""))  # as if it had been killed before
+    told, too = finished(tmp_path, url).ended
+    assert told.startswith(f"numbers: {url}/jobs/")
+    assert too.startswith("not delivered: the run of ")
+    assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
+    (again,) = catch_up(tmp_path)
+    assert not again[0]
+    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], (
+        "where everything may be kept"
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
+
+
+def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
+    with pytest.raises(server.Unsent, match=r"answers 422: .*lines\.1\.format"):
+        server.send(str(service.base_url), new_id(), b'{"format":"other"}', [])
+    with pytest.raises(server.Unsent, match="answers 404"):
+        server.send(f"{service.base_url}/elsewhere", new_id(), b"{}", [])
+
+
+def test_a_large_run_is_several_imports(
+    service: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_BYTES", 200)
+    line = json.dumps({"name": "t.py::test_%d", "outcome": "passed"})
+    run, header = new_id(), b'{"format": "gonogo", "version": 1, "suite": "large"}'
+    answers = server.send(
+        str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
+    )
+    assert [each["tests"] for each in answers] == [3, 3, 3]
+    again = server.send(
+        str(service.base_url), run, header, [(line % number).encode() for number in range(9)]
+    )
+    assert [each["id"] for each in again] == [each["id"] for each in answers], (
+        "sent twice, stored once"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "commit"),
+    [
+        ({}, None),
+        (
+            {"GITHUB_SHA": "a" * 40, "GITHUB_REPOSITORY": "org/name"},
+            {"repository": "org/name", "sha": "a" * 40, "pull_request": None},
+        ),
+        (
+            {
+                "GITHUB_SHA": "a" * 40,
+                "GITHUB_REPOSITORY": "org/name",
+                "GITHUB_EVENT_PATH": "event.json",
+            },
+            {"repository": "org/name", "sha": "b" * 40, "pull_request": 7},
+        ),
+        (
+            {
+                "CI_COMMIT_SHA": "c" * 40,
+                "CI_PROJECT_PATH": "group/name",
+                "CI_MERGE_REQUEST_IID": "3",
+            },
+            {"repository": "group/name", "sha": "c" * 40, "pull_request": 3},
+        ),
+        ({"CI_COMMIT_SHA": "../x", "CI_PROJECT_PATH": "group/name"}, None),
+    ],
+)
+def test_the_commit_is_what_the_ci_says(
+    variables: dict[str, str], commit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "event.json").write_text(
+        json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}})
+    )
+    assert surroundings.commit_of(variables) == commit

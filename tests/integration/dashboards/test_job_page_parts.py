@@ -1,0 +1,196 @@
+"""The parts of a job's page from stored rows: grid, a seed's details, error map, residuals, logs
+and telemetry, and their JSON twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine, delete, select
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from api import in_process
+from gonogo.judging.error_maps import error_map
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import artifacts, attempts, chunks, jobs, seed_grids
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.tables import AttemptRow, SeedGridRow
+
+EVIL = "</script><img src=x onerror=alert(1)>\u202e"
+
+
+def letters(engine: Engine, job_id: str) -> str:
+    with engines.reading(engine) as session:
+        job = jobs.get(session, job_id)
+        assert job is not None
+        return seed_grids.read(session, job)
+
+
+def test_the_grid_is_kept_with_the_rows_and_can_be_made_from_them(engine: Engine) -> None:
+    with engines.session(engine) as session:
+        job = stored_jobs.submit(session, seeds=8)
+    assert letters(engine, job.id) == ""
+    with engines.session(engine) as session:
+        stored_jobs.report(
+            session, job.id, [stored_jobs.row(4, wrong=True), stored_jobs.row(0, wrong=False)]
+        )
+    assert letters(engine, job.id) == "p...t"
+    with engines.session(engine) as session:  # a job that ran before the table came
+        session.execute(delete(SeedGridRow).where(SeedGridRow.job_id == job.id))
+    assert letters(engine, job.id) == "p...t"
+    with engines.session(engine) as session:
+        stored_jobs.report(session, job.id, [stored_jobs.unwell(2, "hang", "no answer")])
+    assert letters(engine, job.id) == "p.h.t"
+    with engines.reading(engine) as session:
+        assert (
+            session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
+            == "p.h.t"
+        )
+
+
+def _artifact(kind: str, seed: int, content: dict[str, Any], output: str = "") -> dict[str, Any]:
+    return {"kind": kind, "seed": seed, "repeat": 0, "output": output, "content": content}
+
+
+def _map(offset: float) -> dict[str, Any]:
+    error = np.zeros((64, 80))
+    error[:, 64:] = offset
+    return error_map(1 + error, np.ones((64, 80)), "bf16").to_json()
+
+
+def _filled(session: Session) -> Job:
+    job = stored_jobs.submit(session, seeds=6)
+    (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
+    attempts.started(
+        session,
+        attempt,
+        {"worker": "w", "device": "lab-1/wormhole:0", "host": "lab-1"},
+        now=utcnow(),
+    )
+    stored_jobs.report(
+        session,
+        job.id,
+        [stored_jobs.row(seed, wrong=seed == 3) for seed in range(5)],
+        diagnosed=True,
+    )
+    stored_jobs.report(session, job.id, [stored_jobs.unwell(5, "crash", f"signal 11 {EVIL}")])
+    found = [
+        _artifact("error_map", 0, _map(0.25), "dx"),
+        _artifact("error_map", 3, _map(0.5), "dx"),
+        _artifact("log", 5, {"text": EVIL}),
+    ]
+    found.append(_artifact("watcher", 5, {"log": "stuck"}))
+    diagnosis = {
+        **stored_jobs.diagnosis(),
+        "residuals": {"dx": {"before": 9.4, "after": 1.02, "along_1": 0.47, "along_xhat": 0.51}},
+    }
+    artifacts.add(
+        session, job.id, new_id(), [*found, _artifact("diagnosis", 3, diagnosis)], now=utcnow()
+    )
+    for index, warm in enumerate((45.0, 61.5)):  # two attempts that ended
+        row = session.get_one(AttemptRow, attempt)
+        told = {"temperature_c": warm, "power_w": 30.0, "firmware": "18.3", "at": 1.0}
+        same = {
+            name: getattr(row, name)
+            for name in ("chunk_id", "job_id", "queue", "work", "created_at", "device")
+        }
+        lost: dict[str, Any] = (
+            {"state": "error", "error": "bug in the worker", "log_tail": EVIL}
+            if index
+            else {"state": "done"}
+        )
+        ended = {
+            **same,
+            **lost,
+            "id": new_id(),
+            "number": index + 2,
+            "telemetry": told,
+            "batches": [],
+            "finished_at": utcnow(),
+        }
+        session.add(AttemptRow(**ended))
+    return job
+
+
+def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        with api.context.session() as session:
+            job = _filled(session)
+        view = api.client.get(f"/jobs/{job.id}.json", params={"seed": "3"}).json()
+        results = api.get(f"/jobs/{job.id}/results")["items"]
+        assert view["grid"]["cells"] == "ppptpc"
+        assert view["grid"]["come"] == len(results) == 6
+        shown = view["seed"]
+        assert (shown["seed"], shown["verdict"], shown["outputs"][0]["output"]) == (
+            3,
+            "pass_by_tolerance",
+            "dx",
+        )
+        dx = next(each for each in results if each["seed"] == 3)["outputs"]["dx"]
+        numbers = dict(
+            zip((name for name, _ in shown["columns"]), shown["outputs"][0]["numbers"], strict=True)
+        )
+        assert (numbers["max |e|"], numbers["along x̂ in a row"]) == (dx["max_abs"], dx["xhat_z"])
+        assert "--seeds 1 --seed-start 3 " in shown["check"]
+        assert (shown["before"], shown["after"]) == (
+            f"/jobs/{job.id}?seed=2",
+            f"/jobs/{job.id}?seed=4",
+        )
+        # the map: of the seed that the address names, else of the worst one
+        chart = view["map"]
+        assert (chart["seed"], chart["output"]) == (3, "dx")
+        assert "The last column of tiles holds 100% of the error" in chart["content"]["summary"]
+        cells = api.client.get(chart["url"]).json()["content"]
+        assert chart["content"]["tiles"][0]["max_ulp"] == max(map(max, cells["max_ulp"]))
+        assert (
+            api.client.get(f"/jobs/{job.id}.json", params={"seed": "0"}).json()["map"]["seed"] == 0
+        )
+        assert api.client.get(f"/jobs/{job.id}.json").json()["map"]["seed"] == 3
+        assert view["diagnosis"]["residuals"][0]["words"].endswith(
+            "51% of its energy lies along x̂ in each row (s2, the variance)."
+        )
+        assert (view["log"]["seed"], view["log"]["text"]) == (5, EVIL)
+        assert api.client.get(view["log"]["more"][0][1]).json()["content"] == {"log": "stuck"}
+        (device,) = view["telemetry"]["devices"]
+        assert device["summary"] == "lab-1/wormhole:0: temperature 45 to 61.5 °C, power 30 W."
+        assert device["quantities"][0]["last"] == 61.5
+        assert [each["values"] for each in view["telemetry"]["readings"]] == [
+            [61.5, 30.0],
+            [45.0, 30.0],
+        ]
+        assert [each["log_tail"] for each in view["attempts"] if each["state"] == "error"] == [EVIL]
+        page = api.client.get(f"/jobs/{job.id}", params={"seed": "5"}).text
+        assert "<img src=x" not in page
+        for part in (
+            "Seed 5",
+            "Error map of dx",
+            "What the terms leave",
+            "Logs",
+            "Telemetry during the job",
+            "check-seed",
+        ):
+            assert part in page, part
+
+
+def test_an_address_that_names_no_seed_of_the_job_is_a_page_without_details(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        with api.context.session() as session:
+            job = stored_jobs.submit(session, seeds=2)
+        for wrong in ("2", "-1", "x", "9" * 30, "1&repeat=1"):
+            answer = api.client.get(f"/jobs/{job.id}.json?seed={wrong}")
+            assert answer.status_code == 200
+            assert answer.json()["seed"] is None
+        waiting = api.client.get(f"/jobs/{job.id}.json?seed=1").json()
+        assert (waiting["seed"]["verdict"], waiting["seed"]["sentence"]) == (
+            None,
+            "It has not come back yet.",
+        )
+        assert (waiting["map"], waiting["log"], waiting["telemetry"]) == (None, None, None)
+        assert api.client.get(f"/jobs/{job.id}?seed=1").status_code == 200

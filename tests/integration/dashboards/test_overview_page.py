@@ -1,0 +1,217 @@
+"""The overview: what needs someone, in which order, and what says that nothing does; on SQLite and
+on PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from api import in_process
+from gonogo_dashboards.overview import overview
+from gonogo_dashboards.overview.overview import OverviewView
+from gonogo_storage.automation import runs
+from gonogo_storage.automation.runs import NewRun
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import JobState
+from gonogo_storage.devices import devices, workers
+from gonogo_storage.flags import flag_changes, flags
+from gonogo_storage.jobs import closing
+from gonogo_storage.rollups import day_totals
+from suite_runs import conclude
+
+
+def look(
+    engine: Engine, later: timedelta = timedelta(0), memory: day_totals.Memory | None = None
+) -> OverviewView:
+    """The overview, some time from now."""
+    with reading(engine) as current:
+        return overview.overview(current, memory or day_totals.Memory(), utcnow() + later, 30.0)
+
+
+def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) -> None:
+    with session(engine) as current:
+        tight = stored_jobs.submit(current, build="correct", seeds=1)
+        stored_jobs.report(current, tight.id, [stored_jobs.row(0, wrong=False, within=False)])
+        stored_jobs.finish(current, tight.id)
+        hollow = [
+            stored_jobs.finished(
+                current, seeds=2, test={**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + place)}
+            )
+            for place in range(4)
+        ]
+        waits = stored_jobs.submit(current)
+    view = look(engine, timedelta(minutes=5))
+    assert [line.id for line in view.running] == [waits.id]
+    assert [line.id for line in view.recent] == [job.id for job in reversed(hollow)] + [tight.id]
+    found = [(kind.kind, kind.count, len(kind.items)) for kind in view.flags]
+    assert found == [("passes_by_tolerance", 4, 3), ("tolerance_too_tight", 1, 1)]
+    first = view.flags[0].items[0]
+    assert first.job_url == f"/jobs/{hollow[-1].id}"
+    assert (
+        first.diagnosis
+        == "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
+    )
+    assert first.age == "5 min ago"
+    assert [(need.what, need.count) for need in view.needs] == [
+        ("hollow", 4),
+        ("queues", 1),
+        ("flags", 1),
+    ]
+    assert [(queue.queue, queue.waiting, queue.stuck, queue.age) for queue in view.queues] == [
+        ("emulator.wormhole.n150", 1, True, "5 min")
+    ]
+    assert not view.empty
+
+
+def test_what_someone_has_taken_on_needs_nobody_and_all_clear_says_so(engine: Engine) -> None:
+    with session(engine) as current:
+        stored_jobs.finished(current, seeds=1)
+        (flag,) = flags.list_(current).items
+        change: dict[str, Any] = {"state": "acknowledged", "owner": "ada", "reason": "known"}
+        assert flag_changes.change(current, flag["id"], change, actor="ada") is not None
+        workers.heard(
+            current, "w", queues=["emulator.wormhole.n150"], device="a", attempt=None, now=utcnow()
+        )
+    view = look(engine)
+    assert (view.needs, view.flags, view.taken_on) == ((), (), 1)
+    assert view.calm == (
+        "Nothing needs you: no flag that nobody has looked at, no new failure in the last 24 hours and no queue without a worker."
+        " 1 flag is taken on."
+    )
+    assert [(queue.queue, queue.workers, queue.stuck) for queue in view.queues] == [
+        ("emulator.wormhole.n150", 1, False)
+    ]
+
+
+def night(current: Session, **rights: bool | None) -> None:
+    """A run whose tests, by their first letter, end green and right, red (False), or don't end
+    (None)."""
+    tests = {name: {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * ord(name[0])} for name in rights}
+    entries = [
+        (name, stored_jobs.new(test=test, build="correct", seeds=1)) for name, test in tests.items()
+    ]
+    run = runs.create(current, NewRun(name="nightly", jobs=entries, owner="me"))
+    for member in runs.members(current, run.id):
+        right = rights[member.name]
+        if right is not None:
+            stored_jobs.report(
+                current,
+                member.id,
+                [stored_jobs.row(0, wrong=not right, within=right)],
+                diagnosed=not right,
+            )
+            stored_jobs.finish(current, member.id)
+    conclude(current)
+
+
+def test_a_failure_is_new_if_the_test_was_not_red_the_time_before(engine: Engine) -> None:
+    with session(engine) as current:
+        night(current, a=True, b=False, c=True)
+        night(current, a=False, b=False, c=True, d=False, a2=False, e=None)
+    view = look(engine)
+    # what the same run gave before is not "the time before"
+    assert [(line.name, line.before) for line in view.night.items] == [
+        ("a2", "pass"),
+        ("d", None),
+        ("a", "pass"),
+        ("b", None),
+    ]
+    assert (view.night.runs, view.night.ended, view.night.new, view.night.old) == (2, 1, 4, 1)
+    assert (
+        view.night.words
+        == "2 runs in the last 24 hours, 1 over: 4 new failures, 1 red the time before too."
+    )
+    assert (
+        view.night.items[0].words
+        == "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
+    )
+    assert ("failures", 4) in [(need.what, need.count) for need in view.needs]
+    assert look(engine, timedelta(days=2)).night.words == "No suite ran in the last 24 hours."
+
+
+def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engine) -> None:
+    with session(engine) as current:
+        job = stored_jobs.submit(current)
+        stored_jobs.fleet(current, job)
+    view = look(engine)
+    busy, _, _, bad = view.fleet.cells
+    assert (busy.letter, busy.job_url) == ("B", f"/jobs/{job.id}")
+    assert bad.sentence == "lab-1/wormhole:3: bad, idle (it hung, and tt-smi -r did not help)"
+    assert [trouble.device for trouble in view.fleet.trouble] == [
+        "lab-1/wormhole:3",
+        "lab-1/wormhole:2",
+    ]
+    with session(engine) as current:
+        devices.drain_host(current, "lab-1", True, actor="ada", reason="moving")
+    assert look(engine).fleet.trouble == ()
+
+
+def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine) -> None:
+    now, memory = utcnow().replace(hour=9), day_totals.Memory()
+
+    def store(at: datetime, seeds: range) -> None:
+        with session(engine) as current:
+            locked = closing.lock(current, job.id)
+            assert locked is not None
+            locked.state = JobState.running
+            closing.record(
+                current,
+                locked,
+                new_id(),
+                [stored_jobs.row(seed, wrong=seed % 2 == 1) for seed in seeds],
+                now=at,
+            )
+
+    def totals(at: datetime = now) -> list[int]:
+        with reading(engine) as current:
+            return [
+                sum(counts.values())
+                for _, counts in day_totals.read(current, memory, days=4, now=at)
+            ]
+
+    with session(engine) as current:
+        job = stored_jobs.submit(current, seeds=20)
+    store(now - timedelta(days=3), range(4))
+    store(now, range(4, 6))
+    assert totals() == [4, 0, 0, 2]
+    store(now, range(6, 9))
+    store(now - timedelta(days=3), range(9, 10))  # a clock that went back, or a rebuild
+    assert totals() == [4, 0, 0, 5]
+    assert (
+        sum(totals(now.replace(hour=12) + timedelta(days=1))) == 5
+    )  # the first day has left the window
+    midnight = now.replace(hour=0, minute=20) + timedelta(days=1)
+    assert totals(midnight)[2:] == [5, 0]
+    store(now.replace(hour=23), range(10, 12))  # committed late
+    assert totals(midnight + timedelta(minutes=1))[2:] == [7, 0]
+
+
+def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        assert "gonogo demo" in api.client.get("/").text
+        with api.context.session() as current:
+            stored_jobs.finished(current, seeds=2)
+            machines = stored_jobs.fleet(current, stored_jobs.submit(current))
+            night(current, a=True, b=False)
+        statements: list[str] = []
+        event.listen(
+            api.context.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+        )
+        twin = api.client.get("/overview.json").json()
+        assert len(statements) <= 25, statements
+        assert not any("seed_results" in each for each in statements)
+        page = api.client.get("/").text
+        for need in twin["needs"]:
+            assert f'href="{need["url"]}"' in page
+        assert {cell["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
+        assert twin["days"]["seeds"] == 4
+        assert [rate["name"] for rate in twin["rates"]] == ["now", "hour", "day"]
+        assert datetime.fromisoformat(twin["at"]).tzinfo == UTC

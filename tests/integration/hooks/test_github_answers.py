@@ -1,0 +1,331 @@
+"""What a delivery started is told to GitHub: at its start, at its end, once, whatever breaks in
+between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from pydantic import SecretStr
+from sqlalchemy.orm import Session
+
+from api import SECRET, Api, in_process
+from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
+from gonogo_service.github import answering, report
+from gonogo_service.github.answering import Answerer
+from gonogo_service.kit.background_context import open_core
+from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.automation.ci_subjects import CiSubject
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import InboundState
+from gonogo_storage.messages import github_answers
+from gonogo_storage.tables import InboundRow
+from hook_service import copied, emptied
+from job_flow import KEY
+from suite_runs import SUITE, conclude, finish
+
+OURS = "https://gonogo.example"
+HEAD, NEXT, BASE = "a" * 40, "c" * 40, "b" * 40
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[GitHubServer]:
+    made = GitHubServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(running: GitHubServer) -> GitHubServer:
+    running.clear()
+    running.commits, running.pull_requests = {HEAD, NEXT, BASE}, {7}
+    return running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    with copied(sqlite_template, tmp_path_factory.mktemp("answers"), url=OURS) as made:
+        yield made
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
+    """On SQLite, unless the test names PostgreSQL."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield emptied(request.getfixturevalue("shared"))
+        return
+    with in_process(request.getfixturevalue("migrated_postgres_url"), url=OURS) as made:
+        yield made
+
+
+@pytest.fixture
+def answerer(api: Api, server: GitHubServer) -> Iterator[Answerer]:
+    yield from answering_for(
+        api,
+        server,
+        github_token=SecretStr(TOKEN),
+        github_app_id=APP,
+        github_app_key=SecretStr(server.pem),
+    )
+
+
+def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answerer]:
+    keys = {
+        "broker_url": "redis://127.0.0.1:1/0",
+        "worker_key": SecretStr(KEY),
+        "secret_key": SecretStr(SECRET),
+    }
+    core = open_core(
+        api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
+    )
+    made = answering.make(core)
+    assert made is not None
+    yield made
+    made.close(10)
+    core.close()
+
+
+def start(api: Api, build: str) -> str:
+    answer = api.client.post("/api/v1/runs", json={"suite": SUITE, "builds": [build]})
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def subject(
+    session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any
+) -> str:
+    """What a delivery about a pull request leaves behind."""
+    now = utcnow()
+    delivery = InboundRow(
+        id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=REPOSITORY, body=None, size=1,
+        state=InboundState.started.value, reason=None, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
+    )  # fmt: skip
+    session.add(delivery)
+    session.flush()
+    values: dict[str, Any] = {
+        "delivery_id": delivery.id, "source": "github", "event": "pull_request", "rule": "kernels", "suite": "nightly",
+        "repository": REPOSITORY, "installation": None, "branch": "main", "pull_request": 7, "fork": False, "head_sha": sha,
+        "base_sha": BASE, "head_build": None, "base_build": None, "run_id": run, "base_run_id": base_run, "error": None,
+        "occurred_at": now,
+    }  # fmt: skip
+    return ci_subjects.add(session, {**values, **changes}).id
+
+
+def subject_fields(found: CiSubject) -> dict[str, Any]:
+    return {
+        each.name: getattr(found, each.name)
+        for each in fields(found)
+        if each.name not in {"id", "created_at"}
+    }
+
+
+def end(api: Api, run: str, *, wrong: bool = False) -> None:
+    """Every job of a run ends."""
+    with api.context.session() as session:
+        found = runs.get(session, run)
+        assert found is not None
+        for member in found[1]:
+            finish(session, member.id, wrong=wrong)
+        conclude(session)
+
+
+def tell(answerer: Answerer) -> None:
+    """All that is due now."""
+    answerer.run_once()
+    answerer.join(10)
+
+
+def state(api: Api, subject_id: str) -> github_answers.Answer:
+    with api.context.reading() as session:
+        found = github_answers.get(session, subject_id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("api", ["sqlite", "postgres"], indirect=True)
+def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new_hollow_pass(
+    api: Api, server: GitHubServer, answerer: Answerer
+) -> None:
+    context = "gonogo/kernels/nightly (pull_request)"
+    head, base = start(api, "tt-train-2025"), start(api, "correct")
+    with api.context.session() as session:
+        first = subject(session, head, base)
+    tell(answerer)
+    assert server.status_of(HEAD) == {context: "pending"}
+    assert [(each["status"], each["external_id"]) for each in server.checks] == [
+        ("in_progress", first)
+    ]
+    end(api, head, wrong=True)
+    asked = len(server.asked)
+    tell(answerer)  # base is not over yet
+    assert len(server.asked) == asked
+    end(api, base)
+    tell(answerer)
+    assert server.status_of(HEAD) == {context: "failure"}
+    assert server.statuses[-1]["description"].startswith("3 new hollow pass")
+    assert server.statuses[-1]["target_url"].startswith("https://gonogo.example/compare?")
+    (check,) = server.checks
+    assert (check["status"], check["conclusion"], len(check["annotations"])) == (
+        "completed",
+        "failure",
+        3,
+    )
+    (comment,) = server.comments
+    assert "**NEW HOLLOW PASS** (3)" in comment["body"]
+    assert "s1 is subtracted twice" not in comment["body"]  # these jobs have no diagnosis
+    assert (
+        "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025" in comment["body"]
+    )
+    assert "](https://gonogo.example/jobs/" in comment["body"]
+    assert state(api, first).state == "told"
+    asked = len(server.asked)
+    tell(answerer)
+    assert len(server.asked) == asked
+
+    better = start(api, "correct")  # the next commit is right: the comment is written anew
+    with api.context.session() as session:
+        second = subject(session, better, base, NEXT)
+        again = github_answers.again(session, first)
+    assert again is not None
+    end(api, better)
+    tell(answerer)
+    assert server.status_of(NEXT) == {context: "success"}
+    assert len(server.comments) == 1
+    assert comment["body"].startswith(report.MARKER)
+    assert "nothing new" in comment["body"]
+    assert NEXT[:12] in comment["body"]
+    assert (
+        "HOLLOW" not in comment["body"]
+    )  # that the first commit was told again did not bring its words back
+    assert (state(api, second).state, state(api, first).state) == ("told", "told")
+
+
+def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
+    api: Api, server: GitHubServer, answerer: Answerer
+) -> None:
+    head, base = start(api, "tt-train-2025"), start(api, "correct")
+    end(api, head, wrong=True)
+    end(api, base)
+    server.most = 1
+    for number in range(3):
+        server.comment(7, f"comment {number}")
+    with api.context.session() as session:
+        told = subject(session, head, base)
+    server.lossy = True
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        for _ in range(8):
+            tell(answerer)
+            if state(api, told).state == "told":
+                break
+            clock.shift(timedelta(hours=13))
+    assert state(api, told).state == "told"
+    changes = [
+        (each.method, each.path.rpartition("/")[2]) for each in server.asked if each.method != "GET"
+    ]
+    assert changes.count(("POST", HEAD)) == 2  # one that the next one replaces
+    assert changes.count(("POST", "check-runs")) == changes.count(("POST", "comments")) == 1
+    assert len(server.checks) == 1
+    assert len(server.checks[0]["annotations"]) == 3
+    assert [each["body"].startswith(report.MARKER) for each in server.comments] == [False] * 3 + [
+        True
+    ]
+    assert set(server.status_of(HEAD).values()) == {"failure"}
+
+
+def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
+    api: Api, server: GitHubServer, answerer: Answerer
+) -> None:
+    with api.context.session() as session:
+        first = subject(session, None, None, error="no build is registered for this commit")
+        unknown = subject(session, None, None, "d" * 40, pull_request=None)
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        server.installed = False
+        server.script = [Scripted(404), Scripted(403, {"retry-after": "120"})]
+        tell(answerer)
+        assert server.statuses == []
+        assert (state(api, first).tries, state(api, unknown).tries) == (0, 0)
+        clock.shift(timedelta(seconds=119))
+        tell(answerer)
+        assert server.statuses == []
+        clock.shift(timedelta(seconds=2))
+        tell(answerer)
+        assert [(each["state"], each["description"]) for each in server.statuses] == [
+            ("error", "could not be started: no build is registered for this commit")
+        ]
+        assert len(server.comments) == 1
+        run = start(api, "correct")  # the delivery was tried again, and now it can be started
+        with api.context.session() as session:
+            found = ci_subjects.get(session, first)
+            assert found is not None
+            ci_subjects.add(session, {**subject_fields(found), "run_id": run, "error": None})
+        clock.shift(timedelta(seconds=61))
+        tell(answerer)
+        assert server.statuses[-1]["state"] == "pending"
+        end(api, run)
+        tell(answerer)
+        assert server.statuses[-1]["state"] == "success"
+        for _ in range(10):
+            clock.shift(timedelta(hours=13))
+            tell(answerer)
+    listed = {each["subject"]: each for each in api.get("/github/answers?state=failed")["items"]}
+    assert list(listed) == [unknown]
+    page = api.client.get("/answers?state=failed").text
+    line = api.client.get("/answers.json?state=failed").json()["items"][0]
+    assert "No commit found" in page
+    assert f'data-post="{line["again"]}"' in page
+    gone = state(api, unknown)
+    answer = api.client.post(line["again"], json={})
+    assert (answer.status_code, answer.json()["state"], answer.json()["told"]) == (
+        202,
+        "waiting",
+        [],
+    )
+    assert api.get("/audit?action=answer.again")["items"][0]["subject"] == unknown
+    assert api.client.post(f"/api/v1/github/answers/{new_id()}:again").status_code == 404
+    assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
+    assert gone.error is not None
+    assert "No commit found" in gone.error
+
+
+def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_counts(
+    api: Api, server: GitHubServer
+) -> None:
+    head, base = start(api, "correct"), start(api, "correct")
+    with api.context.session() as session:
+        first = subject(session, head, base)
+        other = subject(session, head, base, event="push", pull_request=None)
+        foreign = subject(session, head, base, source="ci")
+    with (
+        api.context.session() as session
+    ):  # a token that is set two days later does not tell of the past
+        assert not github_answers.anything(session, now=utcnow() + timedelta(days=2))
+        assert github_answers.enlist(session, now=utcnow() + timedelta(days=2)) == 0
+    for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
+        tell(answerer)
+        with api.context.session() as session:
+            second = subject(session, head, base)
+        end(api, head)
+        end(api, base)
+        tell(answerer)
+    assert [state(api, each).state for each in (first, second, other)] == [
+        "superseded",
+        "told",
+        "told",
+    ]
+    with api.context.reading() as session:
+        assert github_answers.get(session, foreign) is None
+    found = {
+        "gonogo/kernels/nightly (pull_request)": "success",
+        "gonogo/kernels/nightly (push)": "success",
+    }
+    assert server.status_of(HEAD) == found
+    assert server.checks == []
+    assert server.comments == []  # all is well, and nothing was said before
+    assert all(each.headers["authorization"] == f"Bearer {TOKEN}" for each in server.asked)

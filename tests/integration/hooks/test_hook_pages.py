@@ -1,0 +1,168 @@
+"""The pages of deliveries in and of rules: what came, what became of it and why, what runs say of
+it, and working one off again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import ELSEWHERE, Api
+from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
+from hook_service import came, copied, emptied, store_rule, subjects, work
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+LEAKED = "ghp_leaked_by_an_alert"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    with copied(sqlite_template, tmp_path_factory.mktemp("hook-pages")) as made:
+        yield made
+
+
+@pytest.fixture
+def api(shared: Api) -> Api:
+    return emptied(shared)
+
+
+def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
+    """A browser that has logged in, and the header that its pages send with what they change."""
+    made = api.visitor(ELSEWHERE)
+    assert (
+        made.post(
+            "/login", data={"token": api.token(*scopes)["Authorization"].removeprefix("Bearer ")}
+        ).status_code
+        == 303
+    )
+    return made, {
+        "X-CSRF-Token": made.get("/hooks")
+        .text.split('name="csrf-token" content="')[1]
+        .split('"')[0]
+    }
+
+
+def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
+    store_rule(api, name="kernels")
+    store_rule(api, name="other", branches=["release/*"])
+    deliver(api.client, "push", push(note=HOSTILE), delivery="first")
+    deliver(api.client, "issues", {"action": HOSTILE, "repository": {"full_name": "lab/notes"}})
+    work(api)
+    ignored, started = api.client.get("/hooks.json").json()["items"]
+    assert (started["state_words"], started["rules"], started["source_words"]) == (
+        "started something",
+        ["kernels"],
+        "GitHub",
+    )
+    assert "nothing follows from the event 'issues'" in ignored["reason"]
+    for query, wanted in (
+        ({"state": "ignored"}, [ignored]),
+        ({"event": "push", "source": "github"}, [started]),
+        ({"repository": REPOSITORY}, [started]),
+        ({"event": "no-such"}, []),
+        ({"state": "no-such"}, [ignored, started]),
+    ):
+        found = api.client.get("/hooks.json", params=query).json()["items"]
+        assert [each["id"] for each in found] == [each["id"] for each in wanted]
+    view = api.client.get(started["url"] + ".json").json()
+    kernels, other = view["outcome"]
+    assert (other["started"], other["reason"]) == (
+        False,
+        "the branch 'main' fits none of its patterns",
+    )
+    (line,) = kernels["subjects"]
+    page = api.client.get(started["url"]).text
+    for link in (line["head"]["url"], line["base"]["url"]):
+        assert f'href="{link}"' in page
+        assert f'href="{started["url"]}"' in api.client.get(link).text
+    job = api.client.get(line["head"]["url"] + ".json").json()["tests"][0]["url"]
+    assert (
+        f'<a href="{started["url"]}">push to {REPOSITORY}, rule kernels</a>'
+        in api.client.get(job).text
+    )
+    for path in ("/hooks", started["url"], ignored["url"]):
+        assert HOSTILE not in api.client.get(path).text
+    assert "onerror" in page  # it is there, as text
+    assert "data-post" not in page  # what started something is not started twice
+
+
+def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> None:
+    deliver(
+        api.client,
+        "push",
+        push(
+            head_commit={
+                "secret": LEAKED,
+                "tokens": [LEAKED],
+                "url": f"https://x.example/a?token={LEAKED}",
+            }
+        ),
+    )
+    work(api)
+    (line,) = came(api)
+    admin, csrf = browser(api, "admin")
+    page = admin.get(f"/hooks/{line['id']}").text
+    view = admin.get(f"/hooks/{line['id']}.json").json()
+    assert f'data-post="{view["replay"]}"' in page
+    assert f"no rule speaks of push of {REPOSITORY}" in page
+    assert HEAD in view["payload"]
+    assert LEAKED not in page + view["payload"] + admin.get(view["api"]).text
+    assert admin.post(view["replay"], json={}).status_code == 403  # a page's own token is asked for
+    store_rule(api)
+    assert admin.post(view["replay"], json={}, headers=csrf).status_code == 202
+    assert api.get("/audit?action=hook.replayed")["items"][0]["subject"] == line["id"]
+    assert "waits" in admin.get(f"/hooks/{line['id']}").text
+    assert work(api) == 1
+    assert len(subjects(api)) == 1
+    reader, _ = browser(api, "read")
+    for path in (f"/hooks/{line['id']}", f"/hooks/{line['id']}.json"):
+        told = reader.get(path)
+        assert told.status_code == 200
+        assert ("scope admin" in told.text, "head_commit" in told.text) == (True, False)
+    assert admin.get("/hooks/x").status_code == admin.get("/hooks/x.json").status_code == 404
+    assert admin.get("/hooks?cursor=x").status_code == 400
+
+
+def test_rules_are_a_table_of_what_starts_what_and_empty_lists_say_what_is_missing(
+    api: Api,
+) -> None:
+    empty = {
+        "/hooks": "Nothing has come in yet",
+        "/rules": "There are no rules yet",
+        "/hooks?event=x": "No delivery matches",
+    }
+    for path, said in empty.items():
+        assert said in api.client.get(path).text
+    store_rule(
+        api, description=HOSTILE, branches=["main", "!wip/**"], paths=["ttnn/**"], forks=True
+    )
+    store_rule(api, name="off", enabled=False, repositories=[REPOSITORY], base=False)
+    page = api.client.get("/rules").text
+    assert HOSTILE not in page
+    for said in (
+        "main, !wip/**",
+        "forks too: their code runs here",
+        "switched off",
+        "the base is not run",
+        "tt-train-2025",
+    ):
+        assert said in page
+    first, second = api.client.get("/rules.json").json()["items"]
+    assert (first["came_url"], second["came_url"]) == (None, "/hooks?repository=lab%2Fkernels")
+    assert api.client.get("/rules.json?limit=1").json()["next_url"] == "/rules?cursor=kernels"
+
+
+def test_a_payload_that_is_no_json_or_too_large_is_no_trouble(api: Api) -> None:
+    deliver(api.client, "ping", b"\xff<script>")
+    deliver(api.client, "push", push(padding="x" * 70_000))
+    deliver(api.client, "pull_request", push(padding="x" * (2 * 2**20)))
+    deliver(api.client, "pull_request", pull_request())
+    work(api)
+    raw, long, larger, _ = came(api)
+    page = api.client.get(f"/hooks/{raw['id']}").text
+    assert "It is no JSON" in page
+    assert "&lt;script&gt;" in page
+    assert "The first 64,000 of" in api.client.get(f"/hooks/{long['id']}").text
+    assert "too many for a page" in api.client.get(f"/hooks/{larger['id']}").text

@@ -1,0 +1,100 @@
+"""Every payload of npm's @octokit/webhooks-examples is accepted, and starts something or is ignored
+with a reason; none fails."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import node_programs
+from api import in_process
+from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
+from gonogo_service.hooks.processor import work
+from gonogo_storage.db.states import HookSource, InboundState
+from gonogo_storage.messages import incoming
+from hook_payloads import SECRET, deliver
+from servers import Missing
+from suite_runs import SUITE
+
+SMALL = {**SUITE, "name": "small", "entries": SUITE["entries"][:1]}
+RULE = {
+    "name": "everything",
+    "events": list(GITHUB),
+    "repositories": ["**"],
+    "forks": True,
+    "suites": [SMALL],
+    "builds": {"head": "tt-train-2025", "base": "correct"},
+}
+HERE = "api.github.com"
+
+
+@pytest.fixture(scope="module")
+def examples(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Server -> event and payload, without those that an earlier server sends as well."""
+    try:
+        installed = node_programs.install(tmp_path_factory.mktemp("octokit"))
+    except Missing as problem:
+        pytest.skip(str(problem))
+    folder = installed / "node_modules/@octokit/webhooks-examples"
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    seen: set[str] = set()
+    for file in sorted(folder.glob("*/index.json")):
+        for each in json.loads(file.read_text()):
+            for payload in each["examples"]:
+                text = json.dumps([each["name"], payload], sort_keys=True)
+                if text not in seen:
+                    seen.add(text)
+                    found.setdefault(Path(file).parent.name, []).append((each["name"], payload))
+    return found
+
+
+def test_every_example_is_understood(examples: dict[str, list[tuple[str, dict[str, Any]]]]) -> None:
+    assert len(examples[HERE]) > 300
+    assert len(examples) > 1  # GitHub Enterprise Server's are others
+    understood: Counter[str] = Counter()
+    for name, payload in (each for server in examples.values() for each in server):
+        found = from_github(name, payload)
+        assert isinstance(found, CommitEvent | Rerequest | Ignored)
+        if isinstance(found, CommitEvent):
+            assert name in GITHUB
+            understood[name] += 1
+    assert set(understood) == set(GITHUB)
+    assert understood["pull_request"] >= 29
+
+
+def test_every_example_is_taken_and_worked_off(
+    migrated_sqlite_url: str, examples: dict[str, list[tuple[str, dict[str, Any]]]]
+) -> None:
+    with in_process(migrated_sqlite_url, github_webhook_secret=SecretStr(SECRET)) as api:
+        assert api.client.post("/api/v1/rules", json=RULE).status_code == 201
+        posted: set[str] = set()
+        for number, (name, payload) in enumerate(examples[HERE]):
+            if (
+                name not in posted
+                # to the endpoint they are all bytes: one of each event, the others are stored at once
+            ):
+                posted.add(name)
+                assert (
+                    deliver(api.client, name, payload, delivery=str(number)).status_code == 202
+                ), name
+        states: Counter[InboundState | None] = Counter()
+        with api.context.session() as session:
+            for number, (name, payload) in enumerate(examples[HERE]):
+                incoming.store(
+                    session, HookSource.github, str(number), name, json.dumps(payload).encode()
+                )
+            for inbound_id in incoming.due(session, limit=1000):
+                states[work(session, inbound_id, api.settings)] += 1
+        assert sum(states.values()) == len(examples[HERE])
+        assert set(states) == {InboundState.started, InboundState.ignored}
+        assert states[InboundState.started] >= 10
+        assert all(
+            each["reason"] for each in api.get("/hooks/deliveries?state=ignored&limit=500")["items"]
+        )

@@ -1,0 +1,343 @@
+"""Deliveries in: verified, stored once, worked off into runs of head and base, whatever comes
+twice, late or from strangers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from standardwebhooks import Webhook
+
+from api import Api, in_process
+from background_thread import running, short
+from gonogo_storage.automation import runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.messages import incoming
+from hook_payloads import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
+from hook_service import (
+    CI_SECRET,
+    OWN,
+    SMALL,
+    came,
+    copied,
+    emptied,
+    prepared,
+    store_rule,
+    subjects,
+    work,
+)
+from running_service import until as eventually
+from suite_runs import SUITE
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with prepared(database_url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as made:
+        yield made
+
+
+@pytest.fixture
+def lite(shared: Api) -> Api:
+    return emptied(shared)
+
+
+def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) -> None:
+    store_rule(api)
+    began = time.perf_counter()
+    answer = deliver(api.client, "push", push(), delivery="first")
+    assert answer.status_code == 202, answer.text
+    assert time.perf_counter() - began < 1
+    again = deliver(api.client, "push", push(), delivery="first")
+    assert (answer.json()["new"], again.json()) == (True, {"id": answer.json()["id"], "new": False})
+    assert work(api) == 1
+    assert work(api) == 0
+    (delivery,) = came(api)
+    (subject,) = subjects(api)
+    assert (delivery["state"], delivery["repository"], delivery["tries"]) == (
+        "started",
+        REPOSITORY,
+        1,
+    )
+    assert delivery["outcome"] == [
+        {"rule": "kernels", "subjects": [subject["id"]], "started": True, "reason": None}
+    ]
+    wanted = {
+        "rule": "kernels",
+        "suite": "nightly",
+        "head_sha": HEAD,
+        "base_sha": BEFORE,
+        "pull_request": None,
+        "error": None,
+    }
+    assert wanted.items() <= subject.items()
+    head, base = (api.get(f"/runs/{subject[name]}") for name in ("run", "base_run"))
+    assert (head["builds"], base["builds"]) == (["tt-train-2025"], ["correct"])
+    assert (head["commit"]["sha"], base["commit"]["sha"]) == (HEAD, BEFORE)
+    assert head["labels"] == {"team": "kernels", "ci-rule": "kernels"}
+    assert head["jobs"]["total"] == 1
+    assert api.get(f"/hooks/deliveries/{delivery['id']}")["payload"] == push()
+    assert api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code == 422
+
+
+def test_the_background_works_off_what_comes_in(lite: Api, redis_url: str) -> None:
+    store_rule(lite)
+    with running(short(str(lite.settings.database_url), redis_url)):
+        deliver(lite.client, "push", push())
+        eventually(lambda: came(lite)[0]["state"] == "started")
+    assert lite.rows()["runs"] == 2
+
+
+def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> None:
+    store_rule(lite, builds={"head": "correct"}, base=False)
+    store_rule(lite, builds={"head": "correct", "base": "correct"}, base=True)
+    for name, payload in (
+        ("push", push()),
+        ("push", push(before=HEAD, after=NEXT)),
+        ("pull_request", pull_request("opened", head=NEXT)),
+        ("check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD)),
+    ):
+        assert deliver(lite.client, name, payload).status_code == 202
+        work(lite)
+    first, second, opened, asked = subjects(lite)
+    assert second["base_run"] == first["run"]  # the head of before
+    assert (opened["run"], opened["base_run"], opened["pull_request"]) == (
+        second["run"],
+        first["base_run"],
+        7,
+    )
+    assert asked["run"] != second["run"]
+    assert asked["base_run"] == first["run"]
+    deliver(
+        lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD)
+    )  # the same body under another id
+    work(lite)
+    assert (len(subjects(lite)), "taken before" in came(lite)[-1]["reason"]) == (4, True)
+    with lite.context.session() as session:
+        runs.cancel(session, first["run"])
+    deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
+    work(lite)
+    assert subjects(lite)[-1]["base_run"] not in {
+        None,
+        first["run"],
+    }  # a run that was cancelled says nothing of its commit
+
+
+def test_an_older_head_of_a_pull_request_that_comes_later_starts_nothing(lite: Api) -> None:
+    store_rule(lite)
+    newer = pull_request("synchronize", head=NEXT, at="2026-01-31T12:05:00Z")
+    for payload in (newer, pull_request(head=HEAD, at="2026-01-31T12:00:00Z")):
+        deliver(lite.client, "pull_request", payload)
+    assert work(lite) == 1
+    late = came(lite)[1]
+    assert late["state"] == "ignored"
+    assert f"newer head, {NEXT[:12]}" in late["reason"]
+    assert [each["head_sha"] for each in subjects(lite)] == [NEXT]
+
+
+def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: Api) -> None:
+    store_rule(lite)
+    deliver(lite.client, "pull_request", pull_request(fork=True))
+    assert work(lite) == 0
+    (refused,) = came(lite)
+    assert refused["state"] == "ignored"
+    assert "fork" in refused["reason"]
+    assert lite.rows()["jobs"] == 0
+    store_rule(lite, forks=True)
+    assert lite.client.post(f"/api/v1/hooks/deliveries/{refused['id']}:replay").status_code == 202
+    assert work(lite) == 1
+    assert subjects(lite)[0]["fork"] is True
+
+
+def test_a_process_that_dies_in_the_middle_has_done_nothing(
+    lite: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_rule(lite, name="a")
+    store_rule(lite, name="b")
+    deliver(lite.client, "push", push())
+    whole = incoming.ended
+    monkeypatch.setattr(
+        incoming,
+        "ended",
+        lambda *_args, **_options: (_ for _ in ()).throw(RuntimeError("the power went")),
+    )
+    assert work(lite) == 0
+    assert (lite.rows()["runs"], lite.rows()["ci_subjects"]) == (0, 0)
+    (waiting,) = came(lite)
+    assert (waiting["state"], waiting["tries"], waiting["reason"]) == (
+        "waiting",
+        1,
+        "RuntimeError: the power went",
+    )
+    monkeypatch.setattr(incoming, "ended", whole)
+    assert work(lite) == 0  # not yet
+    assert work(lite, clock=lambda: utcnow() + timedelta(seconds=6)) == 1
+    assert lite.rows()["runs"] == 4
+
+
+def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None:
+    store_rule(
+        lite,
+        builds={"head": "tt-{short}"},
+        gauges=[{"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}],
+    )
+    deliver(lite.client, "push", push(), delivery="x")
+    assert work(lite) == 1  # the gauge
+    suite, gauge = subjects(lite)
+    assert suite["run"] is None
+    assert f"tt-{HEAD[:12]}" in suite["error"]
+    assert (gauge["suite"], gauge["run"], len(gauge["gauges"])) == (None, None, 1)
+    store_rule(lite, builds={"head": "tt-{short}"})
+    deliver(lite.client, "push", push(after=NEXT))
+    assert work(lite) == 0
+    failed = came(lite)[1]
+    assert (failed["state"], len(subjects(lite))) == ("failed", 3)
+    store_rule(lite)
+    lite.client.post(f"/api/v1/hooks/deliveries/{failed['id']}:replay")
+    assert work(lite) == 1
+    assert [each["head_build"] for each in subjects(lite)] == [
+        f"tt-{HEAD[:12]}",
+        None,
+        "tt-train-2025",
+    ]
+
+
+def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered_by_the_rule(
+    lite: Api,
+) -> None:
+    suite = {
+        **SMALL,
+        "name": "chip",
+        "builds": [],
+        "defaults": {**SUITE["defaults"], "target": {"executor": "ttnn"}},
+    }
+    assert lite.client.post(
+        "/api/v1/builds", json={"name": "by-hand", "executor": "ttnn", "commit": HEAD[:10]}
+    ).is_success
+    store_rule(lite, suites=[suite], builds={}, base=False)
+    deliver(lite.client, "push", push())
+    assert work(lite) == 1
+    assert subjects(lite)[0]["head_build"] == "by-hand"
+    store_rule(
+        lite,
+        suites=[suite],
+        builds={"head": "metal-{short}"},
+        register={"executor": "ttnn", "line": "main"},
+    )
+    deliver(lite.client, "pull_request", pull_request(head=NEXT))
+    assert work(lite) == 1
+    made = {
+        each["name"]: each
+        for each in lite.get("/builds?executor=ttnn")["items"]
+        if each["name"].startswith("metal-")
+    }
+    assert {name: (each["line"], each["commit"]) for name, each in made.items()} == {
+        f"metal-{NEXT[:12]}": ("main/pull-7", NEXT),
+        f"metal-{BEFORE[:12]}": ("main", BEFORE),
+    }
+
+
+def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) -> None:
+    store_rule(lite)
+    data = {"repository": REPOSITORY, "sha": HEAD, "base": BEFORE, "builds": {"head": "drop-s1"}}
+    said = json.dumps({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
+
+    def send(body: str, number: str, secret: str = CI_SECRET, at: datetime | None = None) -> Any:
+        moment = at or datetime.now(UTC)
+        signature = Webhook(secret).sign(number, moment, body)
+        headers = {
+            "webhook-id": number,
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": signature,
+        }
+        return lite.client.post("/api/v1/hooks/ci", content=body, headers=headers)
+
+    assert send(said, "msg_1").json()["new"] is True
+    assert send(said, "msg_1").json()["new"] is False
+    other = "whsec_" + "QSBzZWNyZXQgb2YgYW5vdGhlciBzZXJ2aWNlIGVudGlyZWx5"
+    assert send(said, "msg_2", secret=other).status_code == 401
+    assert send(said, "msg_3", at=datetime.now(UTC) - timedelta(minutes=10)).status_code == 401
+    wrong = send(said.replace(HEAD, "HEAD"), "msg_4")
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "data.sha")
+    assert work(lite) == 1
+    (subject,) = subjects(lite)
+    assert (subject["source"], subject["head_build"], subject["base_build"]) == (
+        "ci",
+        "drop-s1",
+        "correct",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "slug"),
+    [
+        ({"secret": "another secret than ours"}, 401, "signature"),
+        ({"X-Hub-Signature-256": "sha256=\u00e9"}, 401, "signature"),
+        ({"X-Hub-Signature-256": "sha1=00"}, 401, "signature"),
+        ({"X-GitHub-Delivery": "x" * 300}, 401, "signature"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415, "not-json"),
+        ({"secret": "the secret that comes next"}, 202, None),
+    ],
+)
+def test_only_what_is_signed_is_taken(
+    shared: Api, changes: dict[str, str], status: int, slug: str | None
+) -> None:
+    before = shared.rows()["inbound_deliveries"]
+    if "\u00e9" in changes.get("X-Hub-Signature-256", ""):
+        changes = {"X-Hub-Signature-256": changes["X-Hub-Signature-256"].encode().decode("latin-1")}
+    headers: dict[str, Any] = {
+        name: value.encode("latin-1") if name[0] == "X" else value
+        for name, value in changes.items()
+    }
+    answer = deliver(shared.client, "ping", {"zen": "x"}, **headers)
+    assert answer.status_code == status, answer.text
+    assert shared.rows()["inbound_deliveries"] == before + (status == 202)
+    assert slug is None or answer.json()["type"].endswith(slug)
+
+
+def test_a_delivery_needs_no_token_and_may_be_as_large_as_github_s(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url, embedded=False, **OWN) as api:
+        stranger = api.visitor()
+        assert stranger.get("/api/v1/hooks/deliveries").status_code == 401
+        large = push(padding="x" * (2 * 2**20))
+        assert deliver(stranger, "push", large).status_code == 202
+        too_large = deliver(
+            stranger, "push", push(), **{"Content-Length": str(25 * 2**20 + 1)}
+        )  # refused before it is read
+        assert (too_large.status_code, too_large.json()["field"]) == (413, "body")
+        guesses = [
+            deliver(stranger, "push", {}, secret="a guess of sixteen").status_code
+            for _ in range(31)
+        ]
+        assert (guesses[0], guesses[-1]) == (401, 429)
+        assert deliver(stranger, "push", {}).status_code == 202
+    with in_process(migrated_sqlite_url) as api:
+        answer = deliver(api.client, "push", push())
+        assert (answer.status_code, "GONOGO_GITHUB_WEBHOOK_SECRET" in answer.json()["detail"]) == (
+            403,
+            True,
+        )
+
+
+def test_a_busy_database_is_answered_within_a_second(lite: Api) -> None:
+    with lite.context.session() as session:
+        session.execute(text("SELECT 1"))  # begins, and so takes SQLite's one place for writers
+        began = time.perf_counter()
+        answer = deliver(lite.client, "push", push(), delivery="busy")
+        took = time.perf_counter() - began
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert took < 1.5
+    assert deliver(lite.client, "push", push(), delivery="busy").status_code == 202

@@ -1,0 +1,448 @@
+"""Webhooks from the API to a real receiver: exactly what was due, signed, logged, and tried again
+as the contract says."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from pydantic import SecretStr
+from standardwebhooks import Webhook
+
+from api import JOB, SECRET, Api, in_process, make_settings
+from gonogo_service.background import delivery
+from gonogo_service.kit.background_context import Core, open_core
+from gonogo_service.webhooks import addresses, mail, messages, outbound
+from gonogo_service.webhooks.outbound import Sender
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.flags import flags
+from gonogo_storage.messages import deliveries as stored
+from gonogo_storage.messages.deliveries import Delivery
+from job_flow import KEY
+from running_service import until
+from stored_jobs import finished
+from webhook_receiver import MailServer, Receiver, Reply
+
+LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For tests of what happens outside the database: it is the same with every one."""
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    with in_process(database_url, url="https://gonogo.example") as made:
+        yield made
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def core(api: Api) -> Iterator[Core]:
+    """The background's parts, on the API's database."""
+    changes = {
+        "broker_url": NOWHERE,
+        "worker_key": SecretStr(KEY),
+        "secret_key": SecretStr(SECRET),
+        "webhook_private": ("127.0.0.0/8",),
+    }
+    made = open_core(api.settings.model_copy(update=changes), threading.Event())
+    delivery.HANDLERS.update(
+        {"job.finished": lambda core, letter: outbound.fan_out(core, "job.finished", letter)}
+    )
+    yield made
+    delivery.HANDLERS.clear()
+    made.close()
+
+
+@pytest.fixture
+def sender(core: Core) -> Sender:
+    made = outbound.make(core)
+    assert made is not None
+    made.chance = random.Random(1)
+    return made
+
+
+def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
+    answer = api.client.post(
+        "/api/v1/webhooks", json={"url": url, "events": ["job.finished"], **changes}
+    )
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def send(sender: Sender) -> None:
+    """All that is due now."""
+    sender.run_once()
+    sender.join(10)
+
+
+def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(api.get(f"/webhooks/{webhook['id']}/deliveries")["items"])
+
+
+def test_a_job_that_ends_is_told_once_signed_and_logged(
+    api: Api, core: Core, sender: Sender, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, receiver.url)
+    subscribe(api, receiver.url, events=["flag.resolved"])
+    with api.context.session() as session:
+        job = finished(session).id
+    delivery.run_once(core)
+    for _ in range(2):  # handled again, as after a crash: no second message
+        outbound.fan_out(
+            core, "job.finished", {"job": job, "version": api.get(f"/jobs/{job}")["version"]}
+        )
+    send(sender)
+    send(sender)
+    (got,) = receiver.got
+    assert got.path == "/hook?a=1"
+    assert got.headers["host"].startswith("127.0.0.1:")
+    message: Any = Webhook(webhook["secret"]).verify(got.body, dict(got.headers))
+    assert message["type"] == "job.finished"
+    assert message["data"]["id"] == job
+    assert message["data"]["url"] == f"https://gonogo.example/jobs/{job}"
+    assert message["data"]["version"] == api.get(f"/jobs/{job}")["version"]
+    (told,) = deliveries(api, webhook)
+    assert (told["state"], told["tries"], told["id"]) == ("delivered", 1, got.headers["webhook-id"])
+    whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{told['id']}")
+    assert whole["payload"] == message
+    assert [each["status"] for each in whole["log"]] == [204]
+
+
+@LITE
+def test_a_day_of_failures_loses_nothing_and_then_gives_up(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, receiver.url)
+    receiver.replies = [Reply(500)] * 10
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
+        for wait in (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400):
+            before = len(receiver.got)
+            clock.shift(timedelta(seconds=0.9 * wait))
+            send(sender)
+            assert len(receiver.got) == before + (wait == 0)
+            clock.shift(timedelta(seconds=0.21 * wait))
+            send(sender)
+            assert len(receiver.got) == before + 1
+        (told,) = deliveries(api, webhook)
+        assert (told["state"], told["tries"], told["due_at"]) == ("failed", 10, None)
+        answer = api.client.post(f"/api/v1/webhooks/{webhook['id']}/deliveries/{told['id']}:replay")
+        assert answer.status_code == 202
+        send(sender)
+        (told,) = deliveries(api, webhook)
+    assert (told["state"], told["tries"]) == ("delivered", 11)
+    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
+    assert len({got.headers["webhook-timestamp"] for got in receiver.got}) == 10
+
+
+@LITE
+def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -> None:
+    webhook = subscribe(api, receiver.url)
+    receiver.replies = [
+        Reply(302, {"location": "http://127.0.0.1:1/"}),
+        Reply(429, {"retry-after": "3600"}),
+        Reply(410),
+    ]
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+        send(sender)
+        clock.shift(timedelta(seconds=6))
+        send(sender)
+        clock.shift(timedelta(seconds=3500))
+        send(sender)
+        assert len(receiver.got) == 2  # Retry-After is later than the schedule
+        api.client.post(
+            f"/api/v1/webhooks/{webhook['id']}:test"
+        )  # due before the first comes again
+        clock.shift(timedelta(seconds=110))
+        send(sender)
+        second, first = deliveries(api, webhook)
+    log = api.get(f"/webhooks/{webhook['id']}/deliveries/{first['id']}")["log"]
+    assert [each["status"] for each in log] == [302, 429]
+    assert "not followed" in log[0]["error"]
+    assert (second["state"], first["state"]) == (
+        "failed",
+        "cancelled",
+    )  # 410 ends the subscription and what waits for it
+    gone = api.get(f"/webhooks/{webhook['id']}")
+    assert (gone["state"], gone["reason"]) == ("disabled", "the receiver answered 410: it is gone")
+    assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
+
+
+@LITE
+def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
+    slow, dead = Receiver(), Receiver()
+    dead.close()
+    gate = threading.Event()
+    slow.replies = [Reply(200, gate=gate)]
+    hooks = [subscribe(api, each.url) for each in (slow, dead, receiver)]
+    for each in hooks:
+        api.client.post(f"/api/v1/webhooks/{each['id']}:test")
+    sender.run_once()
+    while not receiver.got or deliveries(api, hooks[1])[0]["tries"] == 0:
+        pass
+    assert deliveries(api, hooks[0])[0]["tries"] == 0
+    sender.run_once()  # the slow one is not asked twice at the same time
+    gate.set()
+    sender.join(10)
+    assert [deliveries(api, each)[0]["state"] for each in hooks] == [
+        "delivered",
+        "waiting",
+        "delivered",
+    ]
+    assert len(slow.got) == 1
+    log = api.get(f"/webhooks/{hooks[1]['id']}/deliveries/{deliveries(api, hooks[1])[0]['id']}")[
+        "log"
+    ]
+    assert log[0]["status"] is None
+    assert "ConnectError" in log[0]["error"]
+    slow.close()
+
+
+def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbound, "ANSWER_S", 0.1)
+    monkeypatch.setattr(outbound, "CONNECT_S", 0.1)
+    gate = threading.Event()
+    receiver.replies = [Reply(200, gate=gate, drips="head"), Reply(200, gate=gate, drips="body")]
+    local = addresses.networks(["127.0.0.0/8"])
+    with pytest.raises(TimeoutError, match="no answer within"):
+        outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
+    taken = outbound.post(
+        receiver.url, b"{}", {}, local, addresses.resolve
+    )  # its status says all there is to know
+    assert (taken.status, taken.error) == (200, None)
+    gate.set()
+
+
+@LITE
+def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
+    gate = threading.Event()
+    receiver.replies = [Reply(200, gate=gate)]
+    busy, other = subscribe(api, receiver.url), subscribe(api, receiver.url)
+    with api.context.session() as session:
+        for number in range(201):
+            stored.add(
+                session,
+                [busy["id"]],
+                f"e{number}",
+                "webhook.test",
+                {"type": "webhook.test", "data": {}},
+            )
+        stored.add(
+            session, [other["id"]], "e", "webhook.test", {"type": "webhook.test", "data": {}}
+        )
+    sender.run_once()
+    until(lambda: receiver.got, what="the first of a thousand")
+    sender.run_once()
+    until(
+        lambda: deliveries(api, other)[0]["state"] == "delivered",
+        what="the other receiver's message",
+    )
+    assert len(receiver.got) == 2
+    sender.core.stop.set()
+    gate.set()
+    sender.join(10)
+
+
+@LITE
+def test_private_addresses_need_a_word_of_the_settings(
+    api: Api, core: Core, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, receiver.url)
+    api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+    made = outbound.make(
+        replace(core, settings=core.settings.model_copy(update={"webhook_private": ()}))
+    )
+    assert made is not None
+    send(made)
+    assert receiver.got == []
+    log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
+        "log"
+    ]
+    assert "no public address" in log[0]["error"]
+
+
+@LITE
+def test_both_secrets_sign_for_a_day_after_a_rotation(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, receiver.url)
+    new = api.client.post(f"/api/v1/webhooks/{webhook['id']}:rotate").json()
+    api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+    send(sender)
+    for secret in (webhook["secret"], new["secret"]):
+        Webhook(secret).verify(receiver.got[0].body, dict(receiver.got[0].headers))
+    with time_machine.travel(utcnow() + timedelta(hours=25), tick=False):
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+        send(sender)
+    assert receiver.got[1].headers["webhook-signature"].count("v1,") == 1
+
+
+def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> None:
+    data = {
+        "device": "n150",
+        "health": "bad",
+        "reason": "<!channel> & more\r\nBcc: me",
+        "url": "https://g.example/?a=1",
+    }
+    message = {"type": "device.health_changed", "data": data}
+    assert "&lt;!channel&gt; &amp; more" in messages.for_slack(message)
+    assert "<" not in messages.for_slack(message)
+    server = MailServer()
+    settings = make_settings(
+        "sqlite://", smtp_url=SecretStr(server.url), mail_from="gonogo@lab.example"
+    )
+    mail.send(
+        settings,
+        "me@lab.example",
+        messages.sentence(message),
+        Delivery("d1", "w1", message["type"], message, 0),
+    )
+    server.close()
+    (sent,) = server.got
+    head = sent.partition("\r\n\r\n")[0]
+    assert "(<!channel> & more Bcc: me)" in head.replace("\r\n ", " ")
+    assert not [line for line in head.splitlines() if line.startswith("Bcc")]
+
+
+@LITE
+def test_slack_gets_a_line_of_text(
+    api: Api, core: Core, sender: Sender, receiver: Receiver
+) -> None:
+    made = subscribe(api, receiver.url, kind="slack")
+    assert made["secret"] is None
+    with api.context.session() as session:
+        job = finished(session).id
+    delivery.run_once(core)
+    send(sender)
+    (got,) = receiver.got
+    assert set(got.message) == {"text"}
+    assert f"https://gonogo.example/jobs/{job}" in got.message["text"]
+    assert "webhook-signature" not in got.headers
+
+
+def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
+    server = MailServer()
+    mail = {"smtp_url": SecretStr(server.url), "mail_from": "gonogo@lab.example"}
+    with in_process(migrated_sqlite_url, url="https://gonogo.example", **mail) as api:
+        subscribe(api, "me@lab.example", kind="email")
+        with api.context.session() as session:
+            job = finished(session).id
+        core = open_core(
+            api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}),
+            threading.Event(),
+        )
+        outbound.fan_out(core, "job.finished", {"job": job, "version": 1})
+        sender = outbound.make(core)
+        assert sender is not None
+        send(sender)
+        core.close()
+    server.close()
+    (message,) = server.got
+    assert "To: me@lab.example" in message
+    assert f"https://gonogo.example/jobs/{job}" in message.replace("=\r\n", "")
+
+
+def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        suite = {
+            "name": "nightly",
+            "entries": [{"name": "tiny", "test": JOB["test"], "seeds": {"start": 0, "count": 1}}],
+        }
+        run = api.client.post("/api/v1/runs", json={"suite": suite, "builds": ["tt-train-2025"]})
+        assert run.status_code == 202, run.text
+        with api.context.session() as session:
+            finished(session)
+            (flag,) = flags.list_(session).items
+            of_flag = {"flag": flag["id"]}
+            letters = {
+                "run.finished": {"run": run.json()["id"]},
+                "flag.opened": of_flag,
+                "flag.resolved": of_flag,
+            }
+            for type_, letter in letters.items():
+                message = messages.payload(session, type_, letter, "https://gonogo.example/")
+                assert message["data"]["version"] >= 1
+                assert message["data"]["id"] in message["data"]["url"]
+                assert messages.sentence(message).endswith(message["data"]["url"])
+            assert messages.payload(session, "job.finished", {"job": flag["id"]}, None)["data"] == {
+                "job": flag["id"]
+            }  # gone since
+            of_run = messages.payload(session, "run.finished", letters["run.finished"], None)
+            assert (
+                messages.sentence(of_run)
+                == f"suite nightly on tt-train-2025: running /runs/{run.json()['id']}"
+            )
+
+
+def test_subscriptions_are_changed_listed_and_deleted(api: Api, receiver: Receiver) -> None:
+    webhook = subscribe(api, receiver.url, description="ours")
+    path = f"/api/v1/webhooks/{webhook['id']}"
+    assert webhook["secret"] not in api.client.get(path).text
+    assert (
+        api.client.patch(path, json={"state": "disabled"}).json()["reason"] == "disabled by local"
+    )
+    changed = api.client.patch(path, json={"state": "active", "events": ["*"]}).json()
+    assert (changed["state"], changed["reason"], changed["events"], changed["version"]) == (
+        "active",
+        None,
+        ["*"],
+        3,
+    )
+    assert [each["id"] for each in api.get("/webhooks")["items"]] == [webhook["id"]]
+    assert api.client.delete(path).status_code == 200
+    assert api.client.get(path).status_code == 404
+    actions = [each["action"] for each in api.get("/audit")["items"]]
+    assert actions[:4] == [
+        "webhook.deleted",
+        "webhook.changed",
+        "webhook.changed",
+        "webhook.created",
+    ]
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"url": "ftp://x/", "events": ["*"]}, "url"),
+    ({"url": "https://example.org/", "events": []}, "events"),
+    ({"url": "https://example.org/", "events": ["job.started"]}, "events.0"),
+    ({"url": "https://example.org/", "events": ["*"], "secret": "short"}, "secret"),
+    (
+        {
+            "url": "https://example.org/",
+            "events": ["*"],
+            "kind": "slack",
+            "secret": "whsec_" + "A" * 40,
+        },
+        "secret",
+    ),
+    ({"url": "nobody", "events": ["*"], "kind": "email"}, "url"),
+    ({"url": "me@example.org", "events": ["*"], "kind": "email"}, "kind"),
+    ({"events": ["*"]}, "url"),
+]
+
+
+def test_bad_subscriptions_store_nothing(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        before = api.rows()
+        for body, field in BAD:
+            answer = api.client.post("/api/v1/webhooks", json=body)
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), body
+        assert api.rows() == before

@@ -1,0 +1,70 @@
+"""The public JavaScript library of Standard Webhooks verifies what we send, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+import node_programs
+from api import SECRET, in_process
+from gonogo_service.kit.background_context import open_core
+from gonogo_service.webhooks import outbound, secrets
+from job_flow import KEY
+from servers import Missing
+from webhook_receiver import Got, Receiver
+
+
+def line(secret: str, got: Got, **changes: Any) -> str:
+    body = base64.b64encode(changes.pop("body", got.body)).decode()
+    return json.dumps({"secret": secret, "headers": {**got.headers, **changes}, "body": body})
+
+
+def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_was_changed(
+    migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    try:
+        programs = node_programs.install(tmp_path)
+    except Missing as problem:
+        pytest.skip(str(problem))
+    receiver = Receiver()
+    with in_process(migrated_sqlite_url) as api:
+        made = api.client.post(
+            "/api/v1/webhooks", json={"url": receiver.url, "events": ["*"]}
+        ).json()
+        new = api.client.post(f"/api/v1/webhooks/{made['id']}:rotate").json()
+        assert api.client.post(f"/api/v1/webhooks/{made['id']}:test").status_code == 202
+        keys = {
+            "broker_url": "redis://127.0.0.1:1/0",
+            "worker_key": SecretStr(KEY),
+            "secret_key": SecretStr(SECRET),
+        }
+        core = open_core(
+            api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}),
+            threading.Event(),
+        )
+        sender = outbound.make(core)
+        assert sender is not None
+        sender.run_once()
+        sender.join(10)
+        core.close()
+    receiver.close()
+    (got,) = receiver.got
+    old = str(int(got.headers["webhook-timestamp"]) - 600)
+    lines = [
+        line(made["secret"], got),
+        line(new["secret"], got),
+        line(secrets.make(), got),
+        line(new["secret"], got, body=got.body + b" "),
+        line(new["secret"], got, **{"webhook-id": "another"}),
+        line(new["secret"], got, **{"webhook-timestamp": old}),
+    ]
+    said = node_programs.run(programs, "verify.js", "\n".join(lines))
+    assert said[:2] == ["verified webhook.test"] * 2
+    assert [each.split(":")[0] for each in said[2:]] == ["WebhookVerificationError"] * 4
+    assert "too old" in said[5]

@@ -1,0 +1,68 @@
+"""What is concluded from imported runs: flaky from red and green alone, and the same on both
+databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.reports.reading import read
+from gonogo.reports.rows import rows_of
+from gonogo.spec.selections import Selection
+from gonogo_storage.automation import imports
+from gonogo_storage.automation.imports import NewImport
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import jobs, selection_tests
+from stored_histories import world
+
+SUITE = Selection(suite="nightly")
+
+
+def new(red: bool) -> NewImport:
+    inner = "<failure/>" if red else ""
+    report = read(
+        f'<testsuite><testcase name="steady"/><testcase name="dx">{inner}</testcase></testsuite>'.encode(),
+        "junit",
+    )
+    source = {
+        "format": "junit",
+        "tool": None,
+        "tests": 2,
+        "numbers": False,
+        "bytes": 1,
+        "sha256": "",
+        "started_at": None,
+    }
+    place: dict[str, Any] = {
+        "build": "b1",
+        "build_line": "main",
+        "build_sequence": 1,
+        "arch": "any",
+        "board": "any",
+    }
+    spec = {
+        "test_key": SUITE.key,
+        "subject_key": SUITE.subject_key,
+        "kernel": SUITE.kernel,
+        "canonical": SUITE.canonical(),
+    }
+    return NewImport(**spec, **place, rows=rows_of(report), source=source)
+
+
+def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database_url: str) -> None:
+    with world(database_url) as here:
+        with engines.session(here.engine) as session:
+            made = [imports.create(session, new(red=number % 3 == 0)) for number in range(6)]
+        assert here.assess() == 6
+        with engines.reading(here.engine) as session:
+            (flag,) = flags.list_(session, test=SUITE.key).items
+            assert selection_tests.census(session, made[0]) == {
+                ("unjudged", "passed"): 1,
+                ("unjudged", "failed"): 1,
+            }
+            (build,) = test_specs.builds_of(session, SUITE.key)
+            listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
+        assert (flag["kind"], flag["evidence"]["check"]) == ("flaky", None)
+        assert (build["jobs"], build["seeds"], build["counts"]) == (6, 6, {"unjudged": 6})
+        assert {job.id for job in listed} == {job.id for job in made}

@@ -1,0 +1,247 @@
+"""What a job's page reads of its seeds: all of few, of many the worst by an index and no more, on
+SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from gonogo_dashboards.charts import plots
+from gonogo_dashboards.jobs import job_page
+from gonogo_dashboards.kit import cache
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import job_seeds, jobs
+from gonogo_storage.rollups import rollups
+from gonogo_storage.tables import SeedResultRow
+
+SEEDS = 600
+
+
+def _job(engine: Engine, rows: list[dict[str, Any]], *, over: bool = True) -> str:
+    with engines.session(engine) as session:
+        job = stored_jobs.submit(session, seeds=len(rows))
+        stored_jobs.report(session, job.id, rows, diagnosed=True)
+        if over:
+            stored_jobs.finish(session, job.id)
+    return job.id
+
+
+def _large() -> list[dict[str, Any]]:
+    """Every second seed is hollow, one hangs, one has no number; of the output dx alone, and that
+    of the others."""
+    rows = [stored_jobs.row(seed, wrong=seed % 2 == 0) for seed in range(SEEDS - 2)]
+    odd = stored_jobs.row(SEEDS - 2, wrong=True, within=False)
+    odd["outputs"]["dx"] |= {
+        "tolerance_ratio": None,
+        "budget_ratio": None,
+        "nonfinite_statistics": {"tolerance_ratio": "nan"},
+    }
+    return [*rows, odd, stored_jobs.unwell(SEEDS - 1, "hang", "no answer")]
+
+
+@contextmanager
+def _rows_read(session: Session) -> Iterator[list[int]]:
+    """How many result rows the statements within have read: PostgreSQL counts them itself, of
+    SQLite the plans are looked at."""
+    found = [0]
+    if engines.is_postgres(session):
+        session.execute(
+            text("SET LOCAL enable_seqscan = off")
+        )  # six hundred rows are fewer than are worth an index; millions aren't
+        session.execute(text("SET LOCAL enable_bitmapscan = off"))
+        counters = (
+            "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        )
+        read = text(f"{counters} WHERE relname LIKE 'seed_results%'")
+        before = session.scalar(read)
+        yield found
+        found[0] = int(session.scalar(read) - before)
+        return
+    asked: list[tuple[str, Any]] = []
+
+    def note(
+        _connection: Connection, _cursor: Any, statement: str, values: Any, *_rest: Any
+    ) -> None:
+        asked.append((statement, values))
+
+    event.listen(session.get_bind().engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(session.get_bind().engine, "before_cursor_execute", note)
+    for statement, values in [each for each in asked if "seed_results" in each[0]]:
+        cursor = session.connection().connection.cursor()
+        steps = [
+            step
+            for *_, step in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+            if "seed_results" in step
+        ]
+        for step in steps:
+            bounded = (
+                "verdict=?" in step or "seed=? AND repeat=?" in step
+            )  # of a limit, or of seeds that are named
+            found[0] += 0 if "SEARCH" in step and bounded else SEEDS * 3
+        rows = cursor.execute(statement, values).fetchall()
+        found[0] += len(rows)
+
+
+@pytest.fixture(params=["migrated_sqlite_url", "unused_postgres_url"])
+def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A database whose statistics and files know of no other test."""
+    made = engines.make_engine(str(request.getfixturevalue(request.param)))
+    yield made
+    made.dispose()
+
+
+def test_of_a_large_job_only_what_is_shown_is_read(
+    unused: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_seeds, "MOST_WHOLE", 100)
+    monkeypatch.setattr(job_seeds, "_LOOKED_AT", 20)
+    monkeypatch.setattr(plots, "WORST_MARKS", 40)
+    rows = _large()
+    _job(unused, [stored_jobs.row(0, wrong=True)])
+    with unused.begin() as connection:
+        connection.execute(
+            text("ANALYZE")
+        )  # so that PostgreSQL thinks that a job has three rows, as ever when a large one is new
+    job_id = _job(unused, rows)
+    with engines.reading(unused) as session, _rows_read(session) as read:
+        view = job_page.job(session, job_id, "dx", utcnow())
+    assert read[0] < 250, "of 1,798 rows"
+    assert view is not None
+    plot = view.plot
+    assert plot is not None
+    assert plot.spread is not None
+    assert (plot.total, plot.whole, plot.first, plot.last) == (SEEDS, False, 0, SEEDS - 1)
+    assert len(plot.marks) <= 40 + 2 * 5
+    # each verdict has its share, of each the largest; what has no number is there too
+    values = {verdict: sorted((row["outputs"]["dx"]["tolerance_ratio"] for row in rows[:-2] if row["verdict"] == verdict), reverse=True)
+              for verdict in ("pass", "pass_by_tolerance")}  # fmt: skip
+    for verdict, largest in values.items():
+        shown = sorted(
+            (mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True
+        )
+        assert shown == pytest.approx(largest[: len(shown)])
+        assert len(shown) > 15
+    assert {(mark.verdict, mark.value) for mark in plot.marks if mark.seed >= SEEDS - 2} == {
+        ("fail", None),
+        ("hang", None),
+    }
+    assert [mark.seed for mark in plot.marks] == sorted(mark.seed for mark in plot.marks)
+    assert plot.marks[0].evidence is not None
+    # the spread is that of all
+    assert [plot.spread.low, plot.spread.high] == pytest.approx(
+        [min(values["pass"]), values["pass_by_tolerance"][0]]
+    )
+    assert plot.spread.unnumbered == 1
+    # the worst: by verdict, then by how far beyond rounding among those with the largest errors
+    assert [seed.verdict for seed in view.worst] == ["hang", "fail"] + ["pass_by_tolerance"] * 10
+    assert [seed.seed for seed in view.worst[:2]] == [SEEDS - 1, SEEDS - 2]
+    assert view.worst[0].message == "no answer"
+    assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
+    beyond = [seed.outputs[0].evidence or 0.0 for seed in view.worst[2:]]
+    assert beyond == sorted(beyond, reverse=True)
+    assert view.grid.come == SEEDS
+
+
+def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [stored_jobs.row(seed, wrong=seed % 3 == 0) for seed in range(19)] + [
+        stored_jobs.unwell(19, "crash", "signal 11")
+    ]
+    job_id = _job(engine, rows, over=False)
+    with engines.reading(engine) as session:
+        job, told = jobs.get(session, job_id), rollups.of_job(session, job_id)
+        assert job is not None
+        assert told is not None
+        every = job_seeds.marks(session, job, "dx", "tolerance_ratio", told)
+        assert [mark.seed for mark in every] == list(range(20))
+        assert every[0].statistics["count"] == 6930378
+        assert every[0].statistics["xhat_z"] == pytest.approx(rows[0]["outputs"]["dx"]["xhat_z"])
+        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", told, 60) == every
+        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
+            "while it isn't counted"
+        )
+        assert [
+            each.counts for each in job_seeds.outputs(session, job_id, told) if each.output == "dx"
+        ] == [{"pass": 12, "pass_by_tolerance": 7}]
+        whole = job_seeds.worst_seeds(session, job_id, 12, told)
+        monkeypatch.setattr(job_seeds, "MOST_WHOLE", 1)
+        assert job_seeds.worst_seeds(session, job_id, 12, told) == whole
+        assert len(whole) == 12
+
+
+def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
+    rows = [stored_jobs.row(seed, wrong=True) for seed in range(4)]
+    for row, xhat, budget, right in zip(
+        rows,
+        (50.0, 900.0, 200.0, 20.0),
+        (20.0, 12.0, 30.0, 11.0),
+        (0.5, 0.5, 0.5, 2.9),
+        strict=True,
+    ):
+        row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
+        row["outputs"]["dgamma"]["budget_ratio"] = right  # of an output that passes: nobody sees it
+    rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
+    with engines.session(engine) as session:
+        job = stored_jobs.submit(session, seeds=4)
+        stored_jobs.report(session, job.id, rows)
+    with engines.reading(engine) as session:
+        assert [
+            seed.seed
+            for seed in job_seeds.worst_seeds(session, job.id, 4, rollups.of_job(session, job.id))
+        ] == [3, 1, 2, 0]
+
+
+def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) -> None:
+    job_id = _job(engine, [stored_jobs.row(seed, wrong=True) for seed in range(4)])
+    asked: list[str] = []
+
+    def note(_connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+        asked.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    told = []
+    for _ in range(2):
+        asked.clear()
+        with engines.reading(engine) as session:
+            told.append(job_page.job(session, job_id, None, utcnow()))
+    assert [each for each in asked if SeedResultRow.__tablename__ in each] == []
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0].plot == told[1].plot
+    assert told[0].worst == told[1].worst
+    with engines.session(engine) as session:
+        stored_jobs.report(session, job_id, [stored_jobs.row(4, wrong=True)])
+    with engines.reading(engine) as session:
+        after = job_page.job(session, job_id, None, utcnow())
+    assert after is not None
+    assert after.plot is not None
+    assert len(after.plot.marks) == len(after.worst) == 5
+
+
+def test_what_is_kept_is_bounded_and_what_may_change_is_not_kept() -> None:
+    some: cache.Kept[str] = cache.Kept(2)
+    made: list[str] = []
+
+    def make(name: str) -> str:
+        made.append(name)
+        return name
+
+    for name in ("a", "b", "a", "c", "a", "b"):
+        assert some.get(name, partial(make, name)) == name
+    assert made == ["a", "b", "c", "b"], "b was used the longest time ago when c came"
+    for _ in range(2):
+        some.get(None, lambda: make("x"))
+        assert some.get("none", lambda: None) is None
+    assert made[4:] == ["x", "x"]

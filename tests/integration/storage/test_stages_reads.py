@@ -1,0 +1,155 @@
+"""The stages of a job from its iterations' tables, and the regressions against earlier jobs of the
+same suite and line of builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from api import Api, in_process
+from gonogo.spec.canonical import key_of
+from gonogo.spec.stages import table
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.flags import evidence
+from gonogo_storage.jobs import artifacts, jobs
+from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.seeds import stages
+
+
+@pytest.fixture
+def api(sqlite_url: str) -> Iterator[Api]:
+    with in_process(sqlite_url) as running:
+        yield running
+
+
+def job_of(
+    session: Session,
+    *iterations: dict[str, str],
+    suite: str = "staged",
+    end: bool = True,
+    **changes: Any,
+) -> str:
+    """A job of a staged suite; an iteration is {stage: outcome of its one test}."""
+    spec = {"selection": {"suite": suite, **changes.pop("selection", {})}}
+    fields: dict[str, Any] = {
+        "build": "v1",
+        "build_line": "main",
+        "build_sequence": 1,
+        "executor": "pytest",
+        **changes,
+    }
+    new = NewJob(
+        test_key=key_of(spec), subject_key=key_of(spec), kernel="selection", canonical=spec, elements=0, arch="none", board="host",
+        seeds=tuple(range(len(iterations))), request={"test": spec}, **fields,
+    )  # fmt: skip
+    job = jobs.create(session, new)
+    rows = [
+        {"seed": seed, "repeat": 0, "verdict": "unjudged", "outputs": {}}
+        for seed in range(len(iterations))
+    ]
+    stored_jobs.report(session, job.id, rows)
+    tables = [
+        table(
+            {"stage": name, "name": "test", "outcome": outcome} for name, outcome in each.items()
+        ).to_json()
+        for each in iterations
+    ]
+    sent = [
+        {"kind": stages.KIND, "seed": seed, "repeat": 0, "content": each}
+        for seed, each in enumerate(tables)
+    ]
+    artifacts.add(session, job.id, new_id(), sent, now=utcnow())
+    session.flush()
+    if end:
+        stored_jobs.finish(session, job.id)
+    return job.id
+
+
+GOOD = {"api": "passed", "kernels": "passed"}
+BAD = {"api": "passed", "kernels": "failed"}
+
+
+def lost(session: Session, job_id: str) -> list[tuple[str, str]]:
+    found = stages.of_job(session, job_id)
+    assert found is not None
+    return [(each["stage"], each["since"]) for each in found["regressions"]]
+
+
+def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
+    with api.context.session() as session:
+        job_id = job_of(session, GOOD, BAD, GOOD)
+    said = api.get(f"/jobs/{job_id}/diagnosis")
+    assert [
+        (each["name"], each["status"], each["iterations_passed"])
+        for each in said["stages"]["stages"]
+    ] == [
+        ("api", "passed", 3),
+        ("kernels", "failed", 2),
+    ]
+    assert said["stages"]["blocker"] == "kernels"
+    words = "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels': in 1 of 3 iterations: no test passed, first test: failed."
+    assert (said["words"], said["terms"]) == (words, [])
+    assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == words
+
+
+def test_a_running_job_has_the_stages_of_what_has_come_and_others_have_none(api: Api) -> None:
+    with api.context.session() as session:
+        job_id = job_of(session, GOOD, end=False)
+        numeric = stored_jobs.finished(session).id
+    assert api.get(f"/jobs/{job_id}/diagnosis")["words"] == "All 2 stages passed."
+    assert api.get(f"/jobs/{numeric}/diagnosis")["stages"] is None
+    assert "s1 is subtracted twice" in api.get(f"/jobs/{numeric}/diagnosis")["words"]
+
+
+def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(api: Api) -> None:
+    with api.context.session() as session:
+        job_of(session, GOOD, build="v1", build_sequence=1)
+        job_of(session, BAD, build="v2", build_sequence=2)
+        job_id = job_of(session, BAD, build="v3", build_sequence=3)
+    said = api.get(f"/jobs/{job_id}/diagnosis")
+    assert said["stages"]["regressions"] == [
+        {
+            "stage": "kernels",
+            "status": "failed",
+            "reason": "no test passed, first test: failed",
+            "since": "v1",
+        }
+    ]
+    assert said["words"].endswith("'kernels' passed on v1 and no longer does.")
+
+
+def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -> None:
+    with api.context.session() as session:
+        job_of(session, GOOD, suite="other")
+        job_of(session, GOOD, build_line="branch")
+        job_of(session, GOOD, executor="mine")
+        job_of(session, GOOD, build="v9", build_sequence=9)  # a later build that was run before
+        job_of(session, GOOD, end=False)  # not finished: nothing is known yet
+        job_id = job_of(session, BAD)
+        assert lost(session, job_id) == []
+        job_of(
+            session, {"kernels": "passed"}, selection={"stages": ["kernels"]}
+        )  # later: nothing changes
+        assert lost(session, job_id) == []
+        assert lost(session, job_of(session, BAD)) == [("kernels", "v1")]
+        assert (
+            lost(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]})) == []
+        )  # kernels wasn't asked for
+
+
+def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
+    with api.context.session() as session:
+        job_id = job_of(session, GOOD, end=False)
+        items = [
+            {"kind": "diagnosis", "seed": 0, "repeat": 0, "content": stored_jobs.diagnosis(tiles=2)}
+        ]
+        artifacts.add(session, job_id, new_id(), items, now=utcnow())
+        found = evidence.diagnosis(session, job_id)
+    assert found is not None
+    assert found["words"].startswith("All 2 stages passed. s1 is subtracted twice")
+    assert len(found["terms"]) == 3

@@ -1,0 +1,489 @@
+"""Jobs, results, flags and history in the database: the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from gonogo_storage.catalogue import builds, test_specs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import is_postgres, reading, session
+from gonogo_storage.db.paging import BadCursor
+from gonogo_storage.db.states import FlagState, JobState
+from gonogo_storage.devices import workers
+from gonogo_storage.flags import flags
+from gonogo_storage.jobs import artifacts, attempts, chunks, jobs
+from gonogo_storage.jobs.closing import lock
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.jobs import JobFilter
+from gonogo_storage.messages import events, leases, outbox
+from gonogo_storage.ops import counters
+from gonogo_storage.seeds import results
+from gonogo_storage.tables import FlagRow
+from job_flow import QUEUE, empty_row, new_job, output, row
+
+
+def dispatch_all(current: Session) -> list[attempts.Sendable]:
+    """Every waiting chunk gets an attempt that the broker took and a worker started."""
+    chunks.dispatch(current, chunks.choose(current, QUEUE, 1000), now=utcnow())
+    sendable = attempts.unpublished(current, "epoch-1")
+    attempts.published(current, [item.attempt for item in sendable], "epoch-1", now=utcnow())
+    for item in sendable:
+        assert attempts.started(
+            current, item.attempt, {"worker": "w", "device": "emulator:0"}, now=utcnow()
+        )
+    return sendable
+
+
+def run(
+    engine: Engine,
+    rows: list[dict[str, Any]],
+    found: list[dict[str, Any]] | None = None,
+    **changes: Any,
+) -> Job:
+    """A job whose seeds give these rows, from its creation to its end."""
+    with session(engine) as current:
+        job = jobs.create(current, new_job([each["seed"] for each in rows], **changes))
+    with session(engine) as current:
+        for item in dispatch_all(current):
+            attempts.store(
+                current,
+                item.attempt,
+                {"batch": 0, "rows": rows, "artifacts": found or []},
+                now=utcnow(),
+            )
+            attempts.finished(
+                current, item.attempt, {"outcome": "done", "sent": item.work}, now=utcnow()
+            )
+    with reading(engine) as current:
+        ended = jobs.get(current, job.id)
+        assert ended is not None
+        return ended
+
+
+def test_a_new_job_is_stored_with_chunks_event_and_letter_in_one_transaction(
+    engine: Engine,
+) -> None:
+    with pytest.raises(ZeroDivisionError), session(engine) as current:
+        assert jobs.create(current, new_job(10)).total / 0
+    with reading(engine) as current:
+        assert jobs.list_(current).items == ()
+        assert outbox.due(current) == []
+    with session(engine) as current:
+        job = jobs.create(current, new_job(10, chunk_seconds=0.02, labels={"suite": "nightly"}))
+    with reading(engine) as current:
+        assert jobs.get(current, job.id) == job
+        assert (job.state, job.total, job.done, job.counts) == (JobState.queued, 10, 0, {})
+        assert job.chunks == job.open_chunks > 1
+        assert [letter.topic for letter in outbox.due(current)] == ["job.created"]
+        assert [event["type"] for event in events.after(current, job.id, 0)] == ["state"]
+        assert chunks.waiting(current) == {QUEUE: job.chunks}
+        shown = job.to_json()
+        assert shown["target"] == {"executor": "emulator", "arch": "wormhole", "board": "n150"}
+        assert shown["created_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(("seeds", "repeats"), [((), 1), ((1, 1), 1), ((1,), 0)])
+def test_a_job_without_work_or_with_a_seed_twice_is_refused(
+    engine: Engine, seeds: tuple[int, ...], repeats: int
+) -> None:
+    with session(engine) as current, pytest.raises(ValueError, match="seed"):
+        jobs.create(current, new_job(seeds, repeats=repeats))
+
+
+def test_chunks_hold_about_twenty_seconds_and_every_pair_once() -> None:
+    parts = chunks.cut(range(100), 3, seed_s=1.0, chunk_s=20.0)
+    assert [len(part) for part in parts] == [20] * 15
+    assert [pair for part in parts for pair in part] == [
+        [seed, repeat] for seed in range(100) for repeat in range(3)
+    ]
+    assert [len(part) for part in chunks.cut(range(3), 1, seed_s=100.0, chunk_s=20.0)] == [1, 1, 1]
+    assert (
+        max(len(part) for part in chunks.cut(range(50_000), 1, seed_s=1e-6, chunk_s=20.0))
+        <= chunks.MAX_WORK
+    )
+
+
+def test_the_estimate_is_refined_by_the_subjects_last_job(engine: Engine) -> None:
+    with reading(engine) as current:
+        guess = chunks.estimate_seed_s(current, "v1-subject", "emulator", 1000)
+        assert chunks.estimate_seed_s(current, "v1-subject", "emulator", 10**7) > 100 * guess
+    run(engine, [row(0, duration_ms=1500.0), row(1, duration_ms=500.0)])
+    with reading(engine) as current:
+        assert chunks.estimate_seed_s(current, "v1-subject", "emulator", 1000) == pytest.approx(1.0)
+
+
+def test_lists_are_filtered_and_paged_newest_first(engine: Engine) -> None:
+    with session(engine) as current:
+        made = [
+            jobs.create(current, new_job(1, labels={"n": str(k)}, build="b" if k % 2 else "a")).id
+            for k in range(5)
+        ]
+        jobs.cancel(current, made[0])
+    with reading(engine) as current:
+        first = jobs.list_(current, limit=2)
+        assert [job.id for job in first.items] == [made[4], made[3]]
+        assert first.next == made[3]
+        rest = jobs.list_(current, limit=10, cursor=first.next)
+        assert ([job.id for job in rest.items], rest.next) == ([made[2], made[1], made[0]], None)
+        assert [job.id for job in jobs.list_(current, JobFilter(build="b")).items] == [
+            made[3],
+            made[1],
+        ]
+        assert [job.id for job in jobs.list_(current, JobFilter(label="n=2")).items] == [made[2]]
+        assert len(jobs.list_(current, JobFilter(label="n")).items) == 5
+        assert [job.id for job in jobs.list_(current, JobFilter(state="cancelled")).items] == [
+            made[0]
+        ]
+        with pytest.raises(BadCursor):
+            jobs.list_(current, cursor="nonsense")
+        assert jobs.get(current, "nonsense") is None
+        assert jobs.get(current, "01890000-0000-7000-8000-000000000000") is None
+
+
+def test_results_page_by_arrival_and_by_seed(engine: Engine) -> None:
+    job = run(engine, [row(seed) for seed in (9, 2, 5, 0)])
+    with reading(engine) as current:
+        page = results.page(current, job.id, limit=3)
+        assert ([item["seed"] for item in page.items], page.next) == ([9, 2, 5], "3")
+        rest = results.page(current, job.id, limit=3, cursor=page.next)
+        assert ([item["seed"] for item in rest.items], rest.next) == ([0], None)
+        page = results.page(current, job.id, limit=3, order="seed")
+        assert ([item["seed"] for item in page.items], page.next) == ([0, 2, 5], "5.0")
+        assert [
+            item["seed"]
+            for item in results.page(current, job.id, cursor=page.next, order="seed").items
+        ] == [9]
+        assert [item["seed"] for item in results.stream(current, job.id, size=2)] == [0, 2, 5, 9]
+        assert set(page.items[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
+        assert results.page(current, "nonsense").items == ()
+        with pytest.raises(BadCursor):
+            results.page(current, job.id, cursor="x", order="seed")
+
+
+def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with_their_kind(
+    engine: Engine,
+) -> None:
+    broken = output(
+        "fail",
+        "unexplained",
+        tolerance_ratio=math.inf,
+        rms=math.nan,
+        needed_atol={"0": 0.5},
+        nonfinite=3,
+        tiny=5e-324,
+    )
+    job = run(engine, [row(2**53 - 1, verdict="fail", outputs={"dx": broken})])
+    with reading(engine) as current:
+        stored = results.get(current, job.id, 2**53 - 1)
+    assert stored is not None
+    dx = stored["outputs"]["dx"]
+    assert (dx["tolerance_ratio"], dx["rms"], dx["nonfinite_kinds"]) == (
+        None,
+        None,
+        {"tolerance_ratio": "inf", "rms": "nan"},
+    )
+    assert (dx["budget_ratio"], dx["needed_atol"], dx["nonfinite"], dx["tiny"], dx["digest"]) == (
+        0.99,
+        {"0": 0.5},
+        3,
+        5e-324,
+        "ab" * 8,
+    )
+    assert (stored["duration_ms"], stored["profile"], stored["position"]) == (
+        2.5,
+        "tt-train",
+        (2**53 - 1) % 100,
+    )
+
+
+def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Engine) -> None:
+    rows = [
+        row(0),
+        row(1, outputs={"dx": output(budget_ratio=50.0)}),
+        empty_row(2, "hang", "no answer in 1 s"),
+    ]
+    job = run(engine, rows)
+    with reading(engine) as current:
+        assert [item["seed"] for item in results.worst(current, job.id, limit=2)] == [2, 1]
+        assert len(results.points(current, job.id)) == 3 + 1 + 1
+    assert (job.verdict, job.counts) == ("hang", {"pass": 2, "hang": 1})
+
+
+def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
+    engine: Engine,
+) -> None:
+    hollow = {"verdict": "pass_by_tolerance", "explanation": "unexplained"}
+    rows = [row(0, **hollow), row(1, **hollow), row(2)]
+    rows[1]["outputs"]["dx"]["budget_ratio"] = 157.0
+    said = [
+        {
+            "kind": "diagnosis",
+            "seed": seed,
+            "repeat": 0,
+            "output": "",
+            "content": {"words": f"words of seed {seed}"},
+        }
+        for seed in (0, 1, 2)
+    ]
+    job = run(engine, rows, said)
+    assert (job.state, job.verdict, job.counts) == (
+        JobState.finished,
+        "pass_by_tolerance",
+        {"pass_by_tolerance": 2, "pass": 1},
+    )
+    assert job.diagnosis is not None
+    assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, "words of seed 1")
+    with reading(engine) as current:
+        (flag,) = flags.list_(current, state="open").items
+        assert [letter.topic for letter in outbox.due(current)] == [
+            "job.created",
+            "flag.opened",
+            "assess",
+            "job.finished",
+        ]
+    assert (flag["kind"], flag["test_key"], flag["build_line"], flag["jobs"]) == (
+        "passes_by_tolerance",
+        "v1-test",
+        "emulator",
+        1,
+    )
+    proof = flag["evidence"]
+    assert (proof["seed"], proof["output"], proof["seeds"], proof["of"]) == (1, "dx", 2, 3)
+    assert proof["statistics"]["budget_ratio"] == 157.0
+    assert proof["diagnosis"] == "words of seed 1"
+    assert proof["check"] == (
+        "gonogo check --kernel layernorm_bw --shape 8,64 --build tt-train-2025 --seeds 1 --seed-start 1 --rtol 0.001 --atol 0.5"
+    )
+    again = run(engine, [row(7, **hollow)])
+    with reading(engine) as current:
+        (flag,) = flags.list_(current, kind="passes_by_tolerance").items
+        assert (flag["jobs"], flag["first_job"], flag["last_job"], flag["state"]) == (
+            2,
+            job.id,
+            again.id,
+            "open",
+        )
+        assert len([letter for letter in outbox.due(current) if letter.topic == "flag.opened"]) == 1
+        assert flags.count_open(current) == 1
+
+
+def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: Engine) -> None:
+    red = row(0, verdict="fail_by_tolerance")
+    run(engine, [red])
+    with session(engine) as current:
+        (flag,) = flags.list_(current).items
+        assert flag["kind"] == "tolerance_too_tight"
+        current.get_one(FlagRow, flag["id"]).state = FlagState.resolved
+    run(engine, [red])
+    with reading(engine) as current:
+        (flag,) = flags.list_(current, state="open").items
+        assert flag["state"] == "reopened"
+        assert len([letter for letter in outbox.due(current) if letter.topic == "flag.opened"]) == 2
+
+
+def test_history_of_test_and_subject(engine: Engine) -> None:
+    run(engine, [row(0), row(1)], build="correct", build_sequence=2)
+    wrong = run(
+        engine,
+        [
+            row(
+                0,
+                verdict="fail",
+                explanation="unexplained",
+                outputs={"dx": output(budget_ratio=157.0)},
+            )
+        ],
+    )
+    other = run(engine, [row(0)], test_key="v1-other", build="correct", build_sequence=2)
+    with reading(engine) as current:
+        newest, oldest = test_specs.builds_of(current, "v1-test")
+        assert (newest["build"], newest["seeds"], newest["counts"]) == ("correct", 2, {"pass": 2})
+        assert newest["outputs"]["dx"]["budget_ratio"] == 0.99
+        assert (oldest["build"], oldest["outputs"]["dx"]["budget_ratio"], oldest["last_job"]) == (
+            "tt-train-2025",
+            157.0,
+            wrong.id,
+        )
+        page = test_specs.history(current, "v1-subject", limit=2)
+        assert [item["job"] for item in page.items] == [other.id, wrong.id]
+        assert page.items[1]["outputs"]["dx"]["budget_ratio"] == 157.0
+        assert len(test_specs.history(current, "v1-subject", limit=2, cursor=page.next).items) == 1
+        assert [spec["key"] for spec in test_specs.subject(current, "v1-subject")] == [
+            "v1-test",
+            "v1-other",
+        ]
+        assert test_specs.siblings(current, "v1-other") == ["v1-test"]
+        assert test_specs.siblings(current, "v1-nobody") == []
+
+
+def test_resubmission_asks_for_the_same_work(engine: Engine) -> None:
+    with session(engine) as current:
+        old = jobs.create(
+            current, new_job((4, 2), repeats=2, priority=7, labels={"a": "b"}, owner="me")
+        )
+        new = jobs.resubmit(current, old.id, owner="you")
+        assert new is not None
+        assert (new.resubmit_of, new.owner, new.total, new.priority, new.labels) == (
+            old.id,
+            "you",
+            4,
+            7,
+            {"a": "b"},
+        )
+        work = [item.work for item in dispatch_all(current) if item.job == new.id]
+        assert work == [[[4, 0], [4, 1], [2, 0], [2, 1]]]
+        assert jobs.resubmit(current, "nonsense", owner="you") is None
+
+
+def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine) -> None:
+    item = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": {"text": "é\n" * 10}}
+    job = run(engine, [row(0)], [item, {**item, "content": {"text": "second"}}])
+    with reading(engine) as current:
+        (found,) = artifacts.list_(current, job.id)
+        assert "content" not in found
+        full = artifacts.get(current, job.id, found["id"])
+        assert full is not None
+        assert full["content"] == item["content"]
+        assert artifacts.get(current, found["id"], found["id"]) is None
+
+
+def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
+    with session(engine) as current:
+        builds.add(current, name="a1b2", executor="ttnn", line="main", sequence=5, outputs=["dx"])
+        builds.add(current, name="a1b2", executor="ttnn", line="main", sequence=5, outputs=["dx"])
+        with pytest.raises(builds.BuildExists, match="a1b2"):
+            builds.add(
+                current, name="a1b2", executor="ttnn", line="main", sequence=6, outputs=["dx"]
+            )
+        assert [build["name"] for build in builds.list_(current, executor="ttnn").items] == ["a1b2"]
+
+
+def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> None:
+    with session(engine) as current:
+        builds.add(
+            current,
+            name="nightly",
+            executor="emulator",
+            line="main",
+            sequence=1,
+            profile="generic",
+            outputs=["dx"],
+        )
+        builds.add(
+            current,
+            name="other",
+            executor="ttnn",
+            line="main",
+            sequence=1,
+            profile="fp32",
+            outputs=["dgamma"],
+        )
+        for build in ("nightly", "other", "correct"):
+            jobs.create(current, new_job([0], build=build))
+    with session(engine) as current:
+        carried = {item.build: (item.profile, item.outputs) for item in dispatch_all(current)}
+    assert carried == {
+        "nightly": ("generic", ["dx"]),
+        "other": (None, None),
+        "correct": (None, None),
+    }  # another executor's is another's
+
+
+def test_workers_are_live_while_they_are_heard(engine: Engine) -> None:
+    now = utcnow()
+    with session(engine) as current:
+        assert workers.heard(
+            current, "w1", queues=[QUEUE], device="d", attempt=None, now=now - timedelta(seconds=40)
+        )
+        assert workers.heard(
+            current, "w2", queues=[QUEUE, "ttnn.wormhole.n300"], device="d", attempt=None, now=now
+        )
+        assert not workers.heard(current, "w2", queues=None, device=None, attempt=None, now=now)
+        assert workers.live(current, now=now) == {QUEUE: 1, "ttnn.wormhole.n300": 1}
+        assert [worker["state"] for worker in workers.list_(current, now=now)] == [
+            "offline",
+            "idle",
+        ]
+        assert workers.heard(
+            current, "w1", queues=[QUEUE], device="d", attempt=None, now=now
+        )  # back: the dispatcher must know
+        assert counters.overview(current, now=now)["workers"] == {
+            "idle": 2,
+            "busy": 0,
+            "offline": 0,
+        }
+
+
+def test_a_lease_has_one_holder_until_it_ends(engine: Engine) -> None:
+    with session(engine) as current:
+        assert leases.acquire(current, "dispatcher", "a", 30.0)
+        assert leases.acquire(current, "dispatcher", "a", 0.0)
+    time.sleep(0.01)  # the lease of no seconds is over by the database's clock
+    with session(engine) as current:
+        assert leases.acquire(current, "dispatcher", "b", 30.0)
+        assert not leases.acquire(current, "dispatcher", "a", 30.0)
+        assert leases.holders(current) == {"dispatcher": "b"}
+        leases.release(current, "b")
+        assert leases.acquire(current, "dispatcher", "a", 30.0)
+
+
+def test_an_undelivered_letter_comes_back_when_it_is_due(engine: Engine) -> None:
+    now = utcnow()
+    with session(engine) as current:
+        for _ in range(2):
+            outbox.add(current, "job.finished", "job.finished:1", {"job": "1"}, now=now)
+        (letter,) = outbox.due(current, now=now)
+        outbox.postponed(current, letter.id, "refused", until=now + timedelta(seconds=5))
+        assert outbox.due(current, now=now) == []
+        (letter,) = outbox.due(current, now=now + timedelta(seconds=6))
+        assert letter.tries == 1
+        outbox.delivered(current, [letter.id], now=now)
+        assert outbox.due(current, now=now + timedelta(days=1)) == []
+        assert outbox.purge(current, now=now + timedelta(days=8)) == 1
+
+
+def test_concurrent_read_then_write_transactions_neither_fail_nor_lose_an_update(
+    engine: Engine,
+) -> None:
+    with session(engine) as current:
+        job = jobs.create(current, new_job(1))
+    problems: list[BaseException] = []
+
+    def count() -> None:
+        try:
+            for _ in range(10):
+                with session(engine) as current:
+                    locked = lock(current, job.id)
+                    assert locked is not None
+                    locked.version += 1
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    with reading(engine) as current:
+        found = jobs.get(current, job.id)
+        assert found is not None
+        assert found.version == 41
+
+
+def test_a_read_transaction_writes_nothing(engine: Engine) -> None:
+    if is_postgres(engine):
+        with pytest.raises(SQLAlchemyError, match="read-only"), reading(engine) as current:
+            current.execute(text("DELETE FROM jobs"))
+    with reading(engine) as current:
+        leases_before = leases.holders(current)
+    assert leases_before == {}

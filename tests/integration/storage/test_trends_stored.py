@@ -1,0 +1,195 @@
+"""The trends that the background keeps: the same as computed ones, and never those of other jobs
+than there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+import stored_jobs
+from api import Api, in_process
+from gonogo_storage.db import engine as engines
+from gonogo_storage.history import assessments, build_series, trends
+from gonogo_storage.history.trends import Over
+from gonogo_storage.rollups.variants import jobs_of
+from gonogo_storage.tables import JobRow, TrendRow
+from stored_histories import World, row, spec_of, variant, world
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('trends') / 'gonogo.sqlite'}"
+
+
+@pytest.fixture(scope="module")
+def here(url: str) -> Iterator[World]:
+    with world(url) as made:
+        yield made
+
+
+def night(
+    here: World,
+    number: int,
+    test: dict[str, Any] = stored_jobs.NIGHTLY,
+    *,
+    assess: bool = True,
+    wrong: bool = False,
+) -> None:
+    rows = [row(seed, wrong=wrong, bits=str(number)) for seed in range(8)]
+    here.job(rows, test=test, build=f"n{number}", sequence=number, assess=assess)
+
+
+def told(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+    with engines.reading(here.engine) as session:
+        return trends.read(session, variant(test), **chosen)
+
+
+def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] | None:
+    """The same without a look at any seed; None where it would have to be computed."""
+
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        raise LookupError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_series, "points", refuse)
+        patch.setattr(build_series, "records", refuse)
+        try:
+            return told(here, test, **chosen)
+        except LookupError:
+            return None
+
+
+def computed(here: World, test: dict[str, Any], over: Over) -> dict[str, Any]:
+    with engines.session(here.engine) as session:
+        session.execute(update(TrendRow).values(stamp=TrendRow.stamp + "-"))
+        session.flush()
+        found = trends.read(session, variant(test), over=over)
+        session.rollback()
+    return found
+
+
+def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_come_since(
+    here: World, url: str
+) -> None:
+    test = stored_jobs.NIGHTLY
+    for number in range(5):
+        night(here, number, wrong=number >= 3)
+    for over in trends.OVERS:
+        kept = stored(here, test, over=over)
+        assert kept is not None
+        assert kept == computed(here, test, over)
+        assert [step["change"] for step in kept["steps"]] == (
+            ["right", "right", "broken", "still_wrong"] if over == "builds" else []
+        )
+    assert [
+        (each["at"], each["between"]) for each in told(here, test)["numbers"]["dx"]["changes"]
+    ] == [("n3", ["n3", "n3"])]
+    other = told(here, test, metric="chi")
+    assert (other["metric"], other["steps"]) == ("chi", told(here, test)["steps"])
+    assert other["numbers"] != told(here, test)["numbers"]
+
+    night(here, 5, assess=False)
+    assert stored(here, test) is None
+    assert [step["change"] for step in told(here, test)["steps"]][-2:] == ["still_wrong", "fixed"]
+    here.assess()
+    kept = stored(here, test)
+    assert kept is not None
+    assert [point["name"] for point in kept["points"]] == [f"n{number}" for number in range(6)]
+
+    with in_process(url) as api:  # the API and the page's twin say the same
+        answer, page = _both(api, variant(test).test_key)
+    assert {name: answer[name] for name in kept} == kept
+    assert [(step["before"], step["after"]) for step in reversed(page["steps"])] == [
+        (s["before"], s["after"]) for s in kept["steps"]
+    ]
+    assert [each["at"] for each in answer["numbers"]["dx"]["changes"]] == ["n3", "n5"]
+    assert len([each for each in page["changes"] if each["words"].startswith("dx: ")]) == 2
+
+    with engines.session(here.engine) as session:  # seeds that come after a job was over
+        newest = (
+            select(func.max(JobRow.build_sequence))
+            .where(JobRow.test_key == variant(test).test_key)
+            .scalar_subquery()
+        )
+        session.execute(
+            update(JobRow).where(JobRow.build_sequence == newest).values(done=JobRow.done + 1)
+        )
+    assert stored(here, test) is None
+
+
+def _both(api: Api, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return api.get(f"/tests/{key}/changes"), api.client.get(f"/tests/{key}.json").json()
+
+
+def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) -> None:
+    shape = {"shape": [1, 1, 32, 96]}
+    tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
+    night(here, 1, tight)
+    alone = stored(here, tight)
+    night(here, 2, loose, assess=False)
+    assert stored(here, tight) is None
+    assert stored(here, loose) is None
+    here.assess()
+    both = stored(here, tight)
+    assert alone is not None
+    assert both is not None
+    assert [len(each["points"]) for each in (alone, both)] == [1, 2]
+    assert both == computed(here, tight, "builds")
+    assert [point["failures"]["runs"] for point in both["points"]] == [
+        8,
+        0,
+    ]  # its rates are its own
+
+
+def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_once(
+    here: World,
+) -> None:
+    shape = {"shape": [1, 1, 32, 160]}
+    tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
+    for test in (tight, loose):
+        night(here, 1, test, assess=False)
+    here.job([row(seed) for seed in range(8, 12)], test=loose, build="n1", sequence=1, assess=False)
+    (point,) = told(here, tight)["points"]
+    assert (point["numbers"]["dx"]["seeds"], point["failures"]["runs"], point["jobs"]) == (12, 8, 3)
+    assert told(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
+
+
+def test_trends_of_another_form_are_made_anew(here: World) -> None:
+    test = spec_of(0.51)
+    night(here, 1, test)
+    here.assess()
+    key = variant(test).test_key
+    with engines.session(here.engine) as session:
+        assert assessments.catch_up(session, now=datetime.now(UTC)) == 0
+        session.execute(update(TrendRow).where(TrendRow.test_key == key).values(form="0/0"))
+    assert stored(here, test) is None
+    for expected in (1, 0):  # asked for once
+        with engines.session(here.engine) as session:
+            assert assessments.catch_up(session, now=datetime.now(UTC)) == expected
+    here.assess()
+    assert stored(here, test) is not None
+
+
+def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unexplained_seeds(
+    here: World,
+) -> None:
+    """Of explained seeds the stored statistics aren't read: what they would say decides nothing."""
+    test = spec_of(0.52)
+    for number, wrong in enumerate((5, 8)):
+        rows = [row(seed, wrong=seed < wrong, bits=str(number)) for seed in range(8)]
+        for each in rows:  # a direction that has no column of its own
+            each["outputs"]["dx"]["mean_z"] = 40.0 if each["seed"] < wrong else 4000.0
+        here.job(rows, test=test, build=f"n{number}", sequence=number)
+    with engines.reading(here.engine) as session:
+        before, after = build_series.records(session, jobs_of(session, variant(test)))
+    assert [len(each.seeds) for each in (before, after)] == [8, 8]
+    told_of = [before.seeds[seed].statistics.get("dx", {}).get("mean_z") for seed in range(8)]
+    assert told_of == [40.0] * 5 + [None] * 3
+    (step,) = told(here, test)["steps"]
+    assert (step["change"], step["by"]) == ("still_wrong", "statistics")
+    assert step["same"] == ["dx budget_ratio", "dx chi", "dx mean_z", "dx row_z", "dx xhat_z"]
+    assert [(each["failures"], each["runs"]) for each in step["unexplained"]] == [(5, 8), (8, 8)]

@@ -1,0 +1,43 @@
+"""Which variants tests have run as: read for a whole page at once, from variant to variant, on
+SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, update
+
+import nightly_history
+import stored_jobs
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.db import engine as engines
+from gonogo_storage.db.states import JobKind
+from gonogo_storage.rollups import variants
+from gonogo_storage.tables import JobRow
+
+OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
+
+
+def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> None:
+    with engines.session(engine) as session:
+        for sequence in (1, 2, 3):
+            for line, board in (("main", "n150"), ("main", "n300"), ("release", "n150")):
+                last = nightly_history.submit(
+                    session, [0], build=f"b{sequence}", sequence=sequence, line=line, board=board
+                )
+        other = nightly_history.submit(session, [0], build="b1", sequence=1, test=OTHER)
+        gauge = nightly_history.submit(
+            session, [0], build="b1", sequence=1, test=OTHER, line="gauged"
+        )
+        session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
+        found = variants.variants_of_all(session, [last.test_key, other.test_key, "v1-nobody"])
+        assert {
+            key: [(each.build_line, each.board) for each in those] for key, those in found.items()
+        } == {
+            last.test_key: [("main", "n150"), ("main", "n300"), ("release", "n150")],
+            other.test_key: [("main", "n150")],
+        }
+        assert variants.variants_of(session, other.test_key) == found[other.test_key]
+        listed = {each.key: each for each in test_list.list_(session).items}
+        assert {key: (each.job, each.build, each.variants) for key, each in listed.items()} == {
+            last.test_key: (last.id, "b3", found[last.test_key]),
+            other.test_key: (other.id, "b1", found[other.test_key]),
+        }

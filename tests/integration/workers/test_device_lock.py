@@ -1,0 +1,76 @@
+"""`gonogo device lock`: a person's program and the workers never share a chip."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gonogo_workers.devices import locks
+from running_service import clean_environment, gonogo
+
+
+def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
+    """`gonogo device lock` of the virtual device emulator:0."""
+    options = ["--device", "emulator:0", *([] if wait else ["--no-wait"])]
+    environment = clean_environment(GONOGO_LOCK_DIR=str(folder))
+    with (folder / "said").open("w") as said:
+        return subprocess.Popen(
+            gonogo("device", "lock", *options, "--", *words),
+            env=environment,
+            stderr=said,
+            text=True,
+        )
+
+
+def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
+    program = f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); time.sleep(1.5); raise SystemExit(7)"
+    process = lock(tmp_path, sys.executable, "-c", program)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with pytest.raises(locks.LockedElsewhere, match=str(process.pid)):
+        locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+    refused = lock(tmp_path, "true", wait=False)
+    assert refused.wait(30) == 3
+    assert "is in use by process" in (tmp_path / "said").read_text()
+    assert process.wait(30) == 7
+    held = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+    assert not held.left_over
+    held.close()
+
+
+def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> None:
+    program = (
+        f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); time.sleep(600)"
+    )
+    process = lock(tmp_path, sys.executable, "-c", program)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    held = locks.acquire(
+        tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
+    )
+    assert held.left_over
+    held.close()
+
+
+def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:
+    environment = clean_environment(GONOGO_LOCK_DIR=str(tmp_path))
+    done = subprocess.run(
+        gonogo("device", "lock", "--device", "5", "--", "true"),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "device" in done.stderr
+    assert "5" in done.stderr

@@ -1,0 +1,88 @@
+"""A gauge from the request to the report with a real worker: the numbers are those of `gonogo
+gauge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import func, select
+
+from api import in_process
+from background_thread import running, short
+from gonogo.gauge.tests_file import Entry
+from gonogo.spec.test_spec import TestSpec
+from gonogo_cli.local.gauge import gauged
+from gonogo_storage.tables import GaugeResultRow
+from running_service import until as eventually
+from worker_process import KEY, Workplace
+
+NIGHTLY: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 8, 1, 8462],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+"""The nightly test, with fewer rows: as wide, as right and as wrong."""
+REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
+PLUGIN = "troublesome=troublesome:Troublesome"
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
+    sqlite_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    place = Workplace(redis_url, tmp_path)
+    key = SecretStr(KEY)
+    settings = short(sqlite_url, redis_url).model_copy(
+        update={"worker_key": key, "heartbeat_timeout_s": 30.0}
+    )
+    body = {
+        "test": NIGHTLY,
+        "seeds": {"count": 1},
+        "search": False,
+        "target": {"executor": "troublesome"},
+        "builds": ["fine"],
+    }
+    with in_process(sqlite_url, broker_url=redis_url, worker_key=key, executors=PLUGIN) as api:
+        try:
+            worker = place.start_unheard("emulator,troublesome", GONOGO_HEARTBEAT_S="0.2")
+            gauge = api.client.post("/api/v1/gauges", json=body).json()["id"]
+            with running(settings):
+                eventually(
+                    lambda: (
+                        worker.poll() is not None
+                        or api.get(f"/gauges/{gauge}")["state"] == "finished"
+                    ),
+                    90,
+                )
+        finally:
+            place.close()
+        found = api.get(f"/gauges/{gauge}")
+        with api.context.reading() as session:
+            assert (
+                session.scalar(select(func.count()).select_from(GaugeResultRow))
+                == found["total"]
+                == 24 + 1
+            )
+        (flag,) = api.get("/flags?kind=blunt_test")["items"]
+    report, parts = found["report"], found["report"]["misses"]["parts"]
+    assert (found["sharpness"], found["error"]) == ("blunt", None)
+    for name in REDUCTIONS:
+        assert (parts[name]["count"], parts[name]["of"], parts[name]["unexplained"]["count"]) == (
+            1,
+            1,
+            1,
+        )
+        assert name in flag["evidence"]["on_every_seed"]
+    assert set(REDUCTIONS) <= set(report["gates"]["pcc-.999"]["missed"])
+    assert report["false_alarms"]["count"] == 0
+    assert report["false_alarms"]["parts"]["troublesome:fine"]["of"] == 1
+    assert report["broken"] == {}
+    assert report["sentences"]["drop-s1"] == "s1 is not subtracted at all."
+    here, _ = gauged(Entry("nightly", TestSpec.parse(NIGHTLY), 1), search=False, deadline=None)
+    for name, rate in here.misses.items():
+        if name != "stale-register":  # what ran before is another run here
+            assert (parts[name]["count"], parts[name]["of"]) == (rate.count, rate.of), name

@@ -1,0 +1,380 @@
+"""The kernel host against kernels that hang, crash, lie and litter: the right failure each time,
+and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gonogo.errors import InfrastructureError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.executors.base import (
+    ExecutorFailure,
+    HostUnavailable,
+    KernelCrash,
+    KernelError,
+    KernelHang,
+    Stopped,
+    output_shapes,
+    shaped_inputs,
+)
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost, sweep
+from gonogo_workers.executors.log import KEPT_BYTES
+from gonogo_workers.executors.pool import HostPool
+from gonogo_workers.executors.reaping import group_members, strays
+from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.slots import Slot, TensorFile
+from running_service import until
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+ROOT = Path(__file__).parents[3]
+SPEC = ExecutorSpec("troublesome", "troublesome", "Troublesome")
+TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [2, 3, 40]})
+GIVEN = shaped_inputs(TEST, quantise(TEST, generate(TEST, 1)))
+
+
+@pytest.fixture(autouse=True)
+def _plugins_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str], KernelHost]]:
+    """Starts opened hosts and ends them; afterwards no process of theirs may be alive and no folder
+    may be left."""
+    hosts: list[KernelHost] = []
+
+    def started(build: str) -> KernelHost:
+        host = KernelHost(SPEC)
+        hosts.append(host)
+        host.open(build)
+        return host
+
+    yield started
+    for host in hosts:
+        host.kill()
+        assert group_members(host.pid) == []
+        assert strays(HOST_RUN_VARIABLE, host.host_run) == []
+        assert not host.folder.exists()
+
+
+def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
+    """Tensor files for one seed, inputs written."""
+    inputs = GIVEN if test is TEST else shaped_inputs(test, quantise(test, generate(test, 1)))
+    slot = Slot(
+        host.folder,
+        f"s{time.monotonic_ns()}",
+        {name: array.shape for name, array in inputs.items()},
+        output_shapes(test),
+    )
+    slot.write(inputs)
+    return slot
+
+
+def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
+    """One run; the outputs."""
+    slot = slot_of(host)
+    host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
+    host.receive(time.monotonic() + deadline_s)
+    return dict(slot.read())
+
+
+def test_a_default_timeout_of_the_process_does_not_reach_the_child(
+    start: Callable[[str], KernelHost],
+) -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(2.0)  # as Celery and Kombu do for a moment, from another thread
+    try:
+        host = start("fine")
+        for _ in range(3):
+            assert run(host)
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host = start("hold-the-gil")
+    slot = slot_of(host)
+    host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
+    with pytest.raises(KernelHang):
+        host.receive(time.monotonic() + 0.5)
+    host._lifeline.close()  # what the end of the worker does, however it comes
+    ended = select.poll()
+    ended.register(host.exit_fileno, select.POLLIN)
+    assert ended.poll(10_000)
+
+
+def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHost]) -> None:
+    host = start("fine")
+    sys.path.insert(0, str(PLUGINS))
+    try:
+        from troublesome import reference
+    finally:
+        sys.path.remove(str(PLUGINS))
+    wanted = reference(TEST.canonical(), GIVEN)
+    for _ in range(2):
+        outputs = run(host)
+        assert {name: array.tobytes() for name, array in outputs.items()} == {
+            name: array.tobytes() for name, array in wanted.items()
+        }
+
+
+def test_an_answer_that_was_read_along_with_another_is_not_waited_for(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host = start("fine")
+    for _ in range(2):
+        host.submit({"test": TEST.canonical(), "seed": 1, **slot_of(host).request()})
+    deadline = time.monotonic() + 20
+    while host._socket.recv(1 << 16, socket.MSG_PEEK).count(b'"ok"') < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    host.receive(deadline)
+    assert host.buffered
+    assert host.receive(deadline)["position"] == 1
+    assert not host.buffered
+
+
+@pytest.mark.parametrize(
+    ("build", "failure", "said"),
+    [
+        ("crash", KernelCrash, "SIGSEGV"),
+        ("exit", KernelCrash, "status 7"),
+        ("garbage", KernelCrash, "garbage"),
+        ("hang", KernelHang, "deadline"),
+        ("endless-noise", KernelHang, "deadline"),
+        ("raises", KernelError, "RuntimeError: the kernel did not like it"),
+        ("wrong-shape", KernelError, r"dx is float32 \[2, 3, 1\]; expected float32 \[2, 3, 40\]"),
+        ("wrong-dtype", KernelError, "dx is float64"),
+        ("missing", KernelError, "dbeta is missing; got dgamma, dx"),
+        ("no-array", KernelError, "dx is a list"),
+        ("no-mapping", KernelError, "returned list"),
+    ],
+)
+def test_each_way_to_fail_has_its_name(
+    start: Callable[[str], KernelHost], build: str, failure: type[ExecutorFailure], said: str
+) -> None:
+    host = start(build)
+    with pytest.raises(failure, match=said) as caught:
+        run(host, deadline_s=0.7 if failure is KernelHang else 20.0)
+    assert type(caught.value) is failure
+    assert len(caught.value.log_tail.encode()) <= KEPT_BYTES + 8_000
+    if build == "crash":
+        assert "about to crash" in caught.value.log_tail
+
+
+def test_a_kernel_error_leaves_the_child_fit_for_the_next_seed(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host = start("raises")
+    for _ in range(2):
+        with pytest.raises(KernelError):
+            run(host)
+    assert host.alive
+
+
+def test_nan_and_inf_are_numbers_to_be_judged(start: Callable[[str], KernelHost]) -> None:
+    assert np.isnan(run(start("nan"))["dx"]).sum() == 1
+    assert np.isneginf(run(start("inf"))["dx"]).sum() == 1
+
+
+def test_printing_is_kept_to_its_end(start: Callable[[str], KernelHost]) -> None:
+    host = start("noisy")
+    run(host)
+    host.kill()
+    tail = host.log.tail()
+    assert tail.endswith("line 39999\n")
+    assert len(tail.encode()) == KEPT_BYTES
+
+
+def test_a_child_that_ignores_term_is_killed_with_its_children(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host = start("stubborn-hang")
+    with pytest.raises(KernelHang):
+        run(host, deadline_s=1.0)
+    assert len(group_members(host.pid)) == 2
+    begun = time.monotonic()
+    host.kill()
+    assert 1.5 < time.monotonic() - begun < 5
+    assert group_members(host.pid) == []
+
+
+def test_a_daemon_of_the_kernel_is_found_and_ended(start: Callable[[str], KernelHost]) -> None:
+    host = start("daemon")
+    run(host)
+    until(lambda: len(strays(HOST_RUN_VARIABLE, host.host_run)) == 2, what="the daemon")
+    host.kill()
+    assert strays(HOST_RUN_VARIABLE, host.host_run) == []
+
+
+def test_a_tensor_file_that_was_cut_is_an_error_and_not_our_death(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host = start("fine")
+    slot = slot_of(host)
+    os.truncate(slot.outputs["dx"].path, 200)
+    with pytest.raises(KernelError, match="dx is damaged"):
+        slot.read()
+
+
+def test_a_full_disk_is_our_trouble_and_not_the_kernels(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="no room"):
+        TensorFile.create(tmp_path / "s-x.npy", (2**20, 2**30))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kernel_does_to_its_inputs_stays_in_its_run(
+    start: Callable[[str], KernelHost],
+) -> None:
+    for shape in ([2, 3, 40], [1, 300, 1000]):
+        test = TestSpec.parse({"kernel": "layernorm_bw", "shape": shape})
+        host = start("scribble")
+        slot = slot_of(host, test)
+        before = {name: file.path.read_bytes() for name, file in slot.inputs.items()}
+        for _ in range(2):
+            host.submit({"test": test.canonical(), "seed": 1, **slot.request()})
+            host.receive(time.monotonic() + 20)
+        assert {name: file.path.read_bytes() for name, file in slot.inputs.items()} == before
+
+
+def test_stop_from_another_thread_ends_the_wait(start: Callable[[str], KernelHost]) -> None:
+    host = start("hang")
+    threading.Timer(0.2, host.stop).start()
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        run(host, deadline_s=60)
+    assert time.monotonic() - begun < 4
+
+
+def test_an_unknown_build_is_said_and_the_child_lives() -> None:
+    host = KernelHost(SPEC)
+    try:
+        with pytest.raises(KernelError, match="unknown build 'nonsense'"):
+            host.open("nonsense")
+    finally:
+        host.kill()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ExecutorSpec("x", "no_such_module_at_all", "F"),
+        ExecutorSpec("x", "troublesome", "NoSuchFactory"),
+        ExecutorSpec("x", "troublesome", "Troublesome", python="/no/such/python"),
+        ExecutorSpec("x", "troublesome", "Troublesome", python="/bin/false"),
+    ],
+)
+def test_a_host_that_cannot_start_says_why(spec: ExecutorSpec) -> None:
+    with pytest.raises(HostUnavailable, match="executor x: "):
+        KernelHost(spec).wait_until_loaded()
+
+
+def test_secrets_stay_with_the_worker(
+    start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "GONOGO_WORKER_KEY",
+        "GONOGO_BROKER_URL",
+        "GONOGO_SECRET_KEY",
+        "GONOGO_DATABASE_URL",
+        "HARMLESS",
+    ):
+        monkeypatch.setenv(name, "x")
+    host = start("environment")
+    run(host)
+    host.kill()
+    names, path = host.log.tail().splitlines()[-2:]
+    assert "HARMLESS" in names
+    assert "PYTHONPATH" in names
+    assert not any(
+        secret in names for secret in ("WORKER_KEY", "BROKER_URL", "SECRET_KEY", "DATABASE_URL")
+    )
+    # Neither the private folder nor our checkout shadows the build's own modules
+    assert str(host.folder) not in path
+    assert repr(str(PLUGINS)) in path
+
+
+def test_the_child_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.registry import ExecutorSpec
+host = KernelHost(ExecutorSpec("troublesome", "troublesome", "Troublesome"))
+host.open("fine")
+print(host.pid, host.folder, flush=True)
+time.sleep(60)
+"""
+    worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    pid, folder = worker.stdout.readline().split()
+    child = os.pidfd_open(int(pid))
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+    try:
+        assert _ended(child, 3.0)
+    finally:
+        os.close(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(pid), signal.SIGKILL)
+    # Its folder stays behind until some worker starts; a living one's is left alone
+    mine = KernelHost(SPEC)
+    assert Path(folder).exists()
+    assert sweep() >= 1
+    assert not Path(folder).exists()
+    assert mine.folder.exists()
+    mine.kill()
+
+
+def test_a_spare_is_fresh_and_ready() -> None:
+    pool = HostPool()
+    try:
+        pool.prepare(SPEC)
+        pool.prepare(SPEC)
+        host = pool.take(SPEC)
+        begun = time.monotonic()
+        host.open("fine")
+        run(host)
+        assert time.monotonic() - begun < 1
+        other = pool.take(SPEC)
+        assert other.host_run != host.host_run
+        pool.prepare(SPEC)
+        spare = next(iter(pool._spares.values()))
+        os.kill(spare.pid, signal.SIGKILL)
+        _ended(spare.exit_fileno, 3.0)
+        third = pool.take(SPEC)
+        assert third.host_run != spare.host_run
+        for each in (host, other, third):
+            each.close()
+            assert group_members(each.pid) == []
+        pool.prepare(SPEC)
+        last = next(iter(pool._spares.values()))
+    finally:
+        pool.close()
+    assert group_members(last.pid) == []
+
+
+def _ended(pidfd: int, seconds: float) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1e3))

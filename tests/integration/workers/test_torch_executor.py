@@ -1,0 +1,347 @@
+"""The torch executor in a real interpreter with torch: it conforms, right kernels pass, and what
+torch can't do is said."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.pairs import Reference, compare
+from gonogo.spec.builds import torch_builds
+from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.executors import builds_file as meanings
+from gonogo_workers.executors import registry
+from gonogo_workers.executors.base import HostUnavailable, KernelError
+from gonogo_workers.local.runner import LocalRunner
+from torch_interpreter import builds_file, run_in_torch, torch_python
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
+
+EAGER = ("torch-eager", "torch-decomposed", "torch-eager-group-norm", "torch-decomposed-group-norm")
+NUMERICS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "bf16 own": {"statistics": "own"},
+    "fp32": {"input": "fp32", "output": "fp32"},
+    "fp32 own": {"input": "fp32", "output": "fp32", "statistics": "own"},
+    "fp16": {"input": "fp16", "output": "fp16"},
+    "bf16 with fp32 parameters": {"input": {"gamma": "fp32", "beta": "fp32"}},
+}
+SHAPES = ((64, 128), (2, 5, 33), (7,))
+REGIMES: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "offset": {"regime": "offset", "offset": 10},
+    "ramp": {"regime": "ramp"},
+}
+
+
+@pytest.fixture(scope="module")
+def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalRunner]]:
+    """A runner per build, started when it is first asked for and kept."""
+
+    class Started(dict[str, LocalRunner]):
+        def __missing__(self, build: str) -> LocalRunner:
+            self[build] = runner(build, folder)
+            return self[build]
+
+    folder = tmp_path_factory.mktemp("torch")
+    started = Started()
+    yield started
+    for each in started.values():
+        each.close()
+
+
+def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
+    meaning = meanings.meaning(
+        registry.find("torch", ""), build, meanings.read(builds_file(folder, **tables))
+    )
+    return LocalRunner(meaning, build, deadline_s=100, isolated=True)
+
+
+def spec(
+    kernel: str,
+    shape: tuple[int, ...],
+    numerics: dict[str, Any],
+    inputs: dict[str, Any] | None = None,
+) -> TestSpec:
+    if kernel == "layernorm_fw":
+        numerics = {name: value for name, value in numerics.items() if name != "statistics"}
+    elif isinstance(numerics.get("input"), dict):
+        numerics = {**numerics, "input": dict.fromkeys(("gamma", "mean", "rstd"), "fp32")}
+    return TestSpec.parse(
+        {"kernel": kernel, "shape": list(shape), "numerics": numerics, "inputs": inputs or {}}
+    )
+
+
+def judged(runner: LocalRunner, test: TestSpec, seed: int = 0) -> SeedJudgement:
+    raw = generate(test, seed)
+    given = quantise(test, raw)
+    return judge(
+        test,
+        raw,
+        given,
+        runner.run(test, given, seed=seed),
+        profile=runner.profile,
+        produced=runner.produced,
+    )
+
+
+CONFORMANCE = """
+from gonogo_workers.executors.conformance import checks
+from torch_executor import TorchExecutor
+for build in {builds}:
+    for check in checks(TorchExecutor, build, shapes={shapes}):
+        check()
+        print(build, check)
+"""
+
+
+def test_eager_and_decomposed_builds_conform() -> None:
+    said = run_in_torch(
+        CONFORMANCE.format(
+            builds=(*EAGER, "torch-eager-linear"),
+            shapes=((1, 1, 32, 64), (2, 3, 40), (1, 33), (7,)),
+        )
+    )
+    assert said.count("the same inputs give the same bits") == 5 * 9
+
+
+def test_compiled_builds_conform() -> None:
+    said = run_in_torch(
+        CONFORMANCE.format(builds=("torch-compiled",), shapes=((1, 1, 32, 64), (2, 3, 40)))
+    )
+    said += run_in_torch(
+        CONFORMANCE.format(builds=("torch-compiled-group-norm",), shapes=((2, 3, 40),))
+    )
+    assert said.count("it is a LayerNorm") == 5 + 3
+
+
+@pytest.mark.parametrize("build", EAGER)
+def test_right_kernels_pass_and_are_explained(runners: dict[str, LocalRunner], build: str) -> None:
+    for kernel in ("layernorm_fw", "layernorm_bw"):
+        for name, numerics in NUMERICS.items():
+            if (
+                "parameters" in name
+                and "group" in build
+                and kernel == "layernorm_bw"
+                and "eager" in build
+            ):
+                continue  # ATen's CPU group norm takes its backward's parameters in x's format only
+            for shape in SHAPES:
+                for regime, inputs in REGIMES.items():
+                    test = spec(kernel, shape, numerics, inputs)
+                    found = judged(runners[build], test)
+                    said = {
+                        output: each.explanation.value for output, each in found.outputs.items()
+                    }
+                    assert found.verdict == "pass", (
+                        f"{build} {kernel} {name} {shape} {regime}: {found.verdict} {said}"
+                    )
+
+
+NORMS: tuple[dict[str, Any], ...] = (
+    {"kernel": "rmsnorm_fw", "shape": [64, 128]},
+    {"kernel": "rmsnorm_fw", "shape": [7]},
+    {"kernel": "rmsnorm_fw", "shape": [2, 3, 1000]},
+    {"kernel": "groupnorm_fw", "shape": [4, 32, 8, 8], "parameters": {"num_groups": 8}},
+    {"kernel": "groupnorm_fw", "shape": [2, 6, 5], "parameters": {"num_groups": 3}},
+    {"kernel": "groupnorm_fw", "shape": [3, 4]},
+)
+
+
+@pytest.mark.parametrize("build", ["torch-eager", "torch-decomposed"])
+def test_rms_norm_and_group_norm_pass_and_are_explained(
+    runners: dict[str, LocalRunner], build: str
+) -> None:
+    for name, norm in itertools.product(("bf16", "fp32", "fp16"), NORMS):
+        for regime, inputs in REGIMES.items():
+            found = judged(
+                runners[build],
+                TestSpec.parse({**norm, "numerics": NUMERICS[name], "inputs": inputs}),
+            )
+            assert found.verdict == "pass", f"{build} {name} {norm} {regime}: {found.to_json()}"
+    with pytest.raises(KernelError, match="is a LayerNorm in another way"):
+        judged(runners["torch-eager-linear"], TestSpec.parse(NORMS[0]))
+
+
+def test_torch_s_functions_are_what_the_kernels_are(tmp_path: Path) -> None:
+    """The outputs against torch.nn.functional's own, bit for bit."""
+    said = run_in_torch(
+        """
+import numpy as np, torch
+from torch_executor import TorchExecutor
+executor = TorchExecutor("torch-eager")
+rng = np.random.default_rng(0)
+x, gamma, beta = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 6, 5), (6,), (6,)))
+numerics = {"input": "fp32", "output": "fp32"}
+test = {"kernel": "groupnorm_fw", "shape": [4, 6, 5], "parameters": {"num_groups": 3}, "epsilon": 1e-5, "numerics": numerics}
+y = executor.run(test, {"x": x, "gamma": gamma, "beta": beta})["y"]
+wanted = torch.nn.functional.group_norm(torch.tensor(x), 3, torch.tensor(gamma), torch.tensor(beta), 1e-5)
+print((y == wanted.numpy()).all())
+test = {"kernel": "rmsnorm_fw", "shape": [4, 6, 5], "numerics": numerics}
+y = executor.run(test, {"x": x, "gamma": gamma[:5]})["y"]
+print((y == torch.nn.functional.rms_norm(torch.tensor(x), (5,), torch.tensor(gamma[:5]), 1e-6).numpy()).all())
+"""
+    )
+    assert said.split() == ["True", "True"]
+
+
+def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunner]) -> None:
+    for kernel, name in (
+        ("layernorm_fw", "bf16"),
+        ("layernorm_bw", "bf16"),
+        ("layernorm_bw", "fp32 own"),
+    ):
+        found = judged(runners["torch-compiled"], spec(kernel, (64, 128), NUMERICS[name]))
+        assert found.verdict == "pass"
+
+
+def test_a_16_bit_running_column_sum_is_explained_by_torch_eager_only(
+    runners: dict[str, LocalRunner],
+) -> None:
+    test = spec("layernorm_bw", (512, 64), {})
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    outputs = runners["torch-eager"].run(test, given)
+    assert judge(test, raw, given, outputs, profile="torch-eager").explanation == "explained"
+    by_other = judge(test, raw, given, outputs, profile="torch")
+    assert by_other.outputs["dx"].explanation == "explained"
+    assert (
+        by_other.outputs["dgamma"].explanation
+        == by_other.outputs["dbeta"].explanation
+        == "unexplained"
+    )
+
+
+def test_the_decomposition_as_it_is_rounds_a_factor_of_each_row_and_is_found_out(
+    tmp_path: Path,
+) -> None:
+    narrow = 'profile = "torch"\noptions = { variant = "decomposed", narrow = true }'
+    test = spec("layernorm_bw", (40, 1000), {})  # rstd / 1024 would be exact
+    with runner("as-it-is", tmp_path, **{"as-it-is": narrow}) as narrowed:
+        dx = judged(narrowed, test).outputs["dx"]
+    assert dx.explanation == "unexplained"
+    assert dx.statistics["scale_z"] > 6
+    assert dx.statistics["max_abs"] < 0.05
+
+
+def test_the_builds_differ_as_is_known_of_torch(runners: dict[str, LocalRunner]) -> None:
+    """3-numerics: fp32 means differ in 76% of rows by up to 4.7e-8; few bf16 outputs round
+    differently; a linear makes .125 of that."""
+    rows = 2048
+    fp32 = difference(
+        runners,
+        "torch-eager",
+        "torch-decomposed",
+        spec("layernorm_fw", (rows, 128), NUMERICS["fp32"], {"regime": "normal"}),
+    )
+    assert 0.6 < fp32["mean"]["mismatch_fraction"] < 0.9
+    assert 2e-8 < fp32["mean"]["max_abs"] < 1.2e-7
+    assert 1e-8 < fp32["rstd"]["max_abs"] < 1e-6
+    assert {each["explanation"] for each in fp32.values()} == {"explained"}
+    bf16 = difference(
+        runners,
+        "torch-eager-linear",
+        "torch-decomposed-linear",
+        spec("layernorm_fw", (rows, 128), {}, {"regime": "normal"}),
+    )
+    assert 0 < bf16["y"]["mismatch_fraction"] < 1e-3
+    assert bf16["y"]["max_abs"] <= 2.0**-6
+    assert bf16["linear"]["max_abs"] in (0.0625, 0.125, 0.25)
+    assert bf16["linear"]["max_abs"] >= 8 * bf16["y"]["max_abs"]
+    assert bf16["linear"]["explanation"] == "unjudged"
+
+
+def difference(
+    runners: dict[str, LocalRunner], build: str, other: str, test: TestSpec
+) -> dict[str, Any]:
+    raw = generate(test, 0)
+    given = quantise(test, raw)
+    ours, theirs = (runners[name].run(test, given) for name in (build, other))
+    mine, yours = (runners[name] for name in (build, other))
+    alone = judge(test, raw, given, ours, profile=mine.profile, produced=mine.produced)
+    found = compare(
+        test, alone, raw, given, ours, theirs, Reference(other, yours.profile, yours.produced)
+    )
+    assert found.verdict == "pass"
+    return {name: output.statistics["reference"] for name, output in found.outputs.items()}
+
+
+@pytest.mark.parametrize(
+    ("numerics", "said"),
+    [
+        ({"input": "bfp8_b"}, "numerics.input: torch has no bfp8_b"),
+        (
+            {"output": "fp32"},
+            "numerics.output: torch gives its result in the format of x, bf16, not in fp32",
+        ),
+        ({"accumulate": "bf16"}, "numerics.accumulate: torch has fp32 only"),
+        ({"fidelity": "lofi"}, "numerics.fidelity"),
+        ({"input": {"dy": "fp32"}}, "numerics.input: torch takes dy in the format of x"),
+    ],
+)
+def test_what_torch_cannot_do_is_an_error_that_says_so(
+    runners: dict[str, LocalRunner], numerics: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(KernelError, match=said):
+        judged(
+            runners["torch-eager"],
+            TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64], "numerics": numerics}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("build", "table", "said"),
+    [
+        ("torch-lazy", {}, "unknown build 'torch-lazy'"),
+        ("mine", {"mine": 'options = { variant = "lazy" }'}, "option variant is 'lazy'"),
+        ("mine", {"mine": 'options = { variant = "eager", speed = 2 }'}, "unknown option 'speed'"),
+        ("mine", {"mine": 'options = { variant = "eager", threads = 0 }'}, "option threads is 0"),
+        (
+            "mine",
+            {
+                "mine": 'options = { variant = "compiled" }\nenvironment = { CXX = "no-such-compiler" }'
+            },
+            "needs a C\\+\\+ compiler",
+        ),
+    ],
+)
+def test_a_build_that_cannot_be_is_refused_when_it_is_opened(
+    tmp_path: Path, build: str, table: dict[str, str], said: str
+) -> None:
+    with pytest.raises((FieldError, KernelError), match=said):
+        runner(build, tmp_path, **table)
+
+
+def test_a_gpu_build_without_a_gpu_says_so(tmp_path: Path) -> None:
+    if "True" in run_in_torch("import torch; print(torch.cuda.is_available())"):
+        pytest.skip("there is a GPU here")
+    with pytest.raises(KernelError, match="needs a GPU"):
+        runner("torch-cuda-eager", tmp_path)
+
+
+def test_every_known_name_is_one_that_the_executor_knows() -> None:
+    code = f"from torch_executor import Setup\nfor name in {tuple(torch_builds())}: print(name, Setup.of(name, {{}}).norm)"
+    said = run_in_torch(code).split()
+    assert dict(zip(said[::2], said[1::2], strict=True)) == {
+        name: "group" if "group" in name else "layer" for name in torch_builds()
+    }
+
+
+def test_an_interpreter_without_torch_is_told_which_line_to_write(tmp_path: Path) -> None:
+    torch_python()
+    import sys
+
+    path = tmp_path / "builds.toml"
+    path.write_text(f'[executors.torch]\npython = "{sys.executable}"\n')
+    if sys.executable == torch_python():
+        pytest.skip("our own interpreter has torch")
+    meaning = meanings.meaning(registry.find("torch", ""), "torch-eager", meanings.read(str(path)))
+    with pytest.raises(HostUnavailable, match=r"has no torch .*\[executors.torch\]"):
+        LocalRunner(meaning, "torch-eager", deadline_s=20, isolated=True)

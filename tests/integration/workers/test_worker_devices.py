@@ -1,0 +1,359 @@
+"""A worker and its device: hangs that need a reset, devices that vanish, drains and re-tests, with
+real processes and a real Redis."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gonogo_workers import queue
+from gonogo_workers.devices.discovery import host_name
+from worker_process import Workplace
+
+pytestmark = pytest.mark.timeout(120)
+
+DEVICE = f"{host_name()}/troublesome:0"
+QUEUE = "troublesome.wormhole.n150"
+BUILDS = """
+[executors.troublesome]
+canary = "right"
+[builds.watched]
+executor = "troublesome"
+options = { watcher_environment = { TROUBLE_WATCHER = "{folder}" } }
+"""
+
+
+class Lab:
+    """A workplace whose device can be wedged and taken away, and commands that mend it."""
+
+    def __init__(self, place: Workplace, folder: Path) -> None:
+        self.place, self.folder = place, folder
+        self.wedged, self.gone = folder / "wedged", folder / "gone"
+        (folder / "builds.toml").write_text(BUILDS)
+
+    def start(self, **environment: str) -> Any:
+        """A worker of the troublesome executor."""
+        usual = {
+            "GONOGO_BUILDS": str(self.folder / "builds.toml"),
+            "TROUBLE_WEDGED": str(self.wedged),
+            "TROUBLE_GONE": str(self.gone),
+            "GONOGO_RETEST_S": "0.5",
+            "GONOGO_CANARY_DEADLINE_S": "20",
+        }
+        return self.place.start("troublesome", **(usual | environment))
+
+    def command(self, program: str) -> str:
+        """A command of the settings that runs this Python program with the device's name and the
+        wedge's file as arguments."""
+        file = self.folder / f"command-{len(list(self.folder.glob('command-*')))}.py"
+        file.write_text(program)
+        return f"{sys.executable} {file} {{name}} {self.wedged}"
+
+    def order(self, order: str, asked: int = 0) -> None:
+        """What the reaper writes."""
+        self.place.redis.set(queue.device_key(DEVICE), json.dumps({"order": order, "asked": asked}))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, redis_url: str) -> Iterator[Lab]:
+    """A broker without workers yet; afterwards none of their processes may be left."""
+    place = Workplace(redis_url, tmp_path)
+    yield Lab(place, tmp_path)
+    place.close()
+
+
+MEND = "import os, sys; os.unlink(sys.argv[2]); print('reset', sys.argv[1])"
+FAIL = "import sys; print('no such device'); sys.exit(4)"
+STALL = "import time; time.sleep(600)"
+
+
+def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
+    lab.start(GONOGO_RESET_DEVICE=lab.command(MEND))
+    answer = lab.place.run("wedges-sometimes", 4, seed_deadline_s=0.8)
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang", 3: "hang"}
+    told = lab.place.healths
+    assert [body["health"] for body in told] == ["good", "good"]
+    steps = told[0]["evidence"]["steps"]
+    assert [step["rung"] for step in steps] == ["re-open", "reset_device"]
+    assert "the device does not answer" in steps[0]["outcome"]
+    assert "a kernel hung" in told[0]["reason"]
+    assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
+
+
+def test_a_canary_that_passes_as_usual_tells_its_bits(lab: Lab) -> None:
+    lab.start(GONOGO_CANARY_EVERY_JOBS="1")
+    for _ in range(3):
+        assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+    first, second = lab.place.routine
+    assert lab.place.healths == []
+    assert (first["device"], first["health"], first["evidence"]["executor"], first["evidence"]["canary"]) == (
+        DEVICE, "good", "troublesome", "right",
+    )  # fmt: skip
+    assert first["evidence"]["digests"] == second["evidence"]["digests"]
+    assert set(first["evidence"]["digests"]) == {"dx", "dgamma", "dbeta"}
+    assert second["at"] > first["at"]
+
+
+def test_a_reset_that_hangs_is_given_up_and_the_next_rung_mends(lab: Lab) -> None:
+    lab.start(
+        GONOGO_RESET_DEVICE=lab.command(STALL),
+        GONOGO_RESET_DEVICE_DEADLINE_S="0.5",
+        GONOGO_RELOAD_DRIVER=lab.command(FAIL),
+        GONOGO_RESET_HOST=lab.command(MEND),
+    )
+    answer = lab.place.run("wedges", 1, seed_deadline_s=0.8)
+    assert answer.verdicts == {0: "hang"}
+    (told,) = lab.place.healths
+    assert [
+        (step["rung"], step["outcome"].split(" ", 1)[1][:24])
+        for step in told["evidence"]["steps"][1:]
+    ] == [
+        ("reset_device", "did not end within 0.5 s"),
+        ("reload_driver", "ended with status 4"),
+        ("reset_host", "canary passed"),
+    ]
+    assert told["evidence"]["steps"][2]["output"] == "no such device\n"
+    stalled = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any("command-" in word for word in process.info["cmdline"] or [])
+    ]
+    assert not [
+        process for process in stalled if str(lab.folder) in " ".join(process.info["cmdline"])
+    ]
+
+
+def test_a_device_that_stays_wedged_is_bad_takes_no_work_and_tests_itself_again(lab: Lab) -> None:
+    lab.start(GONOGO_RESET_DEVICE=lab.command(FAIL))
+    answer = lab.place.run("wedges-sometimes", 5, seed_deadline_s=0.8)
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "handed_back"
+    assert "is bad" in answer.finished["error"]
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang"}  # 3 and 4 are for another device
+    told = lab.place.heard(lambda body: body["health"] == "bad")
+    assert "ended with status 4" in told["reason"]
+    beat = lab.place.beat(lambda body: body["queues"] == [])
+    assert beat["devices"][0]["health"] == "bad"
+    waiting = lab.place.publish("fine", 1)
+    time.sleep(1.5)  # it must not be taken, and a re-test or two must have failed
+    assert lab.place.redis.llen(QUEUE) == 1
+    lab.wedged.unlink()
+    lab.place.wait(waiting)
+    assert lab.place.answer(waiting).verdicts == {0: "pass"}
+    lab.place.heard(lambda body: body["health"] == "good")
+    assert lab.place.beat(lambda body: body["queues"] == [QUEUE])["devices"][0]["health"] == "good"
+
+
+def test_a_restart_makes_no_bad_device_good(lab: Lab) -> None:
+    worker = lab.start()
+    lab.place.run("wedges", 1, seed_deadline_s=0.8)
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(15)
+    lab.start(GONOGO_RETEST_S="600")
+    assert lab.place.beat(lambda body: body["queues"] == [])["devices"][0]["health"] == "bad"
+    lab.wedged.unlink()
+    lab.order("work", 0)
+    time.sleep(1.5)
+    lab.order("work", 1)  # a person asks for a test
+    lab.place.heard(lambda body: body["health"] == "good")
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+
+
+def test_a_hung_seed_runs_again_under_the_watcher_which_names_the_kernel(lab: Lab) -> None:
+    triage = lab.command("import sys; print('triage of', sys.argv[1])")
+    lab.start(GONOGO_TT_TRIAGE=triage)
+    answer = lab.place.run("watched", 1, seed_deadline_s=1.0)
+    assert answer.verdicts == {0: "hang"}
+    said = "no answer within 1 s; under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp"
+    assert answer.rows[0]["message"].startswith(said)
+    found = {artifact["kind"]: artifact["content"] for artifact in answer.artifacts}
+    assert found["watcher"]["role"] == "compute"
+    assert found["watcher"]["outcome"] == "hang"
+    assert "CWFW,CRBW" in found["watcher"]["log"]
+    assert "block 1" in found["watcher"]["prints"]
+    assert found["watcher"]["waypoints"][0]["NCRISC"] == "CRBW"
+    assert found["triage"] == {"text": "triage of troublesome:0\n", "trouble": None}
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+
+
+def test_a_device_that_vanishes_costs_no_seed(lab: Lab) -> None:
+    lab.start()
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+    lab.gone.touch()
+    answer = lab.place.run("fine", 3)
+    assert answer.rows == []
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "handed_back"
+    assert "no such device" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
+    lab.gone.unlink()
+    lab.place.heard(lambda body: body["health"] == "good")
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+
+
+def test_a_build_that_can_t_be_opened_on_a_good_device_is_the_build_s_error(lab: Lab) -> None:
+    lab.start()
+    answer = lab.place.run("nonsense", 2)
+    assert set(answer.verdicts.values()) == {"error"}
+    assert lab.place.healths == []
+
+
+def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(lab: Lab) -> None:
+    lab.start()
+    attempt = lab.place.publish("slow", 100)
+    lab.place.wait(attempt, lambda answer: len(answer.rows) > 1)
+    lab.order("drain")
+    answer = lab.place.wait(attempt)
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "handed_back"
+    assert set(answer.verdicts.values()) == {"pass"}
+    assert sorted(answer.finished["sent"]) == answer.work
+    assert 1 < len(answer.rows) < 100
+    assert lab.place.beat(lambda body: body["queues"] == [])["devices"][0]["order"] == "drain"
+    waiting = lab.place.publish("fine", 1)
+    time.sleep(1.0)
+    assert lab.place.redis.llen(QUEUE) == 1
+    lab.place.redis.delete(queue.device_key(DEVICE))
+    assert lab.place.wait(waiting).verdicts == {0: "pass"}
+
+
+def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> None:
+    lab.order("maintenance")
+    waiting = lab.place.publish("fine", 1)
+    lab.start()
+    assert lab.place.beat(lambda body: body["queues"] == [])["devices"][0]["order"] == "maintenance"
+    time.sleep(1.0)
+    answer = lab.place.answer(waiting)
+    assert answer.finished is None
+    lab.order("work")
+    lab.place.wait(waiting)
+
+
+def test_every_so_many_chunks_the_canary_sings(lab: Lab) -> None:
+    lab.start(GONOGO_CANARY_EVERY_JOBS="1", GONOGO_RETEST_S="600")
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+    lab.wedged.touch()  # nobody would notice: this build does not look
+    answer = lab.place.run("fine", 1)
+    assert answer.finished is not None
+    assert (answer.finished["outcome"], answer.rows) == ("handed_back", [])
+    assert "1 chunks had run" in lab.place.heard(lambda body: body["health"] == "bad")["reason"]
+
+
+def test_a_chunk_has_a_deadline_of_its_own(lab: Lab) -> None:
+    lab.start(GONOGO_CHUNK_DEADLINE_S="1.5")
+    answer = lab.place.run("slow", 100)
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "error"
+    assert answer.finished["error"] == "the attempt took longer than 1.5 s"
+    assert 0 < len(answer.rows) < 100
+    assert lab.place.run("fine", 1).verdicts == {0: "pass"}
+
+
+@pytest.mark.parametrize(
+    ("build", "verdict", "said"),
+    [
+        ("hungry", "error", "MemoryError"),
+        ("pipe-holder", "crash", "status 3"),
+        ("simulator", "crash", "SIGKILL"),
+        ("stubborn-hang", "hang", "no answer within"),
+    ],
+)
+def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
+    lab: Lab, build: str, verdict: str, said: str
+) -> None:
+    worker = lab.start(GONOGO_CHILD_MEMORY_BYTES=str(512 * 2**20))
+    began = psutil.Process(worker.pid).create_time()
+    answer = lab.place.run(
+        f"{build}-sometimes", 4, seed_deadline_s=1.0 if verdict == "hang" else 20.0
+    )
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict, 3: verdict}, lab.place.log()
+    assert said in next(row["message"] for row in answer.rows if row["seed"] == 2)
+    if build == "pipe-holder":
+        logs = [
+            artifact["content"]["text"]
+            for artifact in answer.artifacts
+            if artifact["kind"] == "log"
+        ]
+        assert "about to leave a child behind" in logs[0]
+    assert lab.place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
+    assert lab.place.beat(lambda body: body["attempt"] is None)["devices"][0]["health"] == "good"
+    assert [body["health"] for body in lab.place.healths if body["health"] == "bad"] == []
+    deadline = time.monotonic() + 10
+    while litter := [
+        process
+        for process in psutil.process_iter(["cmdline", "create_time"])
+        if process.info["create_time"] >= began
+        and "while True: time.sleep(1)" in " ".join(process.info["cmdline"] or [])
+    ]:
+        assert time.monotonic() < deadline, litter
+        time.sleep(0.05)
+
+
+def test_a_gigabyte_of_prints_does_not_hold_the_kernel(lab: Lab) -> None:
+    lab.start()
+    began = time.monotonic()
+    answer = lab.place.run("gigabyte", 1)
+    assert answer.verdicts == {0: "pass"}
+    assert answer.rows[0]["duration_ms"] < 15_000
+    assert time.monotonic() - began < 30
+    assert answer.finished is not None
+    assert 0 < len(answer.finished["log_tail"]) <= 64 * 1024
+
+
+SMI = """#!/bin/sh
+cat "$SNAPSHOT"
+"""
+
+
+def test_a_worker_on_a_chip_announces_it_and_stores_its_telemetry(lab: Lab, tmp_path: Path) -> None:
+    smi = tmp_path / "tt-smi"
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    board = {"bus_id": "0000:01:00.0", "board_type": "n300 L", "board_id": "010001451170801d"}
+    telemetry = {"asic_temperature": "42.4", "aiclk": "1000", "power": "31.0"}
+    chip = {
+        "board_info": board,
+        "telemetry": telemetry,
+        "firmwares": {"fw_bundle_version": "18.3.0.0"},
+    }
+    (tmp_path / "snapshot.json").write_text(
+        json.dumps({"host_info": {"Driver": "TT-KMD 2.0.0"}, "device_info": [chip]})
+    )
+    place = lab.place
+    place.start(
+        "troublesome",
+        "010001451170801d",
+        GONOGO_TT_SMI=str(smi),
+        SNAPSHOT=str(tmp_path / "snapshot.json"),
+    )
+    beat = place.beat(lambda body: bool(body["devices"]))
+    (device,) = beat["devices"]
+    assert (device["device"], device["board"], device["driver"]) == (
+        f"{host_name()}/wormhole:0",
+        "n300",
+        "TT-KMD 2.0.0",
+    )
+    assert beat["queues"] == ["troublesome.wormhole.n300"]
+    deadline = time.monotonic() + 60
+    while True:  # telemetry comes beside the work: a later attempt has it
+        answer = place.run("environment", 1, board="n300")
+        assert answer.finished is not None
+        assert time.monotonic() < deadline
+        assert "TT_VISIBLE_DEVICES" in answer.finished["log_tail"]
+        if answer.finished["telemetry"]:
+            break
+    told = answer.finished["telemetry"]
+    assert (told["temperature_c"], told["clock_mhz"], told["power_w"], told["firmware"]) == (
+        42.4,
+        1000.0,
+        31.0,
+        "18.3.0.0",
+    )
+    assert answer.rows[0]["device"] == f"{host_name()}/wormhole:0"

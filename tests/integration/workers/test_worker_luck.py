@@ -1,0 +1,238 @@
+"""Workers and bad luck: killed, told to stop, without a broker, with a full memory: no process is
+left and no result is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gonogo.errors import FieldError, InfrastructureError
+from gonogo_workers import queue
+from gonogo_workers.devices import discovery, locks
+from gonogo_workers.devices.health import canary
+from gonogo_workers.executors.builds_file import Meaning
+from gonogo_workers.executors.registry import emulator
+from gonogo_workers.messages.result_sender import Postman
+from servers import RedisServer
+from worker_process import KEY, Workplace
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def place(tmp_path: Path, redis_url: str) -> Iterator[Workplace]:
+    """A broker without workers yet."""
+    place = Workplace(redis_url, tmp_path)
+    yield place
+    place.close()
+
+
+def test_a_worker_told_to_stop_hands_its_chunk_back(place: Workplace) -> None:
+    worker = place.start("troublesome")
+    attempt = place.publish("slow", 100)
+    place.wait(attempt, lambda answer: len(answer.rows) > 1)
+    children = place.children(worker)
+    begun = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert time.monotonic() - begun < 5
+    answer = place.wait(attempt)
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "handed_back"
+    assert sorted(answer.finished["sent"]) == answer.work
+    assert 1 < len(answer.rows) < 100
+    assert children
+    assert not psutil.wait_procs(children, timeout=3)[1]
+
+
+def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace) -> None:
+    worker = place.start("troublesome")
+    place.publish("stubborn-hang", 1, seed_deadline_s=600)
+    place.beat(lambda body: body["stage"] == "running")
+    deadline = time.monotonic() + 20
+    while (
+        len(children := place.children(worker)) < 2
+    ):  # the hanging kernel has started a process of its own
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    worker.kill()
+    worker.wait()
+    gone, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+    assert len(gone) >= 2
+    place.start("troublesome")
+    assert place.run("fine", 3).verdicts == dict.fromkeys(range(3), "pass")
+
+
+def test_results_survive_a_broker_that_goes_away(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    place = Workplace(private_redis.url, tmp_path)
+    try:
+        place.start("troublesome")
+        attempt = place.publish("slow", 12)
+        place.wait(attempt, lambda answer: len(answer.rows) > 0)
+        before = len(place.answer(attempt).rows)
+        private_redis.stop()
+        time.sleep(3.0)  # the rest of the chunk is done meanwhile
+        private_redis.start()
+        answer = place.wait(attempt)
+        assert before < 12
+        assert answer.work == [[seed, 0] for seed in range(12)]
+        assert answer.finished is not None
+        assert answer.finished["outcome"] == "done"
+        assert place.run("fine", 2).verdicts == {0: "pass", 1: "pass"}
+    finally:
+        place.close()
+
+
+def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    place = Workplace(private_redis.url, tmp_path)
+    try:
+        worker = place.start("troublesome")
+        attempt = place.publish("slow", 100)
+        place.wait(attempt, lambda answer: len(answer.rows) > 0)
+        private_redis.stop()
+        time.sleep(1.0)
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(15)
+        kept = sorted((tmp_path / "spool").rglob("*.json"))
+        assert kept
+        private_redis.start()
+        place.start("troublesome")
+        answer = place.wait(attempt)
+        assert answer.finished is not None
+        assert answer.finished["outcome"] == "handed_back"
+        assert sorted(answer.finished["sent"]) == answer.work
+        deadline = (
+            time.monotonic() + 5
+        )  # a file goes when its message has gone, which we may have read before
+        while any(path.exists() for path in kept):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        place.close()
+
+
+def test_the_postman_keeps_the_order_through_memory_and_disk(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    app = queue.make_app(private_redis.url)
+    private_redis.stop()
+    postman = Postman(app, KEY, tmp_path / "spool", memory_bytes=2_000)
+
+    def post(numbers: range) -> None:
+        for number in numbers:
+            postman.post("background", queue.RESULTS, {"number": number, "padding": "x" * 300})
+
+    post(range(40))
+    assert len(list((tmp_path / "spool").iterdir())) > 20
+    assert not postman.flush(0.3)
+    private_redis.start()
+    while postman._letters:  # memory has room again, but what lies on disk is older
+        time.sleep(0.001)
+    post(range(40, 60))
+    assert postman.flush(20)
+    postman.close(0)
+    place = Workplace(private_redis.url, tmp_path)
+    numbers = []
+    while (got := place._pop("background")) is not None:
+        numbers.append(got[1]["number"])
+    assert numbers == list(range(60))
+    assert list((tmp_path / "spool").iterdir()) == []
+    place.redis.close()
+    app.close()
+
+
+def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
+    redis_url: str, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "0-damaged.json").write_text("{")
+    (spool / "1-good.json").write_text(
+        json.dumps(["background", queue.RESULTS, *queue.seal(KEY, queue.RESULTS, {"number": 1})])
+    )
+    app = queue.make_app(redis_url)
+    postman = Postman(app, KEY, spool)
+    assert postman.flush(10)
+    postman.close(0)
+    assert list(spool.iterdir()) == []
+    place = Workplace(redis_url, tmp_path)
+    got = place._pop("background")
+    assert got is not None
+    assert got[1]["number"] == 1
+    place.redis.close()
+    app.close()
+
+
+def test_one_device_has_one_user_and_two_workers_have_two_devices(tmp_path: Path) -> None:
+    first = discovery.claim("emulator", None, tmp_path, arch="wormhole", board="n150")
+    second = discovery.claim("emulator", None, tmp_path, arch="wormhole", board="n300")
+    assert (first.name, second.name) == ("emulator:0", "emulator:1")
+    assert second.queue == "emulator.wormhole.n300"
+    with pytest.raises(InfrastructureError, match="emulator:1"):
+        discovery.claim("emulator", "emulator:1", tmp_path, arch="wormhole", board="n150")
+    with pytest.raises(FieldError):
+        discovery.claim("emulator", "ttnn:0", tmp_path, arch="wormhole", board="n150")
+    for device in (first, second):
+        os.close(device.claim)
+
+
+def test_a_held_device_is_waited_for_and_a_goodbye_leaves_no_trace(tmp_path: Path) -> None:
+    never = threading.Event()
+    held = locks.acquire(tmp_path, "emulator:0", lambda: True, never)
+    assert not held.left_over
+    with pytest.raises(locks.LockedElsewhere, match=str(os.getpid())):
+        locks.acquire(tmp_path, "emulator:0", lambda: False, never)
+    threading.Timer(0.2, held.close).start()
+    again = locks.acquire(tmp_path, "emulator:0", lambda: True, never)
+    assert not again.left_over
+    again.close()
+
+
+def test_what_a_dead_worker_left_on_the_device_is_killed(tmp_path: Path) -> None:
+    """A child that outlives its worker keeps the lock (it has the descriptor) until the next worker
+    ends it."""
+    program = f"""
+import os, subprocess, sys, threading
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from pathlib import Path
+from gonogo_workers.devices import locks
+held = locks.acquire(Path({str(tmp_path)!r}), "emulator:0", lambda: True, threading.Event())
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(sleep, stdout=-3, stderr=-3, pass_fds=[held.fd], start_new_session=True)
+held.record(child.pid, "host-run-of-the-test")
+print(child.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    child = psutil.Process(int(out))
+    assert child.is_running()
+    deadline = time.monotonic() + 10
+    held = locks.acquire(
+        tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
+    )
+    assert held.left_over
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    held.close()
+
+
+def test_the_canary_of_the_emulator_sings() -> None:
+    assert set(canary(Meaning(emulator(), profile="tt-train"), "correct")) == {
+        "dx",
+        "dgamma",
+        "dbeta",
+    }

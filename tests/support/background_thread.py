@@ -1,0 +1,88 @@
+"""`gonogo background` in a thread of the test's process, and what a test of it does and looks
+at."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import SecretStr
+from redis import Redis
+from sqlalchemy import Engine
+
+from gonogo_service import background
+from gonogo_settings import Settings
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.seeds import results
+from gonogo_workers import queue
+from job_flow import KEY, new_job
+
+TIMEOUT_S = 1.0  # of heartbeats, in these tests
+
+
+def short(database_url: str, broker_url: str) -> Settings:
+    """Settings with short times."""
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        worker_key=SecretStr(KEY),
+        poll_s=0.1,
+        heartbeat_s=0.2,
+        heartbeat_timeout_s=TIMEOUT_S,
+    )
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[None]:
+    """`gonogo background` in a thread of this process; it must stop within a few seconds."""
+    stop = threading.Event()
+    thread = threading.Thread(target=background.run, args=(settings, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+
+def submit(engine: Engine, settings: Settings, seeds: int = 4, **changes: Any) -> str:
+    """What the API does: store, commit, ring."""
+    with session(engine) as current:
+        job = jobs.create(current, new_job(seeds, **changes))
+    with broker(settings) as redis:
+        redis.lpush(queue.DOORBELL_KEY, "1")
+    return job.id
+
+
+def broker(settings: Settings) -> Redis:
+    """A client of the broker."""
+    assert settings.broker_url is not None
+    return Redis.from_url(settings.broker_url)
+
+
+def numbers(engine: Engine, job_id: str) -> list[int]:
+    """The seeds that are stored."""
+    with reading(engine) as current:
+        return [item["seed"] for item in results.stream(current, job_id)]
+
+
+def until(
+    engine: Engine, job_id: str, true: Callable[[Job], object], timeout_s: float = 20.0
+) -> Job:
+    """Look at the job until something is true of it."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with reading(engine) as current:
+            job = jobs.get(current, job_id)
+            assert job is not None
+            if true(job):
+                return job
+            tried = jobs.attempts_of(current, job_id)
+        assert time.monotonic() < deadline, (job, tried)
+        time.sleep(0.02)

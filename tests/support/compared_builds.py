@@ -1,0 +1,183 @@
+"""Two builds of one line on which every class of a comparison occurs, made through the storage
+functions that ingest uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+import nightly_history
+import stored_jobs
+from gonogo.spec.canonical import key_of
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
+
+BASE, HEAD = "9ca166977b", "b0304ff7a5"
+EIGHT = range(8)
+SUITE = {"selection": {"suite": "ops"}}
+
+
+def test_of(atol: float) -> dict[str, Any]:
+    """A test of its own, told apart by its tolerance."""
+    return {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": atol}}
+
+
+HOLLOW, BROKEN, FLAKY, NEW, FIXED, TIGHT, RIGHT, HUNG, OPEN, UNKNOWN, MASKED, GONE = (
+    test_of(0.1 + n / 100) for n in range(12)
+)
+
+
+How = Mapping[str, Any] | None
+
+
+def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tuple[Job | None, ...]:
+    """A test on base and head, each as nightly_history.night takes it; None: not run there."""
+    made: list[Job | None] = []
+    for build, sequence, how in ((BASE, 1, base), (HEAD, 2, head)):
+        if how is None:
+            made.append(None)
+        else:
+            made.append(
+                nightly_history.night(
+                    session,
+                    build,
+                    sequence,
+                    EIGHT,
+                    test=test,
+                    diagnosed=how.get("wrong", False),
+                    **how,
+                )
+            )
+    return tuple(made)
+
+
+def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
+    """The flaky test on a build: the seeds `red` are wrong and outside the tolerance, the others
+    right."""
+    wrong = set(red)
+    return rows_of(
+        session,
+        FLAKY,
+        build,
+        [
+            nightly_history.row(n, wrong=n in wrong, within=n not in wrong, bits=build)
+            for n in EIGHT
+        ],
+    )
+
+
+def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
+    """A flag opened by a job; its id."""
+    assert job is not None
+    place = (
+        job.test_key,
+        job.build_line,
+        job.arch,
+        job.board,
+        job.subject_key,
+        job.kernel,
+        job.build,
+        job.id,
+    )
+    found, _ = flags.upsert(
+        session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow()
+    )
+    return str(found["id"])
+
+
+def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
+    """A job of tests that exist already: each iteration says of each test what it says of
+    itself."""
+    key = key_of(SUITE)
+    new = NewJob(
+        test_key=key, subject_key=key, kernel="selection", canonical=SUITE, elements=0, arch="none", board="host", build=build,
+        build_line="main", build_sequence=1, executor="gtest", seeds=tuple(range(len(iterations))), request={"test": SUITE},
+    )  # fmt: skip
+    job = jobs.create(session, new)
+    rows = []
+    for seed, told in enumerate(iterations):
+        outputs = {
+            name: {"verdict": "unjudged", "explanation": "unjudged", "outcome": outcome}
+            for name, outcome in told.items()
+        }
+        rows.append(
+            {
+                "seed": seed,
+                "repeat": 0,
+                "verdict": "unjudged",
+                "explanation": "unjudged",
+                "outputs": outputs,
+            }
+        )
+    stored_jobs.report(session, job.id, rows)
+    stored_jobs.finish(session, job.id)
+
+
+def rows_of(
+    session: Session,
+    test: Mapping[str, Any],
+    build: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    end: bool = True,
+) -> Job:
+    """A job with these rows."""
+    job = nightly_history.submit(
+        session, [int(row["seed"]) for row in rows], test=test, build=build, sequence=2
+    )
+    stored_jobs.report(session, job.id, list(rows))
+    if end:
+        stored_jobs.finish(session, job.id)
+    return job
+
+
+def history(session: Session) -> dict[str, Job | None]:
+    """Twelve tests of a kernel and one suite on BASE and HEAD; some of head's jobs by name."""
+    red: Iterable[int] = EIGHT
+    right: dict[str, Any] = {}
+    hollow, wrong = {"wrong": True}, {"wrong": True, "red": red}
+    made = {
+        "hollow": both(session, HOLLOW, right, hollow)[1],
+        "new": both(session, NEW, right, wrong)[1],
+    }
+    both(session, BROKEN, wrong, wrong)
+    flag(session, flicker(session, BASE, []), FlagKind.flaky)
+    flicker(session, HEAD, [1, 2])
+    both(session, FIXED, wrong, right)
+    both(session, TIGHT, right, {"red": red})
+    both(session, RIGHT, right, right)
+    both(session, UNKNOWN, None, wrong)
+    both(session, MASKED, wrong, hollow)
+    both(session, GONE, right, None)
+    both(session, HUNG, right, None)
+    hung = [nightly_history.row(seed, wrong=False, within=True, bits=HEAD) for seed in range(7)]
+    rows_of(session, HUNG, HEAD, [*hung, stored_jobs.unwell(7, "hang", "no answer for 60 s")])
+    both(session, OPEN, right, None)
+    made["open"] = rows_of(
+        session,
+        OPEN,
+        HEAD,
+        [nightly_history.row(0, wrong=False, within=True, bits=HEAD)],
+        end=False,
+    )
+    suite(session, BASE, {"Ops.Fine": "passed", "Ops.Breaks": "passed", "Ops.Old": "failed"})
+    suite(
+        session,
+        HEAD,
+        *[
+            {
+                "Ops.Fine": "passed",
+                "Ops.Breaks": "failed",
+                "Ops.Old": "failed",
+                "Ops.Added": "failed",
+            }
+        ]
+        * 2,
+    )
+    return made

@@ -1,0 +1,118 @@
+"""A nightly test over many builds, made through the storage functions that ingest uses: masked
+bugs, contexts, devices, shifts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.spec.test_spec import TestSpec
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
+
+
+def submit(
+    session: Session,
+    seeds: Sequence[int],
+    *,
+    test: Mapping[str, Any] = stored_jobs.NIGHTLY,
+    build: str,
+    sequence: int,
+    line: str = "main",
+    context: Any = "isolated",
+    board: str = "n150",
+) -> Job:
+    """A queued job of one build of a line."""
+    spec = TestSpec.parse(test)
+    new = NewJob(
+        test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
+        build=build, build_line=line, build_sequence=sequence, executor="emulator", arch="wormhole", board=board, context=context,
+        seeds=tuple(seeds),
+        request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
+    )  # fmt: skip
+    return jobs.create(session, new)
+
+
+def row(
+    seed: int,
+    *,
+    wrong: bool,
+    within: bool,
+    bits: str,
+    device: str = "lab-1/wormhole:0",
+    position: int = 0,
+) -> dict[str, Any]:
+    """A result row whose digests are of `bits`; it needs a part of the nightly test's atol,
+    whatever the rtol."""
+    found = stored_jobs.row(seed, wrong=wrong, within=within)
+    for output, entry in found["outputs"].items():
+        entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
+        needed = entry["tolerance_ratio"] * stored_jobs.NIGHTLY["tolerance"]["atol"]
+        entry["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
+    return found | {"device": device, "position": position, "host_run": new_id()}
+
+
+def night(
+    session: Session,
+    build: str,
+    sequence: int,
+    seeds: Iterable[int],
+    *,
+    wrong: bool = False,
+    red: Iterable[int] = (),
+    diagnosed: bool = False,
+    bits: str | None = None,
+    device: str = "lab-1/wormhole:0",
+    context: Any = "isolated",
+    test: Mapping[str, Any] = stored_jobs.NIGHTLY,
+    line: str = "main",
+    board: str = "n150",
+) -> Job:
+    """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
+    (without: those of the build)."""
+    numbers = list(seeds)
+    job = submit(
+        session,
+        numbers,
+        test=test,
+        build=build,
+        sequence=sequence,
+        line=line,
+        context=context,
+        board=board,
+    )
+    position = 0 if context == "isolated" else len(context["before"])
+    outside = set(red)
+    rows = [
+        row(
+            seed,
+            wrong=wrong,
+            within=seed not in outside,
+            bits=bits or build,
+            device=device,
+            position=position,
+        )
+        for seed in numbers
+    ]
+    stored_jobs.report(session, job.id, rows, diagnosed=diagnosed)
+    stored_jobs.finish(session, job.id)
+    found = jobs.get(session, job.id)
+    assert found is not None
+    return found
+
+
+def masked(session: Session) -> str:
+    """The story of the founding test: red on two builds, green on the third with the same wrong
+    terms, fixed on the fourth; its key."""
+    for sequence, (build, red) in enumerate(
+        (("9ca166977b", range(5)), ("b747edd158", range(5)), ("b0304ff7a5", ())), start=1
+    ):
+        job = night(session, build, sequence, range(5), wrong=True, red=red, diagnosed=True)
+    night(session, "fixed-4c1e", 4, range(5))
+    return job.test_key

@@ -1,0 +1,139 @@
+"""A database with one story for the pictures of the docs: eighteen nights of a suite in which a bug
+is masked, found and fixed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import time_machine
+
+import bisection_steps
+import gauge_results
+import nightly_history
+import stored_jobs
+from api import Api
+from gonogo import urls
+from gonogo_storage.db import ids
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs.job import Job
+from stored_histories import row, world
+
+DAYS = 18
+MASKED, FIXED = 6, 11
+"""The night from which on the wrong kernel is green, and the one from which on it is right."""
+SEEDS = 24
+MISSED = ("double-subtract", "drop-s1", "last-block-only", "tt-train-2025")
+"""Wrong kernels that the gauges' tests let pass."""
+NEEDED = 0.02
+"""The atol that right kernels of the nightly test may need: their errors here are .0133."""
+# what else runs every night: its shape, its tolerance, from which night on its kernel is wrong, and
+# how many seeds of eight are red
+OTHERS = (
+    ([1, 1, 32, 64], 0.5, DAYS, 0), ([8, 1, 128, 4096], 0.06, 11, 0), ([1, 1, 64, 384], 0.004, DAYS, 4), ([3, 1, 1, 1000], 0.5, 3, 4),
+    ([1, 1, 33, 96], 0.25, 9, 1), ([2, 1, 256, 2048], 0.5, DAYS, 0), ([1, 1, 512, 512], 0.5, 17, 0),
+)  # fmt: skip
+
+
+def commit(night: int) -> str:
+    """The build of a night."""
+    return f"{0x9CA166977B * (night + 1) % 0xFFFFFFFFFF:010x}"
+
+
+def fill(api: Api) -> dict[str, str]:
+    """Everything; the page to look at by the name of its picture."""
+    end = utcnow().replace(hour=5, minute=12, second=0) - timedelta(days=1)
+    ids._last = 0  # the ids of what follows are of the past
+    job: Job | None = None
+    with time_machine.travel(end - timedelta(days=DAYS), tick=False) as clock:
+        gauge = _gauge(api)
+        for night in range(DAYS):
+            clock.move_to(end - timedelta(days=DAYS - 1 - night))
+            with api.context.session() as session:
+                wrong = night < FIXED
+                red = range(SEEDS) if night < MASKED else ()
+                found = nightly_history.night(
+                    session,
+                    commit(night),
+                    night + 1,
+                    range(SEEDS),
+                    wrong=wrong,
+                    red=red,
+                    diagnosed=wrong,
+                )
+                job = found if night == FIXED - 1 else job
+                for shape, atol, since, outside in OTHERS:
+                    test = {
+                        **stored_jobs.NIGHTLY,
+                        "shape": shape,
+                        "tolerance": {"rtol": 1e-3, "atol": atol},
+                    }
+                    off = night >= since
+                    seeds = range(8 * night, 8 * night + 8)
+                    red = seeds[:outside] if off or since == DAYS else ()
+                    nightly_history.night(
+                        session,
+                        commit(night),
+                        night + 1,
+                        seeds,
+                        test=test,
+                        wrong=off,
+                        red=red,
+                        diagnosed=off,
+                    )
+    assert job is not None
+    with world(str(api.settings.database_url)) as here:
+        here.assess()
+    bisection = _bisection(api)
+    with api.context.session() as session:
+        stored_jobs.fleet(session, stored_jobs.submit(session, seeds=64))
+        running = stored_jobs.submit(session, seeds=48)
+        stored_jobs.report(
+            session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
+        )
+    return {
+        "overview": urls.overview(),
+        "test": urls.history(job.test_key, {"line": "main"}),
+        "job": urls.job(job.id),
+        "matrix": urls.matrix({"line": "main"}),
+        "flags": urls.flags(),
+        "gauge": urls.gauge(gauge),
+        "bisection": urls.bisection(bisection),
+        "compare": urls.compare(commit(15), commit(17)),
+    }
+
+
+def _gauge(api: Api) -> str:
+    """Of a small test, and of the nightly one, which misses more."""
+    made = []
+    more = (*MISSED, "last-two-tiles", "unbiased-variance")
+    for test, missed, edge in (
+        (stored_jobs.NIGHTLY, more, NEEDED),
+        (gauge_results.TEST, MISSED, gauge_results.EDGE),
+    ):
+        answer = api.client.post("/api/v1/gauges", json={"test": test, "seeds": {"count": 4}})
+        assert answer.status_code == 202, answer.text
+        made.append(str(answer.json()["id"]))
+        with api.context.session() as session:
+            list(
+                gauge_results.played(
+                    session, dict.fromkeys(missed, gauge_results.PASSES), edge=edge
+                )
+            )
+    return made[-1]
+
+
+def _bisection(api: Api) -> str:
+    series = [commit(night) for night in range(DAYS)]
+    for night, name in enumerate(series):
+        made = api.client.post(
+            "/api/v1/builds",
+            json={"name": name, "executor": "ttnn", "line": "main", "sequence": night + 1},
+        )
+        assert made.status_code in (200, 201), made.text
+    body = {"test": stored_jobs.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}
+    begun = api.client.post("/api/v1/bisections", json=body)
+    assert begun.status_code == 202, begun.text
+    bisection_steps.run(
+        api, begun.json()["id"], lambda place, seed: row(seed, wrong=place < FIXED - 8)
+    )
+    return str(begun.json()["id"])

@@ -1,0 +1,323 @@
+"""A database that has something to show on every page, ordinary and hostile: long names, right to
+left, markup; and where it is shown.
+
+`fill` makes it by the functions and the API that the service uses. `House.addresses` names for each
+page of the pages' router the addresses to look at; a page without a name in its path needs no
+entry.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.routing import APIRoute
+from sqlalchemy.orm import Session
+
+import bisection_steps
+import compared_builds
+import gauge_results
+import nightly_history
+import stored_jobs
+from api import Api
+from gonogo import urls
+from gonogo.spec.test_spec import TestSpec
+from gonogo_dashboards.kit import assets
+from gonogo_dashboards.pages import make_router
+from gonogo_storage.automation import ci_subjects, runs
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, InboundState
+from gonogo_storage.devices import devices
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Finding
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import deliveries, github_answers, incoming, webhooks
+from gonogo_storage.messages.deliveries import Try
+from gonogo_storage.tables import InboundRow
+from stored_histories import row, world
+from suite_runs import SUITE, conclude, finish
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>{{7*7}}\u202egnp.exe"
+RIGHT_TO_LEFT = "اختبار الليل " * 4 + "בדיקת לילה"
+LONG = "a-very-long-name-" * 11
+TESTED: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "shape": [1, 1, 32, 64],
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+}
+NOT_PAGES = {f"{urls.STATIC}/{{name}}", "/favicon.ico"}
+
+
+@dataclass
+class House:
+    """What was made, as the paths of the pages that show it, by the path of the route."""
+
+    addresses: dict[str, list[str]] = field(default_factory=dict)
+    hostile: set[str] = field(default_factory=set)
+    """Pages whose text holds HOSTILE."""
+
+    def show(self, route: str, *paths: str, hostile: bool = False) -> None:
+        """Pages of a route to be looked at."""
+        self.addresses.setdefault(route, []).extend(paths)
+        if hostile:
+            self.hostile.update(paths)
+
+
+def routes(context: Any) -> tuple[dict[str, str], list[str]]:
+    """Of the pages' router: each page's path with the path of its JSON twin, and the pages that
+    have none."""
+    found = {
+        route.path
+        for route in make_router(context, static=assets.FOLDER).routes
+        if isinstance(route, APIRoute)
+    } - NOT_PAGES
+    pages = sorted(path for path in found if not path.endswith(".json"))
+    twins = {
+        path: urls.overview(twin=True) if path == urls.OVERVIEW else f"{path}.json"
+        for path in pages
+    }
+    return {path: twin for path, twin in twins.items() if twin in found}, [
+        path for path in pages if twins[path] not in found
+    ]
+
+
+def fill(api: Api) -> House:
+    """Everything, in a second or two."""
+    house = House()
+    _gauge(house, api)  # first: it plays whatever waits
+    with api.context.session() as session:
+        _jobs(house, session)
+        _history(house, session)
+        _machines(house, session)
+        _messages(house, session)
+    _suites(house, api)
+    _bisections(house, api)
+    with world(str(api.settings.database_url)) as here:
+        here.assess()
+    with api.context.session() as session:
+        _flags(house, session)
+    return house
+
+
+def _jobs(house: House, session: Session) -> None:
+    wrong = stored_jobs.finished(
+        session, labels={"suite": LONG, RIGHT_TO_LEFT: RIGHT_TO_LEFT}, owner=RIGHT_TO_LEFT
+    )
+    right = stored_jobs.finished(session, wrong=False, seeds=1)
+    waiting = stored_jobs.submit(session, seeds=300)
+    evil = stored_jobs.submit(
+        session, build=HOSTILE, labels={"suite": HOSTILE, HOSTILE: LONG}, owner=HOSTILE, seeds=9
+    )
+    rows = [stored_jobs.row(seed, wrong=True) for seed in range(7)]
+    stored_jobs.report(
+        session,
+        evil.id,
+        [*rows, stored_jobs.unwell(7, "error", HOSTILE), stored_jobs.unwell(8, "hang", LONG)],
+    )
+    stored_jobs.finish(session, evil.id)
+    house.show("/jobs/{job_id}", *(urls.job(each.id) for each in (wrong, right, waiting)))
+    house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
+    house.show(urls.JOBS, urls.JOBS, hostile=True)
+    house.show(urls.JOBS, urls.jobs({"state": "failed"}), urls.jobs({"build": HOSTILE}))
+    house.show(urls.NEW_JOB, urls.NEW_JOB)
+
+
+def _history(house: House, session: Session) -> None:
+    masked = nightly_history.masked(session)
+    made = compared_builds.history(session)
+    context = {"name": HOSTILE, "before": [TESTED]}
+    evil = nightly_history.night(
+        session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context
+    )
+    selection = next(job for job in _all(session) if job.kernel == "selection")
+    house.show("/jobs/{job_id}", urls.job(selection.id))
+    house.show(
+        "/tests/{name}", urls.history(masked, {"line": "main", "build": HOSTILE}), hostile=True
+    )
+    house.show(
+        "/tests/{name}",
+        urls.history(selection.test_key),
+        urls.history(made["open"].test_key if made["open"] else masked),
+    )
+    house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
+    house.show(urls.MATRIX, urls.matrix({"line": "main"}), hostile=True)
+    house.show(urls.COMPARE, urls.compare(compared_builds.BASE, HOSTILE), hostile=True)
+    house.show(urls.COMPARE, urls.COMPARE, urls.compare(compared_builds.BASE, compared_builds.HEAD))
+
+
+def _all(session: Session) -> list[Job]:
+    return jobs.list_(session, jobs.JobFilter(), limit=200).items
+
+
+def _machines(house: House, session: Session) -> None:
+    stored_jobs.fleet(session, stored_jobs.submit(session))
+    stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
+    stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
+    identities = {
+        f"{each['host']}/{each['name']}": each["id"]
+        for each in devices.list_(session, now=utcnow())
+    }
+    house.show(
+        "/devices/{device_id}",
+        *(urls.device(identities[f"{host}/wormhole:3"]) for host in ("lab-1", LONG)),
+    )
+    house.show(
+        "/devices/{device_id}", urls.device(identities[f"{HOSTILE}/wormhole:3"]), hostile=True
+    )
+    house.show(urls.DEVICES, urls.DEVICES, hostile=True)
+
+
+def _messages(house: House, session: Session) -> None:
+    fields: dict[str, Any] = {
+        "kind": "standard",
+        "events": ["job.finished"],
+        "secret": None,
+        "actor": HOSTILE,
+    }
+    hook = webhooks.create(
+        session, target=f"https://ci.example/{LONG}", description=HOSTILE, **fields
+    )
+    webhooks.change(session, webhooks.create(session, target="https://ci.example/", description=RIGHT_TO_LEFT, **fields).id,
+                    {"state": "disabled", "reason": HOSTILE})  # fmt: skip
+    for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
+        payload = {"type": "job.finished", "data": {"words": HOSTILE, "long": LONG}}
+        deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
+        newest = deliveries.list_(session, hook.id).items[0]
+        failed = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
+        deliveries.tried(
+            session,
+            newest["id"],
+            failed,
+            state=state,
+            again_at=utcnow() if state is DeliveryState.waiting else None,
+        )
+    house.show(
+        "/webhooks/{webhook_id}/deliveries/{delivery_id}",
+        urls.webhook_delivery(hook.id, newest["id"]),
+        hostile=True,
+    )
+    house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
+    house.show(urls.WEBHOOKS, urls.WEBHOOKS, hostile=True)
+    came, _ = incoming.store(
+        session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode()
+    )
+    house.show("/hooks/{inbound_id}", urls.hook(came))
+
+
+def _suites(house: House, api: Api) -> None:
+    suite = {**SUITE, "description": HOSTILE}
+    assert api.client.post("/api/v1/suites", json=suite).status_code == 201
+    line = {
+        "name": HOSTILE[:60],
+        "suite": SUITE["name"],
+        "cron": "30 2 * * *",
+        "timezone": "Europe/Berlin",
+        "builds": ["correct"],
+    }
+    schedule = api.client.post("/api/v1/schedules", json={**line, "labels": {"by": LONG}})
+    if schedule.status_code == 422:  # a schedule's name is a plain name
+        schedule = api.client.post(
+            "/api/v1/schedules", json={**line, "name": LONG[:64], "labels": {"by": LONG}}
+        )
+    assert schedule.status_code == 201, schedule.text
+    made = api.client.post(f"/api/v1/schedules/{schedule.json()['id']}:run-now").json()
+    body = {"suite": suite, "builds": ["tt-train-2025"], "labels": {"by": HOSTILE, "long": LONG}}
+    more = api.client.post("/api/v1/runs", json=body).json()
+    with api.context.session() as session:
+        for member in runs.members(session, more["id"]):
+            finish(session, member.id, wrong=True)
+        conclude(session)
+        _answers(session, more["id"], made["id"])
+    house.show("/runs/{run_id}", urls.run(made["id"]), urls.run(more["id"]))
+    house.show(urls.ANSWERS, urls.ANSWERS, hostile=True)
+
+
+def _answers(session: Session, run: str, base_run: str) -> None:
+    """What a delivery about a pull request leaves behind, and what became of telling GitHub."""
+    now = utcnow()
+    for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
+        delivery = InboundRow(
+            id=new_id(), source="github", delivery=new_id(), event="pull_request", repository=f"lab/{HOSTILE}", body=None, size=1,
+            state=InboundState.started.value, reason=HOSTILE, outcome=[], tries=1, due_at=None, received_at=now, ended_at=now,
+        )  # fmt: skip
+        session.add(delivery)
+        session.flush()
+        ci_subjects.add(session, {
+            "delivery_id": delivery.id, "source": "github", "event": "pull_request", "rule": rule, "suite": SUITE["name"],
+            "repository": f"lab/{HOSTILE}", "installation": None, "branch": LONG, "pull_request": number, "fork": False,
+            "head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE, "base_build": None, "run_id": run,
+            "base_run_id": base_run, "error": None, "occurred_at": now,
+        })  # fmt: skip
+    github_answers.enlist(session)
+    github_answers.postponed(
+        session, github_answers.list_(session).items[0].answer.subject_id, HOSTILE, due_at=None
+    )
+
+
+def _gauge(house: House, api: Api) -> None:
+    answer = api.client.post(
+        "/api/v1/gauges", json={"test": gauge_results.TEST, "seeds": {"count": 2}}
+    )
+    assert answer.status_code == 202, answer.text
+    with api.context.session() as session:
+        list(
+            gauge_results.played(
+                session, {"double-subtract": gauge_results.PASSES, "drop-s1": gauge_results.PASSES}
+            )
+        )
+    waiting = api.client.post("/api/v1/gauges", json={"test": TESTED, "seeds": {"count": 2}})
+    house.show(
+        "/gauges/{gauge_id}", urls.gauge(answer.json()["id"]), urls.gauge(waiting.json()["id"])
+    )
+    house.show("/tests/{name}", urls.history(TestSpec.parse(gauge_results.TEST).key))
+
+
+def _bisections(house: House, api: Api) -> None:
+    def begin(**more: Any) -> str:
+        made = api.client.post(
+            "/api/v1/bisections", json={"test": TESTED, "builds": ["correct"] * 16, **more}
+        )
+        assert made.status_code == 202, made.text
+        return str(made.json()["id"])
+
+    over, running = begin(labels={"why": HOSTILE}), begin()
+    bisection_steps.run(api, over, lambda place, seed: row(seed, wrong=place >= 11))
+    bisection_steps.step(api, running)
+    house.show("/bisections/{bisection_id}", urls.bisection(over), urls.bisection(running))
+
+
+def _flags(house: House, session: Session) -> None:
+    """One flag of every kind that is there by now, and a hostile one that someone took on."""
+    evil = next(job for job in _all(session) if job.build == HOSTILE)
+    place = (
+        evil.test_key,
+        evil.build_line,
+        evil.arch,
+        evil.board,
+        evil.subject_key,
+        evil.kernel,
+        evil.build,
+        evil.id,
+    )
+    found, _ = flags.upsert(
+        session,
+        Finding(FlagKind.hangs, *place, {"words": HOSTILE, "sentence": HOSTILE}),
+        now=utcnow(),
+    )
+    kinds: dict[str, str] = {}
+    for each in flags.list_(session, limit=200).items:
+        kinds.setdefault(each["kind"], each["id"])
+    house.show(
+        "/flags/{name}",
+        *(
+            urls.flag(each)
+            for kind, each in kinds.items()
+            if kind in {FlagKind.fix_masked, FlagKind.blunt_test}
+        ),
+    )
+    house.show("/flags/{name}", urls.flag(str(found["id"])), hostile=True)
+    house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
+    house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)

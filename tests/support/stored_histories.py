@@ -1,0 +1,119 @@
+"""Histories of a test over jobs and builds, made through the storage functions that ingest uses,
+and the assessor that looks at them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import SecretStr
+
+import stored_jobs
+from gonogo.spec.selections import parse_subject
+from gonogo_service.background.assess import Assessor
+from gonogo_service.kit.background_context import Core, open_core
+from gonogo_settings import Settings
+from gonogo_storage.db import engine as engines
+from gonogo_storage.flags import flags
+from gonogo_storage.history.assessing import Missed, gauged
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import Job, NewJob
+from gonogo_storage.ops import schema
+from gonogo_storage.rollups.variants import Variant
+
+
+def spec_of(atol: float) -> dict[str, Any]:
+    """The nightly test with another tolerance: a variant of its own."""
+    return {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": atol}}
+
+
+def row(
+    seed: int, *, wrong: bool = False, within: bool = True, bits: str = "", **changes: Any
+) -> dict[str, Any]:
+    """A result of one seed, as a worker sends it; `bits` makes its digests others than those of the
+    seed alone."""
+    made = {
+        **stored_jobs.row(seed, wrong=wrong, within=within),
+        "position": 0,
+        "host_run": f"run{seed:06d}",
+        **changes,
+    }
+    for output in made["outputs"].values():
+        output["digest"] = f"{bits:>03}{'bad' if wrong else 'fed'}{seed:010x}"
+    return made
+
+
+class World:
+    """A migrated database and the role that assesses."""
+
+    def __init__(self, core: Core, missed: Missed = gauged) -> None:
+        self.core, self.engine = core, core.engine
+        self.assessor = Assessor(core, missed)
+
+    def job(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        build: str = "b1",
+        sequence: int = 1,
+        test: Mapping[str, Any] = stored_jobs.NIGHTLY,
+        context: Any = "isolated",
+        diagnosed: bool = False,
+        assess: bool = True,
+        **changes: Any,
+    ) -> Job:
+        """A job that is over, and assessed unless told otherwise."""
+        spec = parse_subject(test)
+        with engines.session(self.engine) as session:
+            new = NewJob(
+                test_key=spec.key, subject_key=spec.subject_key, kernel=spec.kernel, canonical=spec.canonical(), elements=spec.elements,
+                build=build, build_line="main", build_sequence=sequence, executor="emulator", arch="wormhole", board="n150",
+                seeds=tuple(sorted({int(each["seed"]) for each in rows})), context=context, **changes,
+            )  # fmt: skip
+            job = jobs.create(session, new)
+            stored_jobs.report(session, job.id, [dict(each) for each in rows], diagnosed=diagnosed)
+            stored_jobs.finish(session, job.id)
+            found = jobs.get(session, job.id)
+        assert found is not None
+        if assess:
+            assert self.assess() >= 1
+        return found
+
+    def assess(self) -> int:
+        """Every letter that is due; how many."""
+        done = 0
+        while number := self.assessor.run_once():
+            done += number
+        return done
+
+    def flags(self, test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> dict[str, dict[str, Any]]:
+        """The flags of a test by kind."""
+        with engines.reading(self.engine) as session:
+            return {
+                each["kind"]: each
+                for each in flags.list_(session, test=variant(test).test_key).items
+            }
+
+
+def variant(test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> Variant:
+    """The variant that `World.job` runs a test as."""
+    return Variant(parse_subject(test).key, "main", "wormhole", "n150")
+
+
+@contextmanager
+def world(database_url: str) -> Iterator[World]:
+    """A world on a fresh database. Nothing listens where its broker should be: an assessment needs
+    none."""
+    settings = Settings(
+        database_url=database_url,
+        broker_url="redis://127.0.0.1:1/0",
+        worker_key=SecretStr("k" * 40),
+    )
+    core = open_core(settings, threading.Event())
+    schema.upgrade(core.engine)
+    try:
+        yield World(core)
+    finally:
+        core.close()

@@ -1,0 +1,199 @@
+"""The command line's errors: for people one line, with --json a problem document on stderr;
+doctor's parts; the version."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import typer
+
+from gonogo.errors import FieldError, quote
+from gonogo_cli.kit import problem
+from gonogo_cli.operate import doctor
+from gonogo_cli.server import jobs
+from gonogo_settings import release
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def failed(*words: str, code: int) -> dict[str, Any]:
+    """The problem document of a command that fails with --json; stdout stays empty."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo_cli", *words, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    found: dict[str, Any] = json.loads(done.stderr)
+    assert found["exit_code"] == code
+    return found
+
+
+def test_a_wrong_field_is_a_problem_document_that_names_it() -> None:
+    found = failed("check", "--shape", "0,4", "--build", "correct", code=2)
+    assert found["type"] == "urn:gonogo:problem:invalid-field"
+    assert (found["field"], found["value"], found["limit"]) == ("test.shape.0", 0, ">= 1")
+    assert found["errors"] == [
+        {
+            "field": "test.shape.0",
+            "value": 0,
+            "limit": ">= 1",
+            "message": "test.shape.0: is too small",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--nonsense"),
+        ("check", "--seeds", "some"),
+        ("nonsense",),
+        ("doctor", "--part", "nonsense"),
+    ],
+)
+def test_wrong_usage_is_a_problem_document_too(words: tuple[str, ...]) -> None:
+    found = failed(*words, code=2)
+    assert found["type"] == "urn:gonogo:problem:usage"
+    assert found["detail"]
+
+
+def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
+    found = failed("jobs", code=3)
+    assert found["type"] == "urn:gonogo:problem:infrastructure"
+    assert "127.0.0.1:9" in found["detail"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])
+def test_the_servers_own_document_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: int
+) -> None:
+    named = {"field": "seeds", "value": 1, "limit": "2"}
+    said = {
+        "type": "urn:gonogo:problem:x",
+        "title": "X",
+        "status": status,
+        "detail": "seeds: no",
+        **named,
+    }
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        monkeypatch.setenv("GONOGO_URL", f"http://127.0.0.1:{server.server_port}")
+        found = failed("jobs", code=code)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert {name: found[name] for name in said if name != "detail"} == {
+        name: value for name, value in said.items() if name != "detail"
+    }
+    assert "seeds: no" in found["detail"]
+
+
+def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
+    assert problem.wanted(["jobs", "--json"])
+    assert not problem.wanted(["jobs"])
+    assert not problem.wanted(["watch", "--", "--json"])
+
+
+def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Answering:
+        url = "http://127.0.0.1:1"
+
+        def call(self, *_: object) -> dict[str, Any]:
+            return {"words": None}
+
+    job = {
+        "id": "1",
+        "state": "cancelled",
+        "verdict": None,
+        "done": 5,
+        "total": 64,
+        "counts": {"pass": 5},
+    }
+    client: Any = Answering()
+    with pytest.raises(typer.Exit) as ended:
+        jobs.report(client, job, False, jobs.FailOn.new)
+    assert ended.value.exit_code == 1
+    assert "cancelled after 5 of 64 seeds" in capsys.readouterr().out
+
+
+def test_the_doctors_parts_have_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [found.part for found in doctor.findings()] == list(doctor.CHECKS)
+    for part in doctor.CHECKS:
+        assert [found.part for found in doctor.findings([part])] == [part]
+
+
+def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> doctor.Finding:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, broken))
+    assert [(found.part, found.ok) for found in doctor.findings()] == [
+        (name, False) for name in doctor.CHECKS
+    ]
+
+
+def test_there_is_one_version() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert release.release() == wanted
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo_cli", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f"gonogo {wanted}\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (7, 7),
+        (2**53, 2**53),
+        (2**60, str(2**60)),
+        (10**4000, "10000000...(4001 digits)"),
+        (10**5000, "a whole number of about 5000 digits"),
+        ([4, 10**4000], "[4, 10000000...(4001 digits)]"),
+        ({"a": "x" * 300}, '{"a": "' + "x" * 193 + "..."),
+        (float("nan"), "nan"),
+        ([float("inf")], "[Infinity]"),
+    ],
+    ids=range(9),
+)
+def test_values_are_quoted_short(value: object, shown: object) -> None:
+    assert quote(value) == shown
+
+
+def test_a_message_survives_what_python_refuses_to_write() -> None:
+    assert "digits" in str(FieldError("seeds", 10**5000, "is too large"))
+    assert len(str(FieldError("seeds", [10**5000], f"{10**4000} seeds are too many"))) < 200

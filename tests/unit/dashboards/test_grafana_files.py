@@ -1,0 +1,254 @@
+"""Dashboards, alarms and Prometheus's own files name only what /metrics gives, and hang together
+with docker-compose.yml."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_service.kit.metrics import Metrics
+from gonogo_storage.db.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
+from gonogo_storage.ops.metric_reads import DeviceNumbers, Numbers
+from promql import named
+
+ROOT = Path(__file__).parents[3]
+GRAFANA = ROOT / "dashboards" / "grafana"
+BOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
+ALERTS = GRAFANA / "prometheus" / "alerts.yml"
+OWN = {"up": {"job": {"gonogo"}, "instance": {"api:8717"}}}
+"""What Prometheus adds of itself."""
+
+
+def numbers() -> Numbers:
+    """A service in which something of everything is there."""
+    return Numbers(
+        jobs=dict.fromkeys(map(str, JobState), 1),
+        seeds=dict.fromkeys(map(str, Verdict), 1),
+        chunks={("ttnn.wormhole.n150", str(state)): 1 for state in ChunkState},
+        queue_age_s={"ttnn.wormhole.n150": 1.0},
+        queue_workers={"ttnn.wormhole.n150": 1},
+        workers=dict.fromkeys(map(str, WorkerState), 1),
+        devices=(DeviceNumbers("lab-1/wormhole:0", "n150", "idle", "good", False, 45.0),),
+        flags=dict.fromkeys(map(str, FlagKind), 1),
+        outbox=1,
+        outbox_age_s=1.0,
+        ingest_lag_s=1.0,
+        webhooks=dict.fromkeys(map(str, WebhookState), 1),
+        deliveries=1,
+        delivery_age_s=1.0,
+        webhook_lag_s=1.0,
+        background=1,
+        duties=("dispatcher",),
+    )
+
+
+def made() -> Metrics:
+    """The metrics of an API process that answered a few requests."""
+    metrics = Metrics(numbers, lambda: 1)
+    for status in (200, 304, 404, 503):
+        metrics.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
+    return metrics
+
+
+def table() -> str:
+    """The rows that docs/operations.md must hold."""
+    rows = ["| metric | labels | what it is |", "|---|---|---|"]
+    for family in text_string_to_metric_families(generate_latest(made().registry).decode()):
+        if family.name.endswith("_created"):  # when a counter began
+            continue
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = dict.fromkeys(
+            label for sample in family.samples for label in sample.labels if label != "le"
+        )
+        rows.append(
+            f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {family.documentation} |"
+        )
+    return "\n".join(rows)
+
+
+def test_the_table_of_metrics_is_the_code_s() -> None:
+    found = re.search(
+        r"<!-- metrics -->\n(.*?)\n?<!-- /metrics -->",
+        (ROOT / "docs/operations.md").read_text(),
+        re.DOTALL,
+    )
+    assert found is not None
+    assert found[1] == table(), (
+        f"docs/operations.md, between the marks <!-- metrics -->, must be:\n{table()}"
+    )
+
+
+@pytest.fixture(scope="module")
+def exposed() -> dict[str, dict[str, set[str]]]:
+    """Sample name -> label -> values, as Prometheus reads them from /metrics; what every series
+    gets besides."""
+    found: dict[str, dict[str, set[str]]] = dict(OWN)
+    for family in text_string_to_metric_families(generate_latest(made().registry).decode()):
+        for sample in family.samples:
+            labels = found.setdefault(sample.name, {"instance": {"api:8717"}, "job": {"gonogo"}})
+            for name, value in sample.labels.items():
+                labels.setdefault(name, set()).add(value)
+    return found
+
+
+def of_boards() -> Iterator[tuple[str, str]]:
+    """(where, expression) of every panel; Grafana's own variables are replaced as it would."""
+    for path in BOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield (
+                    f"{path.name}: {panel['title']}",
+                    re.sub(r"\$__(rate_interval|interval|range)\b", "5m", target["expr"]),
+                )
+
+
+def of_alerts() -> Iterator[tuple[str, str]]:
+    """The same of every alarm."""
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            yield f"alerts.yml: {rule['alert']}", rule["expr"]
+
+
+def faults(expression: str, exposed: dict[str, dict[str, set[str]]]) -> list[str]:
+    """What the expression names that /metrics doesn't have: metrics, labels, and values that no
+    series has."""
+    found = named(expression)
+    wrong = [name for name in found.metrics if name not in exposed]
+    known = set().union(*(exposed.get(name, {}) for name in found.metrics))
+    wrong += sorted(found.labels - known)
+    for name, matchers in found.metrics.items():
+        for label, operator, value in matchers:
+            values = exposed.get(name, {}).get(label)
+            if values is None:
+                wrong.append(f"{name}{{{label}}}")
+            elif operator in {"=", "=~"}:
+                wrong += [
+                    f"{label}={each}"
+                    for each in value.split("|")
+                    if not any(re.fullmatch(each, one) for one in values)
+                ]
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("where", "expression"),
+    [pytest.param(*each, id=each[0]) for each in (*of_boards(), *of_alerts())],
+)
+def test_an_expression_names_only_what_metrics_has(
+    where: str, expression: str, exposed: dict[str, dict[str, set[str]]]
+) -> None:
+    assert named(expression).metrics, where
+    assert "$" not in expression, where
+    assert faults(expression, exposed) == [], f"{where}: {expression}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrong"),
+    [
+        ("max(gonogo_queue_age)", ["gonogo_queue_age"]),
+        ("max by (queues) (gonogo_queue_age_seconds)", ["queues"]),
+        ('gonogo_jobs{stat="failed"}', ["gonogo_jobs{stat}"]),
+        ('sum(delta(gonogo_seeds{verdict=~"error|hung"}[1h]))', ["verdict=hung"]),
+        ('up{job="api"}', ["job=api"]),
+    ],
+)
+def test_a_wrong_name_would_be_found(
+    expression: str, wrong: list[str], exposed: dict[str, dict[str, set[str]]]
+) -> None:
+    assert faults(expression, exposed) == wrong
+
+
+def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source() -> None:
+    sources = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())[
+        "datasources"
+    ]
+    assert len(BOARDS) == 3
+    boards: list[dict[str, Any]] = [json.loads(path.read_text()) for path in BOARDS]
+    uids = [each["uid"] for each in (*boards, *sources)]
+    assert len(set(uids)) == len(uids)
+    assert len({each["title"] for each in boards}) == len(boards)
+    for board in boards:
+        panels = board["panels"]
+        assert len({panel["id"] for panel in panels}) == len(panels)
+        assert all(panel["title"] and panel["description"] for panel in panels)
+        named_sources = {
+            part["datasource"]["uid"] for panel in panels for part in (panel, *panel["targets"])
+        }
+        assert named_sources == {source["uid"] for source in sources}
+        taken: set[tuple[int, int]] = set()
+        for panel in panels:  # the grid has 24 columns, and no panel lies on another
+            place = panel["gridPos"]
+            assert place["x"] + place["w"] <= 24
+            cells = {
+                (x, y)
+                for x in range(place["x"], place["x"] + place["w"])
+                for y in range(place["y"], place["y"] + place["h"])
+            }
+            assert not cells & taken
+            taken |= cells
+
+
+def test_what_the_issue_asks_for_is_drawn() -> None:
+    drawn = {name for _, expression in of_boards() for name in named(expression).metrics}
+    wanted = {
+        "queue_age_seconds",
+        "seeds",
+        "devices",
+        "device_health",
+        "webhook_lag_seconds",
+        "ingest_lag_seconds",
+        "flags",
+    }
+    assert {f"gonogo_{each}" for each in wanted} <= drawn
+
+
+def test_every_alarm_says_what_it_means_and_how_soon_someone_must_look() -> None:
+    rules = [
+        rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
+    ]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["labels"] in ({"severity": "page"}, {"severity": "ticket"}), rule["alert"]
+        assert all(rule["annotations"][name] for name in ("summary", "description")), rule["alert"]
+        used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+        assert used <= named(rule["expr"]).labels | {"instance"}, rule["alert"]
+
+
+def test_compose_gives_each_program_the_files_that_name_each_other() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    services = compose["services"]
+    prometheus, grafana = services["prometheus"], services["grafana"]
+    assert prometheus["profiles"] == grafana["profiles"] == ["monitoring"]
+    for service in (prometheus, grafana):
+        mounts = [each.split(":") for each in service["volumes"] if each.startswith("./")]
+        assert mounts
+        for source, _, mode in mounts:
+            assert (ROOT / source).exists()
+            assert mode == "ro"
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    scrape = yaml.safe_load((GRAFANA / "prometheus/prometheus.yml").read_text())
+    (job,) = scrape["scrape_configs"]
+    assert (GRAFANA / "prometheus" / scrape["rule_files"][0]).is_file()
+    assert job["static_configs"] == [{"targets": ["api:8717"]}]
+    assert services["api"]["environment"]["GONOGO_HOSTS"].endswith(
+        ",api"
+    )  # or the edge refuses the name
+    assert job["authorization"]["credentials_file"] == f"/run/secrets/{prometheus['secrets'][0]}"
+    assert set(prometheus["secrets"]) == set(compose["secrets"])
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/gonogo.yaml").read_text())[
+        "providers"
+    ]
+    assert f"./dashboards/grafana/dashboards:{provider['options']['path']}:ro" in grafana["volumes"]

@@ -1,0 +1,195 @@
+"""`gonogo.compare` without a worker: judged on the spot, with the verdict's words; refused where
+nothing can be judged."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gonogo
+from gonogo.errors import FieldError, JobError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.public import handover
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
+from pytest_plugin import in_this_process
+
+ROOT = Path(__file__).parents[4]
+FIELDS: dict[str, Any] = {
+    "kernel": "layernorm_bw",
+    "tolerance": {"rtol": 1e-3, "atol": 0.5},
+    "profile": "tt-train",
+}
+TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
+
+
+def arrays(build: str) -> dict[str, NDArray[Any]]:
+    """Inputs and dx of an emulated build, in the test's shapes."""
+    given = quantise(TEST, generate(TEST, 0))
+    outputs = emulation.run(TEST, given, build)
+    return {
+        name: np.asarray(array).reshape(TEST.shape_of(name))
+        for name, array in {**given, "dx": outputs["dx"]}.items()
+    }
+
+
+def copied_plug_in(folder: Path) -> None:
+    """The few files that the pytest executor takes into an interpreter without gonogo."""
+    text = (ROOT / "workers/gonogo_workers/executors/child/pytest_executor.py").read_text()
+    for name in ast.literal_eval(
+        text[
+            text.index("PLUGIN_FILES = (") + len("PLUGIN_FILES = ") : text.index("HOST_FOLDER")
+        ].strip()
+    ):
+        copy = folder / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((ROOT / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def right() -> dict[str, NDArray[Any]]:
+    return arrays("correct")
+
+
+@pytest.fixture(scope="module")
+def wrong() -> dict[str, NDArray[Any]]:
+    return arrays("double-subtract")
+
+
+def test_a_right_kernel_gives_its_judgement(right: dict[str, NDArray[Any]]) -> None:
+    judgement = gonogo.compare(**FIELDS, **right)
+    assert judgement.verdict is Verdict.pass_
+    assert set(judgement.outputs) == {"dx"}
+
+
+def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
+    wrong: dict[str, NDArray[Any]],
+) -> None:
+    with pytest.raises(AssertionError) as raised:
+        gonogo.compare(**FIELDS, **wrong, name="after the fix")
+    first, output, diagnosis = str(raised.value).split("\n")
+    assert first.startswith(
+        "after the fix: layernorm_bw [1, 32, 1024]: pass_by_tolerance (budget of tt-train). Green and wrong"
+    )
+    assert output.startswith("  dx: pass_by_tolerance, unexplained; budget_ratio ")
+    assert diagnosis == "  s1 is subtracted twice in all 32 tiles"
+
+
+def test_the_mode_may_warn_or_be_off(
+    wrong: dict[str, NDArray[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "_mode", "warn")
+    with pytest.warns(handover.ComparisonWarning, match="pass_by_tolerance") as warned:
+        assert gonogo.compare(**FIELDS, **wrong).verdict is Verdict.pass_by_tolerance
+    assert warned[0].filename == __file__
+    monkeypatch.setattr(handover, "_mode", "off")
+    assert gonogo.compare(**FIELDS, **wrong) is None
+    with pytest.raises(ValueError, match="fail, warn, off"):
+        handover.set_mode("maybe")
+
+
+def test_what_can_t_be_judged_is_refused_by_name(right: dict[str, NDArray[Any]]) -> None:
+    with pytest.raises(FieldError, match=r"x\[0, 0\]: isn't a bf16 value"):
+        gonogo.compare(**FIELDS, **{**right, "x": np.full(TEST.shape, 0.1)})
+    with pytest.raises(FieldError, match="gamma: has a wrong shape"):
+        gonogo.compare(**FIELDS, **{**right, "gamma": np.ones(5)})
+    with pytest.raises(FieldError, match=r"y: isn't a tensor of layernorm_bw"):
+        gonogo.compare(**FIELDS, **right, y=right["dx"])
+    with pytest.raises(FieldError, match="profile"):
+        gonogo.compare(**{**FIELDS, "profile": "guess"}, **right)
+    with pytest.raises(JobError, match="no output to judge"):
+        gonogo.compare(**FIELDS, **{name: array for name, array in right.items() if name != "dx"})
+    with pytest.raises(JobError, match="dy missing"):
+        gonogo.compare(**FIELDS, **{name: array for name, array in right.items() if name != "dy"})
+    with pytest.raises(TypeError, match="x must be an array of real numbers"):
+        gonogo.compare(**FIELDS, **{**right, "x": np.array(["a"])})
+    with pytest.raises(TypeError, match="x is missing"):
+        gonogo.compare("layernorm_bw", dx=right["dx"])
+
+
+def test_raw_inputs_are_rounded_for_the_kernel(right: dict[str, NDArray[Any]]) -> None:
+    raw = {name: array.reshape(TEST.shape_of(name)) for name, array in generate(TEST, 0).items()}
+    given = {name: array for name, array in right.items() if name not in raw}
+    assert (
+        gonogo.compare(**FIELDS, **given, raw=raw, numerics={"statistics": "given"}).verdict
+        is Verdict.pass_
+    )
+
+
+def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]]) -> None:
+    class Tensor:
+        """As torch's: NumPy can't read it before it was detached, brought home and widened."""
+
+        def __init__(self, array: NDArray[Any]) -> None:
+            self.array = array
+
+        def detach(self) -> Tensor:
+            return self
+
+        cpu = float = detach
+
+        def numpy(self) -> NDArray[Any]:
+            return self.array
+
+    assert (
+        gonogo.compare(**FIELDS, **{name: Tensor(array) for name, array in right.items()}).verdict
+        is Verdict.pass_
+    )
+
+
+def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
+    code = "import gonogo, gonogo_pytest.plugin, sys; assert not {'numpy', 'numba', 'scipy', 'gonogo.judging.judging'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_without_the_numerics_a_comparison_is_an_error_and_no_silent_pass(tmp_path: Path) -> None:
+    copied_plug_in(tmp_path)
+    code = "import gonogo; gonogo.compare('layernorm_bw', x=[[1.0]], dx=[[0.0]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "RuntimeError: gonogo.compare can't judge here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"), [("fail", "1 failed, 1 passed"), ("warn", "1 passed, 1 warning, 1 hollow")]
+)
+def test_the_plug_in_judges_in_anybody_s_pytest(
+    tmp_path: Path,
+    right: dict[str, NDArray[Any]],
+    wrong: dict[str, NDArray[Any]],
+    mode: str,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    np.savez(tmp_path / "right.npz", **right)
+    np.savez(tmp_path / "wrong.npz", **wrong)
+    (tmp_path / "test_kernel.py").write_text(
+        dedent(f"""
+        import numpy as np, pytest
+        @pytest.mark.parametrize("name", ["right", "wrong"])
+        def test_kernel(gonogo, name):
+            gonogo.compare(**{FIELDS!r}, **np.load(name + ".npz"))
+        """)
+    )
+    said = in_this_process(monkeypatch)(
+        tmp_path, f"--gonogo-compare={mode}", "--tb=line", status=int(mode == "fail")
+    )
+    assert line in said[-1], said
+    assert "pass_by_tolerance" in "\n".join(said)
+    assert handover._mode == "fail", "of that run only"

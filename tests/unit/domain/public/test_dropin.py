@@ -1,0 +1,403 @@
+"""`gonogo.compare(actual, expected)`: red and green as the assertions that it replaces, the numbers
+of the definition, judged in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gonogo
+from gonogo.errors import FieldError
+from gonogo.judging import closeness
+from gonogo.judging.closeness import Gate
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.kernels.layernorm.arithmetic import forward, forward_terms
+from gonogo.kernels.layernorm.reference import reference
+from gonogo.numerics import compare
+from gonogo.numerics.formats import round_to
+from gonogo.public import handover, recorded, tensors
+from gonogo.public.recorded import Comparison
+from gonogo.spec import diagnoses
+from gonogo.spec.test_spec import TestSpec
+from torch_interpreter import run_in_torch
+
+TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 256]})
+GATE = {"rtol": 1e-3, "atol": 0.5}
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Comparison]]:
+    found: list[Comparison] = []
+    stop = recorded.listen(found.append)
+    yield found
+    stop()
+
+
+@pytest.fixture(scope="module")
+def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
+    """Build -> its dx, the expected one in float64, and what the kernel was given."""
+    raw = generate(TEST, 0)
+    given = quantise(TEST, raw)
+    expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
+    inputs = {name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()}
+    return lambda build: (
+        emulation.run(TEST, given, build)["dx"].reshape(TEST.shape),
+        expected,
+        inputs,
+    )
+
+
+def noisy(seed: int = 0, size: int = 500) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    chance = np.random.default_rng(seed)
+    expected = chance.standard_normal(size)
+    return round_to(expected + 0.01 * chance.standard_normal(size), "bf16"), expected
+
+
+def test_the_numbers_are_those_of_the_definition() -> None:
+    test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [16, 64]})
+    given = quantise(test, generate(test, 0))
+    wanted = forward.expectations(given, test.epsilon, forward_terms(test, None))["y"]
+    output = round_to(wanted.reference * 1.01, "bf16")
+    defined = compare.storable(
+        compare.statistics(
+            output, wanted, wanted.reference, allclose=(1e-3, 0.05), shape=test.shape
+        )
+    )
+    found = closeness.numbers(output, wanted.reference, Gate(1e-3, 0.05), "bf16")
+    same = (
+        "count",
+        "nonfinite",
+        "max_abs",
+        "mean_abs",
+        "rms",
+        "rel_frobenius",
+        "pcc_deficit",
+        "ulp_max",
+        "ulp_p99",
+        "needed_atol",
+    )
+    assert {name: found[name] for name in (*same, "tolerance_ratio")} == {
+        name: defined[name] for name in (*same, "tolerance_ratio")
+    }
+
+
+SPECIAL = [0.0, -0.0, 1.0, 1.0 + 1e-7, -3.0, np.inf, -np.inf, np.nan, 1e-300]
+
+
+def test_how_many_times_is_told_in_three_digits_also_where_they_round_up_to_a_thousand() -> None:
+    told = {
+        0.04123: "0.0412",
+        8.0: "8",
+        999.4: "999",
+        999.6: "1,000",
+        12345.0: "12,300",
+        1e7: "over 10 million",
+    }
+    assert {value: recorded.factor(value) for value in told} == told
+
+
+@pytest.mark.parametrize("equal_nan", [True, False])
+def test_red_and_green_are_numpy_s(equal_nan: bool) -> None:
+    chance = np.random.default_rng(1)
+    seen = set()
+    for _ in range(150):
+        actual, expected = chance.choice(SPECIAL, 3), chance.choice(SPECIAL, 3)
+        expected = np.where(chance.random(3) < 0.8, actual, expected)
+        rtol, atol = chance.choice([0.0, 1e-7, 1.0]), chance.choice([0.0, 1.0])
+        green = bool(np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+        seen.add(green)
+        with pytest.raises(AssertionError) if not green else _nothing():
+            gonogo.assert_allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    assert seen == {True, False}
+
+
+def _nothing() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_a_message_rebuilds_the_call(heard: list[Comparison]) -> None:
+    with pytest.raises(AssertionError) as raised:
+        gonogo.compare(
+            np.array([[1.0, 2.0], [3.0, 4.5]]),
+            [[1, 2], [3, 4]],
+            rtol=0.1,
+            name="after",
+            msg="the fix is gone",
+        )
+    first, second, place, unjudged = str(raised.value).split("\n")
+    assert first == "the fix is gone"
+    assert second == "after: actual: 1 of 4 values outside rtol 0.1, atol 0 (tolerance ratio 1.25)"
+    assert place == "  actual: worst at [1, 1]: got 4.5, expected 4.0, fp64"
+    assert "nobody can say whether rounding explains the error (kernel missing)" in unjudged
+    (only,) = heard
+    assert (only.verdict, only.within, only.name, only.tolerance) == (
+        "unjudged",
+        False,
+        "after",
+        {"rtol": 0.1, "atol": 0.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "gate", "words"),
+    [
+        (
+            [1.0, np.nan],
+            [1.0, 2.0],
+            {"atol": 1},
+            "1 of 2 values are not finite on one side only (1 nan)",
+        ),
+        (np.ones((2, 3)), np.ones((3, 2)), {}, "shapes differ: [2, 3], expected [3, 2]"),
+        ([1.0, 1.0], [1.0, 2.0], {"pcc": 0.9}, "PCC is undefined"),
+        ([1.0, -2.0, 3.0], [1.0, 2.0, 3.0], {"pcc": 0.9}, "PCC 0.397"),
+        ([1.0, 3.0], [1.0, 2.0], {"frobenius": 0.1}, "relative Frobenius 0.447 above 0.1"),
+        ([1.0], [0.0], {"frobenius": 0.1}, "relative Frobenius infinite above 0.1"),
+        (np.array([1.0, 1 + 2**-20], "f4"), [1.0, 1.0], {"ulp": 2}, "8 ULP above 2"),
+        ({"y": 1.0}, {"mean": 1.0}, {}, "the outputs differ: y; expected mean"),
+    ],
+)
+def test_each_comparator_says_what_it_misses(
+    actual: Any, expected: Any, gate: dict[str, float], words: str
+) -> None:
+    with pytest.raises(AssertionError) as raised:
+        gonogo.compare(actual, expected, **gate)
+    assert words in str(raised.value)
+
+
+def test_what_differs_in_nothing_is_green_whatever_is_declared() -> None:
+    for gate in ({}, {"pcc": 0.99}, {"frobenius": 0.0}, {"ulp": 0}):
+        assert gonogo.compare(np.ones(4), 1.0, **gate).within
+    assert gonogo.assert_with_pcc(np.ones(3), np.ones(3)) == (True, "PCC: 1.0")
+    assert gonogo.compare([np.inf, 1.0], [np.inf, 1.0]).within
+    assert gonogo.compare(np.zeros((0, 3)), np.zeros((0, 3))).within
+
+
+def test_what_can_t_be_compared_is_refused() -> None:
+    with pytest.raises(TypeError, match="actual must be an array of real numbers"):
+        gonogo.compare(["a"], [1.0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilon'"):
+        gonogo.compare([1.0], [1.0], epsilon=1e-5)
+    with pytest.raises(ValueError, match="pcc must be between -1 and 1; got 2"):
+        gonogo.compare([1.0], [1.0], pcc=2)
+    with pytest.raises(ValueError, match="atol must be a number from 0; got nan"):
+        gonogo.compare([1.0], [1.0], atol=float("nan"))
+
+
+def test_a_float32_array_of_bf16_values_is_one_of_bf16() -> None:
+    actual, expected = noisy()
+    assert tensors.read(actual, "actual").format == "bf16"
+    assert tensors.read(expected.astype("f4"), "actual").format == "fp32"
+    assert tensors.read(np.arange(8, dtype="f4"), "actual").format == "fp32", (
+        "a few whole numbers say nothing"
+    )
+    assert tensors.read(np.float16([1, 2]), "actual").format == "fp16"
+    assert tensors.read([1, 2], "actual").format is None
+
+
+def test_the_tolerance_is_told_in_the_output_s_own_roundings(heard: list[Comparison]) -> None:
+    actual, expected = np.full(64, 30.0), np.full(64, 30.0)
+    actual[:32] = expected[:32] = np.linspace(1.0, 1.9, 32)
+    found = closeness.roundings(expected, Gate(0.0, 0.06), "bf16")
+    # half an ulp of bf16 is 2^-4 = .0625 at 30 and 2^-8 between 1 and 2: the published gate that a
+    # right kernel fails
+    assert found is not None
+    assert (found["format"], found["times"], found["least"]) == (
+        "bf16",
+        pytest.approx((0.06 / 2**-8 + 0.06 / 2**-4) / 2),
+        pytest.approx(0.96),
+    )
+    said = gonogo.compare(round_to(actual, "bf16"), round_to(expected, "bf16"), atol=0.06)
+    assert "and at some values only 0.96 times: a right kernel can fail" in said.words
+    assert closeness.roundings(expected, Gate(ulp=8), "bf16")["times"] == 16  # type: ignore[index]
+    assert closeness.roundings(expected, Gate(1e-3, 1.0), None) is None
+    # a PCC and a Frobenius that rounding alone would give are one rounding wide
+    chance = np.random.default_rng(0).standard_normal(200_000)
+    error = round_to(chance, "bf16") - chance
+    one = Gate(
+        pcc=1 - float(compare.pcc_deficit(chance, error) or 0),
+        frobenius=float(np.linalg.norm(error) / np.linalg.norm(chance)),
+    )
+    by = closeness.roundings(chance, one, "bf16")["by"]  # type: ignore[index]
+    assert by == {"pcc": pytest.approx(1, rel=0.02), "frobenius": pytest.approx(1, rel=0.02)}
+
+
+def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
+    case: Any, heard: list[Comparison]
+) -> None:
+    for build, verdict in (("correct", "pass"), ("double-subtract", "pass_by_tolerance")):
+        actual, expected, inputs = case(build)
+        raw = {
+            name: array.reshape(TEST.shape_of(name)) for name, array in generate(TEST, 0).items()
+        }
+        said = gonogo.compare(
+            actual,
+            expected,
+            **GATE,
+            kernel="layernorm_bw",
+            inputs=inputs,
+            raw=raw,
+            profile="tt-train",
+        )
+        assert (said.verdict, said.within, said.hollow) == (verdict, True, build != "correct")
+        assert said.spec == {"kernel": "layernorm_bw", "shape": [1, 32, 256], "tolerance": GATE}
+    assert [each.verdict for each in heard] == ["pass", "pass_by_tolerance"]
+    assert heard[1].words.endswith("s1 is subtracted twice in all 8 tiles")
+    numbers = heard[1].outputs["dx"]
+    assert numbers["budget_ratio"] > 100
+    assert numbers["against_float64"]["tolerance_ratio"] == pytest.approx(
+        numbers["tolerance_ratio"], rel=1e-12
+    ), "the same reference"
+
+
+def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    spoilt = round_to(
+        actual + 0.02 * np.random.default_rng(0).standard_normal(actual.shape), "bf16"
+    )
+    said = gonogo.compare(
+        spoilt, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+    )
+    assert said.hollow
+    assert said.words.endswith(diagnoses.NOT_FOUND)
+
+
+def test_red_but_right_is_red_and_says_so(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    with pytest.raises(
+        AssertionError,
+        match=r"(?s)dx: .* of 8192 values outside.*verdict fail_by_tolerance.*Red and right",
+    ):
+        gonogo.assert_close(
+            actual,
+            expected,
+            rtol=1e-3,
+            atol=1e-4,
+            kernel={"kernel": "layernorm_bw"},
+            inputs=inputs,
+            profile="tt-train",
+        )
+
+
+def test_the_gate_holds_against_the_test_s_own_expectation(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    with pytest.raises(AssertionError) as raised:
+        gonogo.compare(
+            actual, expected + 1, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+        )
+    assert "verdict fail_by_tolerance" in str(raised.value), (
+        "rounding explains the kernel: the expectation is wrong"
+    )
+
+
+def test_the_formats_are_those_of_the_tensors(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    wide = {**inputs, "gamma": (inputs["gamma"] + np.float32(2.0**-20)).astype("f4")}
+    # beside a bf16 output a float32 input is rather what was drawn than what the kernel was given
+    with pytest.raises(FieldError, match=r"gamma\[0\]: isn't a bf16 value"):
+        gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=wide)
+    said = gonogo.compare(
+        expected.astype("f4"), expected, **GATE, kernel="layernorm_bw", inputs=wide
+    )
+    assert said.spec is not None
+    assert said.spec["numerics"] == {"output": "fp32", "input": {"gamma": "fp32"}}
+
+
+def test_several_outputs_are_one_comparison(case: Any) -> None:
+    given = quantise(TEST, generate(TEST, 0))
+    _, _, inputs = case("correct")
+    outputs = {
+        name: array.reshape(TEST.shape_of(name))
+        for name, array in emulation.run(TEST, given, "correct").items()
+    }
+    expected = {
+        name: array.reshape(TEST.shape_of(name))
+        for name, array in reference(TEST, generate(TEST, 0)).items()
+    }
+    said = gonogo.compare(
+        outputs, expected, **GATE, kernel="layernorm_bw", inputs=inputs, profile="tt-train"
+    )
+    assert (said.verdict, set(said.outputs)) == ("pass", {"dx", "dgamma", "dbeta"})
+
+
+def test_who_takes_the_arrays_judges_them(case: Any) -> None:
+    taken: list[recorded.Arrays] = []
+    stop = recorded.take(taken.append)
+    actual, expected, inputs = case("double-subtract")
+    said = gonogo.compare(
+        actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, name="n" * 300
+    )
+    assert (said.verdict, said.words) == ("unjudged", "handed over to the worker, which judges it")
+    with pytest.raises(AssertionError):
+        gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
+    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, profile="fp32") is None
+    stop()
+    first, _, third = taken
+    assert (first.fields["kernel"], first.name, first.profile) == (
+        "layernorm_bw",
+        "n" * handover.MAX_NAME,
+        None,
+    )
+    assert (first.tensors["dx"] == actual).all()
+    assert (third.profile, set(third.tensors)) == ("fp32", {*inputs, "dx"})
+    assert (
+        gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs).verdict
+        == "pass_by_tolerance"
+    )
+
+
+TORCH = """
+import torch, gonogo
+values = torch.linspace(-3, 3, 999)
+for kind in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+    found = gonogo.compare(values.to(kind).requires_grad_(), values.double(), ulp=1).outputs["actual"]
+    print(found["dtype"], found["format"], found["ulp_max"])
+print(gonogo.compare(values.bfloat16().float(), values, pcc=0.99).outputs["actual"]["format"])
+gonogo.assert_close((values, values[:3]), (values, values[:3]))
+gonogo.assert_close(torch.tensor([1, 2]), torch.tensor([1, 2]))
+for actual, expected in ((values, values.double()), (values, values + 0.1), (values, values[:5])):
+    for compare in (gonogo.assert_close, torch.testing.assert_close):
+        try:
+            compare(actual, expected)
+        except AssertionError as problem:
+            print(str(problem).splitlines()[0][:40])
+for scale in (0.5, 1.5):  # times what torch allows
+    near = values + scale * (1e-5 + 1.3e-6 * values.abs())
+    for compare in (gonogo.assert_close, torch.testing.assert_close):
+        try:
+            print(scale, compare(near, values))
+        except AssertionError:
+            print(scale, "red")
+"""
+
+
+def test_torch_s_tensors_and_its_defaults() -> None:
+    assert run_in_torch(TORCH).splitlines() == [
+        "torch.bfloat16 bf16 0.0",
+        "torch.float16 fp16 0.0",
+        "torch.float32 fp32 0.0",
+        "torch.float64 fp64 0.0",
+        "bf16",
+        "actual: dtype torch.float32, expected to",
+        "The values for attribute 'dtype' do not ",
+        "actual: 999 of 999 values outside rtol 1",
+        "Tensor-likes are not close!",
+        "actual: shapes differ: [999], expected [",
+        "The values for attribute 'shape' do not ",
+        *("0.5 None", "0.5 None", "1.5 red", "1.5 red"),
+    ]
+
+
+def test_what_was_to_be_judged_and_could_not_be_is_recorded_as_a_problem(
+    case: Any, heard: list[Comparison]
+) -> None:
+    actual, expected, inputs = case("correct")
+    with pytest.raises(FieldError, match=r"test\.epsilon"):
+        gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs, epsilon=-1)
+    assert [each.problem[:24] for each in heard] == ["FieldError: test.epsilon"]

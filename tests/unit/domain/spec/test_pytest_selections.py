@@ -1,0 +1,213 @@
+"""What a job may choose of a build's pytest suites: filters that must stay filters, orders, seeds,
+stages; and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gonogo.spec import stages
+from pytest_suites import Project, outcomes
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # what else is installed here takes a second to load
+    return Project(tmp_path, monkeypatch)
+
+
+def test_nothing_collected_or_selected_is_an_empty_list(project: Project) -> None:
+    project.write(helper="def test_not_found(): pass\n")
+    assert project.reports({}, {}) == []
+    project.write(test_a="def test_a(): pass\n")
+    assert project.reports({"filter": "nothing_like_it"}, {}) == []
+    assert project.reports({"filter": "test_a.py::test_b"}, {}) == []
+    assert project.reports({"filter": "../test_a.py"}, {}) == []
+
+
+def test_what_pytest_can_t_do_is_one_error_with_its_words(project: Project) -> None:
+    project.write(test_a="def test_a(): pass\n")
+    (report,) = project.reports({"filter": "a b c"}, {})
+    assert (report["name"], report["outcome"]) == ("(pytest)", "error")
+    assert "Wrong expression" in report["message"]
+    project.write(conftest="raise RuntimeError('no toolchain')\n")
+    (report,) = project.reports({}, {})
+    assert (report["name"], report["outcome"]) == ("(pytest)", "error")
+    assert "no toolchain" in report["message"]
+
+
+def test_a_test_that_ends_the_whole_run_hides_nothing(project: Project) -> None:
+    project.write(
+        test_a="import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('out of memory')\ndef test_c(): pass\n"
+    )
+    found = project.reports({}, {})
+    assert [each["outcome"] for each in found] == ["passed", "error", "skipped", "error"]
+    assert found[-1]["name"] == "(pytest)"
+    assert "out of memory" in found[1]["message"]
+
+
+def test_filters_choose_by_expression_or_by_node_id(project: Project) -> None:
+    project.write(
+        test_a="import pytest\n@pytest.mark.parametrize('n', [1, 12])\ndef test_x(n): pass\ndef test_y(): pass\n"
+    )
+    project.write(
+        test_b="raise OSError\n",
+        ops__test_c="class TestC:\n    def test_x(self): pass\n    def test_z(self): pass\n",
+    )
+    suite = {"paths": ["test_a.py", "ops"]}
+
+    def names(words: str, suite: dict[str, Any] = suite) -> list[str]:
+        return [each["name"] for each in project.reports({"filter": words}, suite)]
+
+    assert names("x and not 12") == ["test_a.py::test_x[1]", "ops/test_c.py::TestC::test_x"]
+    assert names("test_a.py::test_x[1]") == ["test_a.py::test_x[1]"]
+    assert names("test_a.py::test_x") == ["test_a.py::test_x[1]", "test_a.py::test_x[12]"]
+    of_c = ["ops/test_c.py::TestC::test_x", "ops/test_c.py::TestC::test_z"]
+    assert names("ops/test_c.py::TestC\ntest_a.py::test_y") == ["test_a.py::test_y", *of_c]
+    assert names("ops/") == of_c
+    # the suite's own filter is narrowed, never widened; files that hold nothing chosen aren't even
+    # imported
+    assert names("z or nothing", {"paths": ["."], "filter": ["ops/test_c.py"]}) == [
+        "ops/test_c.py::TestC::test_z"
+    ]
+    with pytest.raises(ValueError, match="parentheses"):
+        names("x) or (y", {**suite, "filter": "z"})
+
+
+@pytest.mark.parametrize(
+    "words", ["--co", "-p no:terminal", "--rootdir=/", "-c/dev/null", "/etc/../", "@file"]
+)
+def test_a_filter_never_becomes_an_option_or_a_path(project: Project, words: str) -> None:
+    project.write(test_a="def test_a(): pass\n")
+    assert set(outcomes(project.reports({"filter": words}, {})).values()) <= {"error"}
+
+
+def test_a_shuffle_s_seed_is_the_order(project: Project) -> None:
+    project.write(
+        **{
+            f"test_{name}": "".join(f"def test_{number}(): pass\n" for number in range(6))
+            for name in "abc"
+        }
+    )
+
+    def order(**more: Any) -> list[str]:
+        return [
+            each["name"]
+            for each in project.reports({"shuffle": more.pop("shuffle", True)}, {}, **more)
+        ]
+
+    plain, first = order(shuffle=None), order(iteration=3)
+    assert first != plain
+    assert sorted(first) == sorted(plain)
+    files = [name.partition("::")[0] for name in first]
+    assert files == [file for file in dict.fromkeys(files) for _ in range(6)]
+    assert order(shuffle=3) == first
+    assert order(seed=3, iteration=9) == first
+    assert order(iteration=4) != first
+
+
+def test_the_seed_reaches_the_test(project: Project) -> None:
+    project.write(test_a="def test_a(gonogo): gonogo.measure('seed', gonogo.seed)\n")
+    assert project.reports({}, {}, iteration=5)[0]["measurements"] == {"seed": 5.0}
+    assert project.reports({}, {}, iteration=5, seed=11)[0]["measurements"] == {"seed": 11.0}
+
+
+STAGES = {
+    "stages": [
+        {"name": "api", "files": ["test_1.py"]},
+        {"name": "factory", "files": ["test_2.py", "test_2b.py"], "requires": ["factory.log"]},
+        {"name": "stubs", "files": ["test_3.py"]},
+        {"name": "kernels", "files": ["test_4.py"], "timeout_s": 60},
+    ]
+}
+
+
+def staged(project: Project, **selection: Any) -> stages.StageTable:
+    return stages.table(project.reports(selection, STAGES), STAGES)
+
+
+def test_stages_run_in_order_and_what_follows_a_failed_one_is_blocked(project: Project) -> None:
+    project.write(
+        test_1="def test_api(): pass\n",
+        test_2="def test_factory(): open('factory.log', 'w')\n",
+        test_4="raise OSError\n",
+    )
+    project.write(test_3="def test_stub(): assert 0, 'does not compile'\n")
+    found = staged(project)
+    assert [(stage.name, stage.status.value, stage.reason) for stage in found.stages] == [
+        ("api", "passed", ""),
+        ("factory", "partial", "missing: test_2b.py"),
+        (
+            "stubs",
+            "failed",
+            "no test passed, first test_3.py::test_stub: AssertionError: does not compile",
+        ),
+        ("kernels", "blocked", "blocked by 'stubs'"),
+    ]
+
+
+def test_asking_for_a_stage_runs_it_and_those_before_it(project: Project) -> None:
+    project.write(
+        **{f"test_{number}": f"def test_{number}(): pass\n" for number in (1, 2, 3, 4)},
+        test_2b="def test_b(): pass\n",
+    )
+    found = staged(project, stages=["factory"])
+    assert [(stage.name, stage.status.value) for stage in found.stages] == [
+        ("api", "passed"),
+        ("factory", "partial"),
+    ]
+    assert found.stages[1].missing == ("factory.log",)
+    (project.root / "factory.log").touch()
+    assert [stage.status.value for stage in staged(project, stages=["kernels", "api"]).stages] == [
+        "passed"
+    ] * 4
+
+
+def test_a_stage_without_tests_is_failed_and_a_crash_beside_a_pass_is_partial(
+    project: Project,
+) -> None:
+    project.write(
+        test_1="import os\ndef test_api(): pass\ndef test_dies(): os.abort()\n",
+        test_2="",
+        test_2b="",
+    )
+    found = staged(project)
+    assert [stage.status.value for stage in found.stages] == [
+        "partial",
+        "failed",
+        "blocked",
+        "blocked",
+    ]
+    assert found.stages[1].reason == "no test was found; missing: factory.log"
+
+
+@pytest.mark.parametrize(
+    ("selection", "suite", "words"),
+    [
+        ({"suite": "other"}, {}, "no suite 'other'; it has: all"),
+        ({"stages": ["api"]}, {}, "has no stages"),
+        ({"stages": ["launch"]}, STAGES, "no stage 'launch'; it has: api, factory, stubs, kernels"),
+        ({"filter": "x"}, STAGES, "a staged suite takes no filter"),
+        ({}, {"path": ["."]}, "unknown field; there are root, paths"),
+        ({}, {"root": "tests"}, "must be the absolute path"),
+        ({}, {"timeout_s": 0}, "above 0"),
+        ({}, {"stages": [{"name": "a", "files": []}]}, "must name the stage's tests"),
+        ({}, {**STAGES, "filter": "x"}, "neither paths nor filter"),
+    ],
+)
+def test_what_can_t_be_run_is_refused_in_words(
+    project: Project, selection: dict[str, Any], suite: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        project.reports(selection, suite)
+
+
+def test_a_build_that_the_builds_file_doesn_t_describe_is_refused(project: Project) -> None:
+    executor = project.executor({})
+    executor.close()
+    with pytest.raises(ValueError, match="says nothing of the pytest build 'other'"):
+        type(executor)("other")

@@ -1,0 +1,207 @@
+"""The documents say what the code does: settings, commands, compose files."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import gonogo_settings
+from gonogo_cli.app import COMMANDS, load
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+
+def default_of(name: str) -> str:
+    """A setting's default as the table shows it."""
+    value = gonogo_settings.Settings.model_fields[name].default
+    if value is None or value in ("", ()):
+        return ""
+    return (
+        f"`{','.join(value)}`"
+        if isinstance(value, tuple)
+        else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )
+
+
+def settings_table() -> str:
+    """The table that docs/settings.md must hold."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in gonogo_settings.Settings.model_fields.items():
+        rows.append(
+            f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | {field.description} |"
+        )
+    return "\n".join(rows)
+
+
+def outside_table() -> str:
+    """The same for the variables of tests and builds."""
+    rows = [f"| `{name}` | {text} |" for name, text in gonogo_settings.OUTSIDE_VARIABLES.items()]
+    return "\n".join(["| variable | meaning |", "|---|---|", *rows])
+
+
+@pytest.mark.parametrize(
+    ("mark", "wanted"), [("settings", settings_table()), ("outside", outside_table())]
+)
+def test_the_table_of_settings_is_the_code_s(mark: str, wanted: str) -> None:
+    found = re.search(
+        rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / "settings.md").read_text(), re.DOTALL
+    )
+    assert found is not None
+    assert found[1] == wanted, (
+        f"docs/settings.md, between the marks <!-- {mark} -->, must be:\n{wanted}"
+    )
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert all(field.description for field in gonogo_settings.Settings.model_fields.values())
+
+
+def variables(text: str) -> set[str]:
+    """Every GONOGO_ name in a text."""
+    return set(re.findall(r"\bGONOGO_[A-Z_]*[A-Z]", text))
+
+
+DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *DOCUMENTS,
+        "docker-compose.yml",
+        "docker-compose.wormhole.yml",
+        "Dockerfile",
+        ".ci/run",
+        "Makefile",
+    ],
+)
+def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
+    known = {
+        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
+    } | set(gonogo_settings.OUTSIDE_VARIABLES)
+    assert variables((ROOT / path).read_text()) <= known
+
+
+def compose(name: str) -> dict[str, Any]:
+    """A compose file. `!reset` is Compose's own tag."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!reset", lambda loader, node: None)
+    found: dict[str, Any] = yaml.load((ROOT / name).read_text(), Loader)
+    return found
+
+
+COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
+OTHERS = {"postgres", "redis", "prometheus", "grafana"}
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_every_service_s_command_is_a_real_gonogo_command(name: str) -> None:
+    ours = {key: service for key, service in compose(name)["services"].items() if key not in OTHERS}
+    assert ours
+    for service in ours.values():
+        first, *rest = service["command"]
+        assert first in COMMANDS
+        command = load(first)
+        if rest and not rest[0].startswith("-"):
+            command = command.commands[rest.pop(0)]
+        # click reads the options as the container would, without running the command
+        assert command.make_context(first, list(rest), resilient_parsing=False) is not None
+
+
+def test_production_compose_keeps_its_promises() -> None:
+    services = compose("docker-compose.yml")["services"]
+    always = {"postgres", "redis", "migrate", "api", "background", "worker"}
+    assert {name for name, service in services.items() if "profiles" not in service} == always
+    assert "noeviction" in services["redis"]["command"]
+    assert services["migrate"]["restart"] == "no"
+    for name in ("api", "background"):
+        assert services[name]["depends_on"]["migrate"] == {
+            "condition": "service_completed_successfully"
+        }
+        assert services[name]["healthcheck"]["test"]
+    assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(
+        services["worker"]["environment"]
+    )
+    for service in services.values():  # secrets come from outside, without a default
+        for variable, value in (service.get("environment") or {}).items():
+            if variable.endswith(("_KEY", "_PASSWORD")):
+                assert re.fullmatch(r"\$\{[A-Z_]+:\?.+\}", value), f"{variable}={value}"
+
+
+def test_the_overlay_for_a_wormhole_host_names_services_of_the_base() -> None:
+    assert set(compose("docker-compose.wormhole.yml")["services"]) <= set(
+        compose("docker-compose.yml")["services"]
+    )
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    last_stage = lines[
+        max(number for number, line in enumerate(lines) if line.startswith("FROM")) :
+    ]
+    users = [line.split()[1] for line in last_stage if line.startswith("USER")]
+    assert users == ["gonogo"]
+    entry = next(line for line in last_stage if line.startswith("ENTRYPOINT"))
+    script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert entry == f'ENTRYPOINT ["{next(iter(script))}"]'
+
+
+def test_the_image_copies_only_what_is_let_through() -> None:
+    let_through = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    packages = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+            "wheel"
+        ]["packages"]
+    )
+    folders = {package.partition("/")[0] for package in packages}
+    assert (
+        folders | {"requirements", "pyproject.toml", "hatch_build.py", "README.md"} == let_through
+    )
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("requirements/*.txt")), ids=lambda path: path.name
+)
+def test_locks_have_hashes_and_no_address(path: Path) -> None:
+    text = path.read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*-", text.replace("    --hash=", ""), re.MULTILINE)
+    requirements = [line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line)]
+    assert requirements
+    assert all(re.match(r"[A-Za-z0-9._-]+==[^ ]+ (; .+ )?\\$", line) for line in requirements)
+
+
+def test_the_dev_lock_holds_the_run_lock() -> None:
+    for tag in ("py311", "py312"):
+        pins = {name: set(re.findall(r"^([\w.-]+==[^ ]+)", (ROOT / f"requirements/{name}-{tag}.txt").read_text(), re.MULTILINE))
+                for name in ("run", "dev")}  # fmt: skip
+        assert pins["run"] <= pins["dev"]
+
+
+def test_the_front_end_s_lock_names_no_registry() -> None:
+    assert '"resolved"' not in (ROOT / "dashboards/web/package-lock.json").read_text()
+
+
+def test_commands_in_the_documents_exist() -> None:
+    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        for name in re.findall(r"`gonogo ([a-z]+)", path.read_text()):
+            assert name in COMMANDS, f"{path.name}: gonogo {name}"
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"

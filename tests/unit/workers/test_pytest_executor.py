@@ -1,0 +1,418 @@
+"""The pytest executor against real runs of pytest: every outcome, crashes, hangs, arrays handed
+over, strange surroundings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_suites import Project, outcomes
+
+
+def _set_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # what else is installed here takes a second to load
+    patch.setenv(
+        "PYTEST_CURRENT_TEST", "tests/unit/of_ours.py::test (call)"
+    )  # ours must not leak into theirs
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    _set_up(monkeypatch)
+    return Project(tmp_path, monkeypatch)
+
+
+ALL = """
+    import numpy as np
+    import pytest
+
+    @pytest.mark.parametrize("value", ["a b", "x/y::z[1]", "ü", "; rm -rf /"])
+    def test_odd(value): pass
+
+    def test_red():
+        for number in (1, 2):
+            assert number == 1, f"got {number}"
+
+    @pytest.mark.xfail(reason="known")
+    def test_xfail(): assert 0
+
+    @pytest.mark.xfail(reason="known")
+    def test_xpass(): pass
+
+    @pytest.mark.xfail(reason="known", strict=True)
+    def test_strict(): pass
+
+    def test_skipped(): pytest.skip("no card")
+
+    @pytest.fixture
+    def device(): raise RuntimeError("no device")
+
+    def test_setup(device): pass
+
+    @pytest.fixture
+    def leaking():
+        yield
+        raise RuntimeError("left open")
+
+    def test_teardown(leaking): pass
+
+    def test_both(leaking): assert 0
+
+    def test_numbers(gonogo, record_property):
+        gonogo.measure("speed", np.float32(2.5))
+        gonogo.measure("odd", float("nan"))
+        record_property("count", 3)
+        record_property("word", "x")
+        record_property("truth", True)
+    """
+
+
+MORE = {
+    "test_broken": "import nothing_here_4711\n",
+    "test_module": "import pytest\npytest.skip('not here', allow_module_level=True)\n",
+    "test_parts": """
+    def test_parts(subtests):
+        for number in range(3):
+            with subtests.test(number=number):
+                assert number == 1
+    """,
+    "test_texts": "def test_texts(record_property):\n    record_property('\\ud800', 1)\n    raise ValueError('a\\0b\\udfff')\n",
+    "test_loud": "def test_loud():\n    print('x' * 50_000_000)\n    assert 0\n",
+    "test_forks": """
+    import os
+    def test_forks():
+        child = os.fork()
+        assert child, "the copy fails and ends by itself"
+        os.waitpid(child, 0)
+    """,
+    "test_slow": "import pytest, time\n@pytest.mark.timeout(0.2, method='signal')\ndef test_slow(): time.sleep(60)\n",
+    "test_where": """
+    import os, sys
+    def test_place(record_property): assert [sys.executable, os.getcwd()] == WANTED
+    def test_path(): import pytest_executor
+    """,
+}
+"""Further modules of the same run: a process of pytest for each of these would take most of this
+file's time."""
+
+
+@pytest.fixture(scope="module")
+def all_of_it(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The reports of one run of all modules above, by the tests' plain names, or the modules'."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_up(patch)
+        project = Project(tmp_path_factory.mktemp("all"), patch)
+        project.write(test_all=ALL, **MORE)
+        with (project.root / "test_where.py").open("a") as where:
+            where.write(f"WANTED = {[sys.executable, os.path.realpath(project.root)]!r}\n")
+        with project.running({"all": {"paths": ["."]}}, ("-p", "pytest_timeout")) as executor:
+            found = executor.report({"suite": "all"}, iteration=0)
+    assert len({each["name"] for each in found}) == len(found)
+    return {each["name"].partition("::")[2] or each["name"]: each for each in found}
+
+
+def test_every_outcome_is_folded_into_one_report_per_test(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
+    assert {name: each["outcome"] for name, each in all_of_it.items()} == {
+        "test_odd[a b]": "passed",
+        "test_odd[x/y::z[1]]": "passed",
+        "test_odd[\\xfc]": "passed",
+        "test_odd[; rm -rf /]": "passed",
+        "test_red": "failed",
+        "test_xfail": "skipped",
+        "test_xpass": "passed",
+        "test_strict": "failed",
+        "test_skipped": "skipped",
+        "test_setup": "error",
+        "test_teardown": "error",
+        "test_both": "failed",
+        "test_numbers": "passed",
+        "test_broken.py": "error",
+        "test_module.py": "skipped",
+        "test_parts": "failed",
+        "test_texts": "failed",
+        "test_loud": "failed",
+        "test_forks": "passed",
+        "test_slow": "hang",
+        "test_place": "passed",
+        "test_path": "failed",
+    }
+    assert all_of_it["test_red"]["name"] == "test_all.py::test_red"
+
+
+def test_each_report_says_what_happened(all_of_it: dict[str, dict[str, Any]]) -> None:
+    red = all_of_it["test_red"]
+    assert red["message"] == "AssertionError: got 2\nassert 2 == 1\ntest_all.py:10"
+    assert red["failures"] == [
+        {"expression": 'assert number == 1, f"got {number}"', "count": 1, "message": red["message"]}
+    ]
+    assert red["duration_ms"] > 0
+    assert all_of_it["test_setup"]["duration_ms"] is None
+    assert all_of_it["test_setup"]["message"].startswith("in setup: RuntimeError: no device")
+    assert all_of_it["test_teardown"]["message"].startswith("in teardown: RuntimeError: left open")
+    assert [each["count"] for each in all_of_it["test_both"]["failures"]] == [1, 1]
+    assert all_of_it["test_xfail"]["message"] == "failed as expected (xfail): known"
+    assert all_of_it["test_xpass"]["message"] == "passed unexpectedly (xpass): known"
+    assert all_of_it["test_skipped"]["message"] == "no card"
+    assert (
+        str(all_of_it["test_numbers"]["measurements"]) == "{'speed': 2.5, 'odd': nan, 'count': 3.0}"
+    )
+    assert "No module named 'nothing_here_4711'" in all_of_it["test_broken.py"]["message"]
+    assert all_of_it["test_module.py"]["message"] == "not here"
+
+
+def test_a_failed_subtest_fails_its_test_and_each_is_counted(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
+    failure = all_of_it["test_parts"]["failures"][0]
+    assert (failure["expression"], failure["count"]) == ("assert number == 1", 2)
+
+
+def test_texts_hold_nothing_that_a_database_refuses(all_of_it: dict[str, dict[str, Any]]) -> None:
+    report = all_of_it["test_texts"]
+    assert report["message"].startswith("ValueError: a\\x00b\\udfff")
+    assert report["measurements"] == {"\\ud800": 1.0}
+    assert "\0" not in str(report["failures"])
+
+
+def test_50_megabytes_of_output_don_t_get_into_the_report(
+    all_of_it: dict[str, dict[str, Any]],
+) -> None:
+    assert len(str(all_of_it["test_loud"])) < 2000
+
+
+def test_the_executors_stay_off_the_tests_path(all_of_it: dict[str, dict[str, Any]]) -> None:
+    assert "No module named 'pytest_executor'" in all_of_it["test_path"]["message"]
+
+
+def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -> None:
+    # what pytest-rerunfailures does: the failed call is logged as "rerun", then the test runs once
+    # more
+    project.write(
+        conftest="""
+        import pytest
+        from _pytest.runner import runtestprotocol
+        def pytest_runtest_protocol(item, nextitem):
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            for attempt in (1, 2):
+                for report in runtestprotocol(item, nextitem=nextitem, log=False):
+                    if attempt == 1 and report.failed:
+                        report.outcome = "rerun"
+                    item.ihook.pytest_runtest_logreport(report=report)
+                    if report.outcome == "rerun" and item.name == "test_breaks_off":
+                        break
+            return True
+        """,
+        test_a="""
+        import itertools
+        runs = itertools.count()
+        def test_whole(): assert next(runs)
+        breaks = itertools.count()
+        def test_breaks_off(): assert next(breaks)
+        """,
+    )
+    whole, breaks_off = project.reports({}, {})
+    assert (whole["outcome"], breaks_off["outcome"]) == ("failed", "failed")
+    assert whole["message"].startswith("failed, then run again: ")
+
+
+def test_a_timeout_that_pytest_timeout_ends_the_process_with_is_a_hang(project: Project) -> None:
+    project.write(
+        test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n"
+    )
+    with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
+        (report,) = executor.report({"suite": "all"}, iteration=0)
+    assert (report["name"], report["outcome"]) == ("test_a.py::test_slow", "hang")
+
+
+def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
+    project: Project,
+) -> None:
+    project.write(
+        test_crash="import os\ndef test_first(): pass\ndef test_dies(): os.abort()\ndef test_last(): pass\n"
+    )
+    first, dies, last = project.reports({}, {"paths": ["test_crash.py"]})
+    assert first["outcome"] == "passed"
+    assert (dies["outcome"], dies["message"]) == (
+        "crash",
+        "the process of the tests was ended by SIGABRT in the middle of this test",
+    )
+    assert (last["outcome"], last["message"]) == (
+        "skipped",
+        "not run: the process was ended by SIGABRT in test_crash.py::test_dies before",
+    )
+
+
+def test_a_process_that_ends_itself_in_a_test_is_a_crash_even_with_status_0(
+    project: Project,
+) -> None:
+    project.write(test_quits="import os\ndef test_first(): pass\ndef test_quits(): os._exit(0)\n")
+    assert outcomes(project.reports({}, {})) == {
+        "test_quits.py::test_first": "passed",
+        "test_quits.py::test_quits": "crash",
+    }
+
+
+def test_a_crash_after_the_last_test_is_told_and_spoils_no_test(project: Project) -> None:
+    project.write(test_late="import atexit, os\natexit.register(os.abort)\ndef test_fine(): pass\n")
+    found = project.reports({}, {})
+    assert outcomes(found) == {"test_late.py::test_fine": "passed", "(exit)": "crash"}
+
+
+def test_a_crash_while_collecting_is_told(project: Project) -> None:
+    project.write(test_early="import os\nos.abort()\n")
+    assert outcomes(project.reports({}, {})) == {"(collection)": "crash"}
+
+
+@pytest.mark.slow
+def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
+    # collected and started within 6 s, even where the machine is busy; the helper process leaves
+    # the group and ignores TERM
+    project.write(
+        test_hang="""
+        import subprocess, sys, time
+        def wait_for_the_kernel():
+            while True: time.sleep(60)
+        def test_first(): pass
+        def test_stuck():
+            helper = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"],
+                                      start_new_session=True)
+            open("helper", "w").write(str(helper.pid))
+            wait_for_the_kernel()
+        def test_last(): pass
+        """
+    )
+    first, stuck, last = project.reports({}, {"timeout_s": 6})
+    assert (first["outcome"], stuck["outcome"], last["outcome"]) == ("passed", "hang", "skipped")
+    assert stuck["message"] == "no end within 6 s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    assert last["message"] == "not run: test_hang.py::test_stuck hung before"
+    assert not _runs(int((project.root / "helper").read_text()))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+COMPARES = """
+    import numpy as np
+    def arrays(): return {"x": np.ones((2, 3, 32)), "dy": np.zeros((2, 3, 32)), "gamma": np.ones(32), "dx": np.zeros((2, 3, 32))}
+    def test_fixture(gonogo): assert gonogo.compare("layernorm_bw", **arrays(), tolerance={"atol": 0.5}, name="first", profile="fp32",
+                                               raw={"x": np.full((2, 3, 32), 1 / 3)}) is None
+    def test_module():
+        import gonogo
+        gonogo.compare(kernel="layernorm_bw", mean=np.ones((2, 3)), rstd=np.ones((2, 3)), **arrays())
+        gonogo.compare(kernel="layernorm_bw", shape=[6, 32], epsilon=1e-5, **arrays())
+        assert 0
+    def test_typo(gonogo): gonogo.compare("layernorm_bw", dX=np.ones(3), **arrays())
+    """
+
+
+def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project) -> None:
+    project.write(test_c=COMPARES, test_none="")
+    with project.running(
+        {"all": {"paths": ["test_c.py"]}, "none": {"paths": ["test_none.py"]}}
+    ) as executor:
+        fixture, module, typo = executor.report({"suite": "all"}, iteration=0)
+        assert (fixture["outcome"], module["outcome"], typo["outcome"]) == (
+            "passed",
+            "failed",
+            "failed",
+        )
+        assert typo["dumps"] == []
+        assert "dX is neither a tensor" in typo["message"]
+        (dump,) = fixture["dumps"]
+        fields = {
+            "kernel": "layernorm_bw",
+            "tolerance": {"atol": 0.5},
+            "shape": [2, 3, 32],
+            "numerics": {"statistics": "own"},
+        }
+        assert (dump["kernel"], dump["fields"], dump["name"]) == ("layernorm_bw", fields, "first")
+        x = np.load(dump["tensors"]["x"], allow_pickle=False)
+        assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
+        raw = np.load(dump["raw"]["x"], allow_pickle=False)
+        assert (raw.dtype, float(raw[0, 0, 0]), dump["profile"]) == (np.float64, 1 / 3, "fp32")
+        given, own = (each["fields"] for each in module["dumps"])
+        assert "numerics" not in given
+        assert own == {
+            "kernel": "layernorm_bw",
+            "epsilon": 1e-5,
+            "shape": [6, 32],
+            "numerics": {"statistics": "own"},
+        }
+        executor.report({"suite": "none"}, iteration=1)
+        assert Path(dump["tensors"]["x"]).exists()  # the worker may still be reading it
+        executor.report({"suite": "none"}, iteration=2)
+        assert not Path(dump["tensors"]["x"]).exists()
+
+
+def test_a_build_without_suites_runs_all_below_its_root_with_its_own_arguments(
+    project: Project,
+) -> None:
+    project.write(
+        test_a="import pytest\n@pytest.mark.fast\ndef test_a(): pass\ndef test_b(): pass\n",
+        ops__test_c="def test_c(): pass\n",
+    )
+    with project.running({}, ("-m", "fast", "-W", "ignore")) as executor:
+        assert outcomes(executor.report({"suite": None}, iteration=0)) == {
+            "test_a.py::test_a": "passed"
+        }
+    with project.running({}, paths=["ops"]) as executor:
+        assert outcomes(executor.report({}, iteration=0)) == {"ops/test_c.py::test_c": "passed"}
+
+
+TIMES = {"dx.tolerance_roundings": (2**53 + 2**52) / 2}
+"""Half an ulp of float64 is 2^-53 at 1, and 2^-52 at 2."""
+
+
+def test_a_stranger_s_package_named_gonogo_is_set_aside(project: Project) -> None:
+    project.write(gonogo="raise RuntimeError('not yours')\n", service__helper="")
+    project.write(
+        tests__test_a="""
+        import numpy as np
+        def test_a(gonogo, gonogo_seed):
+            assert gonogo_seed == gonogo.seed == 7
+            gonogo.compare(np.array([1.0, 2.5]), [1.0, 2.0], atol=1.0, name="dx")
+        """
+    )
+    (report,) = project.reports({}, {"paths": ["tests"]}, seed=7)
+    assert (report["name"], report["outcome"]) == ("tests/test_a.py::test_a", "passed"), report[
+        "message"
+    ]
+    # what has no spec can't be judged by the worker, either: its numbers are the test's
+    assert report["measurements"] == pytest.approx(
+        {"dx.max_abs": 0.5, "dx.tolerance_ratio": 0.5, "dx.pcc_deficit": 0.0, **TIMES}
+    )
+
+
+def test_a_project_that_forbids_every_warning_runs(project: Project) -> None:
+    (project.root / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers --strict-config -W error\nfilterwarnings = error\n"
+    )
+    project.write(test_a="def test_a(gonogo): gonogo.measure('n', 1)\n")
+    assert outcomes(project.reports({}, {})) == {"test_a.py::test_a": "passed"}
+
+
+def test_tests_spread_over_processes_are_told_once(project: Project) -> None:
+    pytest.importorskip("xdist")
+    project.write(
+        test_a="".join(
+            f"def test_{number}(gonogo): gonogo.measure('n', {number})\n" for number in range(4)
+        )
+    )
+    with project.running({"all": {}}, ("-p", "xdist.plugin", "-n", "2")) as executor:
+        found = executor.report({"suite": "all"}, iteration=0)
+    assert [(each["name"], each["outcome"], each["measurements"]) for each in found] == [
+        (f"test_a.py::test_{number}", "passed", {"n": float(number)}) for number in range(4)
+    ]

@@ -1,0 +1,104 @@
+"""The ttnn executor and the service know the same builds, and the kernel sources that a build
+compiles are there to be installed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from gonogo.spec.builds import DEFAULT_BUILDS, PROFILES, TTNN_BUILDS, known_build, own_builds
+from gonogo.spec.test_spec import KERNELS
+from gonogo_workers.executors import registry
+
+CHILD = Path(registry.CHILD)
+
+
+def variants() -> dict[str, set[str]]:
+    """VARIANTS of the executor, read without importing it: it needs ttnn. Variant -> kernels."""
+    for node in ast.parse((CHILD / "ttnn_executor.py").read_text()).body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.target.id == "VARIANTS"
+        ):
+            assert isinstance(node.value, ast.Dict)
+            found = {}
+            for name, kernels in zip(node.value.keys, node.value.values, strict=True):
+                assert isinstance(name, ast.Constant)
+                assert isinstance(kernels, ast.Dict)
+                found[str(name.value)] = {
+                    str(each.value) for each in kernels.keys if isinstance(each, ast.Constant)
+                }
+            return found
+    raise AssertionError("ttnn_executor.py has no VARIANTS")
+
+
+def test_the_executor_runs_exactly_the_builds_that_the_service_knows() -> None:
+    assert list(variants()) == list(TTNN_BUILDS) == list(own_builds("ttnn"))
+
+
+def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
+    for name, kernels in variants().items():
+        build = known_build(name, "ttnn")
+        assert build is not None
+        assert build.profile in PROFILES
+        for kernel in (
+            each for each in KERNELS.values() if each.name.startswith("layernorm")
+        ):  # others have outputs of the same names
+            assert any(build.produces(output) for output in kernel.outputs) == (
+                kernel.name in kernels
+            ), f"{name} {kernel.name}"
+
+
+def test_the_default_build_is_one_of_them() -> None:
+    assert DEFAULT_BUILDS["ttnn"] in TTNN_BUILDS
+
+
+def test_the_kernels_know_every_buffer_by_the_name_that_python_gives_it() -> None:
+    text = "".join(
+        path.read_text() for path in sorted((CHILD / "kernels").glob("layernorm_bw_*.cpp"))
+    )
+    source = ast.parse((CHILD / "ttnn_generic.py").read_text())
+    (buffers,) = (
+        node.value
+        for node in source.body
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "BUFFERS"
+    )
+    assert isinstance(buffers, ast.Dict)
+    used = {
+        word
+        for word in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
+        if word.startswith("BUFFER_")
+    }
+    assert used == {
+        f"BUFFER_{each.value.upper()}" for each in buffers.keys if isinstance(each, ast.Constant)
+    }
+
+
+def test_the_child_s_modules_need_nothing_of_ours() -> None:
+    """They run in the build's interpreter, where GoNoGo isn't installed."""
+    allowed = {"ttnn", "numpy", *(path.stem for path in CHILD.glob("ttnn_*.py"))}
+    for path in CHILD.glob("ttnn_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for module in modules:
+                assert module.split(".")[0] in allowed | set(sys.stdlib_module_names), (
+                    f"{path.name} imports {module}"
+                )
+
+
+def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "gonogo_cli", "check", "--shape", "1,1,32,64"],
+        env={"PYTHONPATH": str(Path(__file__).parents[3]), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "build" in done.stderr
+    assert "tt-train-2025" in done.stderr
