@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.engine import is_postgres
-from gonogo_storage.tables import Base
+from gonogo_storage.db.base import Base
 
 
 def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
